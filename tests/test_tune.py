@@ -62,7 +62,7 @@ def test_a_saved_profile_is_found_by_the_same_pair(measured: list[float]) -> Non
         {"type_v_draft": "q8_0"},
         {"strict": True},
         {"cpu_range": f"{core_cpus()[0]}-{core_cpus()[0]}"},
-        {"n_gpu_layers_draft": 0},
+        {"n_gpu_layers_draft": 1},  # auto is none or all of them here
         {"device": "none"},
     ],
 )

@@ -103,7 +103,7 @@ def started(
 
 
 def _environment() -> dict[str, str]:
-    """As this process was given it: importing duo sets variables of OpenMP, which others must not inherit."""
+    """As this process was given it: loading a model sets variables of OpenMP, which others must not inherit."""
     found = Path("/proc/self/environ").read_bytes().split(b"\0")
     return {os.fsdecode(k): os.fsdecode(v) for k, _, v in (x.partition(b"=") for x in found if x)}
 

@@ -13,7 +13,7 @@
 
 namespace duo {
 
-constexpr int32_t profile_version = 7; // of the numbers of saved()
+constexpr int32_t profile_version = 8; // of the numbers of saved()
 
 // Owned by the verify worker.
 class pair_profile {

@@ -15,7 +15,7 @@ from duo.api.chat_prompt import ChatAsked, ChatPrompt, chat_prompt, schema_of
 from duo.api.completion import Completions, if_asked, of_llama
 from duo.api.llama_cpp_members import PLACES_OF_CHAT, by_name
 from duo.api.openai import ChatChunk, ChatCompletion
-from duo.errors import BadValue
+from duo.errors import BadValue, MissingPackageError
 from duo.options.llama_cpp import ChatOptions
 from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
@@ -200,11 +200,13 @@ class Chats(Completions):
         )
 
     def create_chat_completion_openai_v1(self, *places: Any, **options: Any) -> Any:
-        """`create_chat_completion` as objects of the openai package. Raises ImportError if that is not installed."""
+        """`create_chat_completion` as objects of the openai package. Raises MissingPackageError."""
         try:
             theirs = import_module("openai.types.chat")
         except ImportError:
-            raise ImportError("create_chat_completion_openai_v1 needs the openai package; pip install openai") from None
+            raise MissingPackageError(
+                "create_chat_completion_openai_v1 needs the openai package; pip install openai"
+            ) from None
         found = self.create_chat_completion(*places, **options)
         if isinstance(found, dict):
             return theirs.ChatCompletion(**found)

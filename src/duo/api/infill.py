@@ -38,7 +38,7 @@ def infill(model: _core.Model, prompt: Prompt, suffix: str, *, suffix_first: boo
         check_text(prompt, "the prompt")
         ids = model.tokenize(prompt, False) if prompt else []
     else:
-        given = list(prompt)
+        given = prompt if isinstance(prompt, bytes | bytearray) else list(prompt)  # prompt_tokens refuses bytes
         ids = prompt_tokens(model, given) if given else []
     first, last = [before, *ids], [after, *(_suffix(model, suffix) if suffix else [])]
     v = model.vocabulary

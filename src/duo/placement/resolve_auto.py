@@ -19,7 +19,7 @@ from duo.placement.packing import saved_bytes
 from duo.support.wording import gigabytes, plural
 
 # ggml-cuda ends the process if its libraries get no memory for themselves: benchmarks/gpu/README.md.
-DRIVER = 400 << 20  # bytes, for handles, kernels and scratch
+DRIVER = 256 << 20  # bytes, for handles, kernels and scratch
 DRIVEN = ("CUDA", "ROCm", "MUSA")  # devices of ggml-cuda, by the beginning of their names
 
 

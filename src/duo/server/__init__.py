@@ -7,6 +7,8 @@ A program that has a server of its own mounts `create_app`.
 
 from typing import TYPE_CHECKING, Any
 
+from duo.errors import MissingPackageError
+
 if TYPE_CHECKING:
     from duo.server.app import create_app
 
@@ -18,6 +20,10 @@ if not TYPE_CHECKING:
         """Imports FastAPI when it is needed."""
         if name != "create_app":
             raise AttributeError(f"module 'duo.server' has no attribute {name!r}")
-        from duo.server.app import create_app
-
+        try:
+            from duo.server.app import create_app
+        except ModuleNotFoundError as e:
+            raise MissingPackageError(
+                f"create_app needs {e.name}; install it with: pip install 'duo-llama[server]'"
+            ) from None
         return create_app

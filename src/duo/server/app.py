@@ -37,7 +37,7 @@ def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack
     `app.mount("/llm", create_app(d))`, or `uvicorn.run(create_app(d))`. duo: stays the caller's, who closes it when the
     server has ended. trace: what `Duo(trace=...)` got; with it the page at / shows the workers. options: those of
     `duo serve`, with underscores (api_key, alias, cors_origins, ...), but for those of its sockets. Without an api_key
-    only names of this machine are answered, unless allowed_hosts says more.
+    the app answers every machine that reaches the server and calls it by a name of this one; allowed_hosts: more names.
 
     Raises TypeError (unknown keyword) and BadValue.
     """
@@ -47,7 +47,7 @@ def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack
     service = Service(
         Settings.of({**given, "ui": trace is not None and given.get("ui", True)}, Path(duo.local_model.path).stem)
     )
-    service.events = trace
+    service.events = trace if service.settings.ui else None
     service.loaded(duo)
     return make_app(service)
 

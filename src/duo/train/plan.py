@@ -134,7 +134,10 @@ def _activations(n: Network, n_steps: int, n_tokens: int, length: int, n_feature
 
 
 def measured(device_name: str, precision: str) -> Speed:
-    """Of the device of --train-device: a product of matrices, and a copy; half a second together. Raises BadValue."""
+    """Of the device of --train-device: a product of matrices, and a copy; half a second together.
+
+    Raises BadValue: unknown device; MissingPackageError: PyTorch is not installed.
+    """
     from duo.train.pytorch import device_of, has_bf16, need_torch
 
     need_torch("--plan measures this machine with PyTorch", "or say how fast your device is (--tflops, --bandwidth)")
