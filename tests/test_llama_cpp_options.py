@@ -148,7 +148,8 @@ def test_what_options_mean_in_duo() -> None:
     assert params("run", "-lv", "5", "-p", "x")["verbose"] and not params("run", "-lv", "3", "-p", "x")["verbose"]
     assert params("run", "--fit", "on", "-p", "x")["n_gpu_layers"] == "auto"
     assert params("run", "-ngl", "7", "--fit", "on", "-p", "x")["n_gpu_layers"] == "7"
-    assert params("run", "-fit", "off", "-p", "x")["n_gpu_layers"] is None
+    assert params("run", "-fit", "off", "-p", "x")["n_gpu_layers"] == "all"
+    assert params("run", "-ngl", "7", "-fit", "off", "-p", "x")["n_gpu_layers"] == "7"
     assert params("chat", "--reasoning-budget", "0")["reasoning"] is False
     assert params("run", "-p", "--top_k=my_var", "--top_k", "5")["prompt"] == "--top_k=my_var"  # values stay
     assert params("run", "-p", "x", "--top_k", "5")["top_k"] == "5"
@@ -158,7 +159,7 @@ def test_what_options_mean_in_duo() -> None:
 
 
 def test_the_last_of_several_counts() -> None:
-    assert params("run", "--fit", "on", "--fit", "off", "-p", "x")["n_gpu_layers"] is None
+    assert params("run", "--fit", "on", "--fit", "off", "-p", "x")["n_gpu_layers"] == "all"
     assert params("chat", "--reasoning-budget", "0", "--reasoning-budget", "-1")["reasoning"] is None
     assert not params("run", "-lv", "5", "-lv", "0", "-p", "x")["verbose"]
     assert params("run", "--rope-scale", "4", "--rope-freq-scale", "0.5", "-p", "x")["rope_freq_scale"] == "0.5"
@@ -201,7 +202,7 @@ def test_a_variable_that_cannot_be_followed_is_named(
     monkeypatch.setenv("LLAMA_ARG_FIT", "maybe")
     wrong = "duo: llama.cpp's variable LLAMA_ARG_FIT=maybe: it has to be on or off; change the value or unset it\n"
     assert run(*TEXT) == (1, "", wrong)
-    assert params("run", "--fit=off", "-p", "x")["n_gpu_layers"] is None  # typed wins
+    assert params("run", "--fit=off", "-p", "x")["n_gpu_layers"] == "all"  # typed wins
     found = command_named("run")
     assert found is not None and "LLAMA_ARG_EMBEDDINGS" in capsys.readouterr().err
     with found.make_context("run", ["--dra"], resilient_parsing=True):  # completion

@@ -241,6 +241,30 @@ def test_by_default_a_full_gpu_is_left_alone() -> None:
     assert (t.n_gpu_layers, d.n_gpu_layers) == (5, 3)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"strict": True},
+        {"op_offload": False},
+        {"override_tensor": "ffn=CPU", "override_tensor_draft": "ffn=CPU"},
+        {"cpu_moe": True},
+    ],
+)
+def test_a_full_gpu_is_left_alone_whatever_else_is_asked(given: dict[str, Any]) -> None:
+    t, d, _ = resolve_auto(*options(**given), [CPU, Device("CUDA0", "", "gpu", 0, 0)])
+    assert d is not None
+    assert (t.n_gpu_layers, t.devices, d.n_gpu_layers, d.devices) == (0, ("none",), 0, ("none",))
+
+
+def test_of_several_gpus_a_full_one_is_left_alone() -> None:
+    gpus = [Device("CUDA0", "", "gpu", 0, 0), Device("CUDA1", "", "gpu", 20 * GB, 24 * GB)]
+    t, d, p = resolve_auto(*options(), [CPU, *gpus])
+    assert d is not None and p is not None and p.auto_is_all
+    assert (t.devices, t.tensor_split, d.devices) == (("CUDA1",), (), ("CUDA1",))
+    t, _, _ = resolve_auto(*options(override_tensor="ffn=CUDA0"), [CPU, *gpus])
+    assert t.devices == ()  # it was named
+
+
 @pytest.mark.parametrize("free", [0, GB // 10, GB // 4])
 def test_layers_are_refused_where_the_driver_would_have_no_memory(free: int) -> None:
     full = [CPU, Device("CUDA0", "", "gpu", free, 80 * GB if free else 0)]

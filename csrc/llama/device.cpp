@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 
 #include "base/error.h"
+#include "failed_check.h"
 
 namespace duo {
 
@@ -34,9 +36,15 @@ bool holds_layers(const std::string & type) {
 
 namespace {
 
+// A GPU that is too full for its driver cannot be asked: it reports no memory.
 device_info info_of(ggml_backend_dev_t dev) {
     ggml_backend_dev_props props{};
-    ggml_backend_dev_get_props(dev, &props);
+    try {
+        const throwing_shortage checks;
+        ggml_backend_dev_get_props(dev, &props);
+    } catch (const std::runtime_error &) {
+        props.memory_free = props.memory_total = 0;
+    }
     return {.name        = ggml_backend_dev_name(dev),
             .description = ggml_backend_dev_description(dev),
             .type        = type_name(dev),

@@ -25,6 +25,7 @@ void tell(const char * message) {
 }
 
 std::atomic<void (*)(const char *)> fallback{tell};
+std::atomic<bool>                   driver_failed{false};
 
 // Without the path of the source on the machine that compiled it.
 std::string_view shortened(std::string_view message) {
@@ -35,7 +36,22 @@ std::string_view shortened(std::string_view message) {
 
 // A call of ggml-cuda's driver failed: "ggml-cuda.cu:109: CUDA error", or ROCm's, or MUSA's. Its log says which.
 bool is_of_driver(std::string_view message) {
-    return message.find("ggml-cuda") != std::string_view::npos && message.ends_with(" error");
+    return message.find("ggml-cuda") != std::string_view::npos && message.ends_with(" error") &&
+           !message.ends_with("fatal error");
+}
+
+// "CUDA error: out of memory" of the lines that ggml-cuda has logged; empty: none says it. libllama will log the error
+// once more, so the lines go.
+std::string reason_of_driver() {
+    const std::string lines = joined_log_lines();
+    const size_t      at    = lines.find(" error: ");
+    if (at == std::string::npos) {
+        return {};
+    }
+    clear_log_lines();
+    const size_t before = lines.rfind("; ", at);
+    const size_t begin  = before == std::string::npos ? 0 : before + 2;
+    return lines.substr(begin, lines.find(';', at) - begin);
 }
 
 // The callers in C have tables for unwinding on all systems that duo supports, and hold no lock where they assert.
@@ -53,7 +69,8 @@ void on_abort(const char * message) {
     }
     if (depth + depth_shortage > 0 && is_of_driver(text)) {
         found_shortage           = true;
-        const std::string reason = joined_log_lines();
+        driver_failed            = true;
+        const std::string reason = reason_of_driver();
         throw std::runtime_error(reason.empty() ? std::string(shortened(text)) : reason);
     }
     if (depth > 0) {
@@ -92,6 +109,10 @@ throwing_shortage::~throwing_shortage() {
 
 bool throwing_shortage::threw() const {
     return found_shortage;
+}
+
+bool a_driver_failed() {
+    return driver_failed;
 }
 
 void on_failed_check(void (*otherwise)(const char * message)) {

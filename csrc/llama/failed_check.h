@@ -17,7 +17,7 @@ class throwing_checks {
 };
 
 // The same for those alone that found no memory (std::bad_alloc), which come before a team begins its work, and for
-// failed calls of a GPU's driver (std::runtime_error), which come in the calling thread.
+// failed calls of a GPU's driver (std::runtime_error), which happen in the calling thread.
 class throwing_shortage {
   public:
     throwing_shortage();
@@ -27,6 +27,9 @@ class throwing_shortage {
     throwing_shortage(const throwing_shortage &)             = delete;
     throwing_shortage & operator=(const throwing_shortage &) = delete;
 };
+
+// Whether a call of a GPU's driver has failed in this process.
+bool a_driver_failed();
 
 // Makes `otherwise` handle assertions that do not throw; it gets libggml's message, and the process ends after it.
 void on_failed_check(void (*otherwise)(const char * message));

@@ -17,12 +17,16 @@
 namespace duo {
 
 // libllama's destructor waits for the devices. If one is lost, this throws there and would end the process. So such a
-// context is never freed, nor is its model: the device may still read from it. Neither is one that is broken.
+// context is never freed, nor is its model: the device may still read from it. Neither is one that is broken. After a
+// failed call of a driver no context of a device is: ggml-cuda may still count a graph that is being captured, and its
+// destructor would wait for that for ever.
 void context_closer::operator()(llama_context * c) const {
     try {
-        if (!is_broken) {
-            const throwing_shortage checks;
-            llama_synchronize(c);
+        if (!is_broken && !(on_device && a_driver_failed())) {
+            {
+                const throwing_shortage checks;
+                llama_synchronize(c);
+            }
             llama_free(c);
             return;
         }
@@ -91,7 +95,8 @@ void model_context::create(llama_context_params params) {
     log_clear_errors();
     try {
         const throwing_checks checks;
-        context_.get_deleter().model = weights_.model;
+        context_.get_deleter().model     = weights_.model;
+        context_.get_deleter().on_device = !weights_.devices.names.empty() || !weights_.devices.helpers.empty();
         context_.reset(llama_init_from_model(weights_.model.get(), params));
     } catch (const std::exception & e) {
         throw error(error_kind::does_not_fit, what() + " could not be created for " + weights_.options.path + ": " +
@@ -176,8 +181,13 @@ bool model_context::evaluate(const llama_batch & batch, const std::atomic<bool> 
 }
 
 const float * model_context::encode(const llama_batch & batch) {
-    const auto    what   = [&] { return "reading hidden states with " + weights_.options.path + " failed"; };
-    const int32_t rc     = guarded(batch.n_tokens, [&] { return llama_encode(get(), batch); }, what);
+    const auto what   = [&] { return "reading hidden states with " + weights_.options.path + " failed"; };
+    const auto encode = [&] {
+        const int32_t result = llama_encode(get(), batch);
+        llama_synchronize(get());
+        return result;
+    };
+    const int32_t rc     = guarded(batch.n_tokens, encode, what);
     const float * states = rc == 0 ? hidden().states(get()) : nullptr;
     if (states == nullptr) {
         throw error(what() + log_reason());

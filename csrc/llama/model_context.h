@@ -18,6 +18,7 @@ namespace duo {
 struct context_closer {
     std::shared_ptr<llama_model> model;             // the context's
     bool                         is_broken = false; // memory ran out or a device failed in the middle of a pass
+    bool                         on_device = false; // a device computes for it
 
     void operator()(llama_context * c) const;
 };

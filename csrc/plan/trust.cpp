@@ -7,7 +7,7 @@ namespace duo {
 
 namespace {
 constexpr double memory = 0.995;                // weight of a guess fades by this with each later one
-constexpr double doubt  = 4.0;                  // telling guesses before the power has moved half of the way
+constexpr double doubt  = 4.0;                  // information in the first assumption: about as of six good guesses
 constexpr double most   = 4.0 / (1.0 - memory); // more than the weight can become
 constexpr double least  = -7.0;  // a smaller estimate counts as this: one guess must not say more than many
 constexpr double surest = -1e-3; // and a larger one as this

@@ -155,8 +155,12 @@ int32_t world::walk(pair_profile & profile) {
     n_again_                    = 0;
     for (int32_t i_row = -1;;) {
         const token_id token = chosen_after(i_node);
+        int32_t        right = -1;
+        said_.clear();
         for (int32_t i = i_node + 1; i < tree.size(); ++i) {
             if (tree.at(i).parent == i_node) {
+                right = tree.at(i).token == token ? int32_t(said_.size()) : right;
+                said_.push_back(tree.at(i).logp);
                 profile.guesses(guess_kind::noise).on_child(tree.at(i).logp, tree.at(i).token == token, tree.at(i).age);
                 if (tree.at(i).rank == 0) {
                     profile.guesses(guess_kind::noise)
@@ -164,6 +168,7 @@ int32_t world::walk(pair_profile & profile) {
                 }
             }
         }
+        profile.guesses(guess_kind::noise).on_choice(said_, right);
         ++n_tokens;
         i_row = pass_.child_row(i_row, token);
         if (i_row < 0) {

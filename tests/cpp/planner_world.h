@@ -99,6 +99,7 @@ class world : public facts {
     pass_tree                   pass_;
     std::map<node_id, token_id> chosen_;
     std::vector<int32_t>        places_;
+    std::vector<float>          said_;           // scratch: estimates of siblings
     double                      shared_  = 0.0;  // of the pass, beside the draft
     bool                        fresh_   = true; // the draft had not foreseen the root
     int32_t                     n_again_ = 0;    // accepted beside the best path: evaluated once more

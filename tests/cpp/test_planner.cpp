@@ -164,6 +164,20 @@ TEST(plan_is_near_the_best_static_width) {
     }
 }
 
+// By turn the draft stops by itself, by its own estimates. A greedy target takes its best guess more often than they
+// say.
+TEST(plan_by_turn_trusts_a_modest_draft) {
+    const auto width = [](double a, double claim) {
+        text_planner pl;
+        pl.begin(params(run_mode::sync), n_branches);
+        world w({.v = flat, .step_us = 100.0, .a = a, .claim = claim});
+        w.run(pl, 500);
+        return w.run(pl, 500).width;
+    };
+    CHECK(width(0.9, 0.3) > 0.8 * width(0.9, 0.9));
+    CHECK(width(0.3, 0.9) < 1.2 * width(0.3, 0.3));
+}
+
 TEST(plan_expects_the_measured_tokens_per_pass) {
     // The tokens that the planner expects of its passes are those that come, whatever the draft says of itself.
     for (const double claim : {-1.0, 0.5, 0.95}) {

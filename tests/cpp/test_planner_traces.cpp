@@ -105,8 +105,8 @@ double median(std::vector<double> v) {
 TEST(real_texts_gain_what_they_can) {
     const std::vector<text> texts = read_texts();
     REQUIRE(texts.size() == 28, DUO_ACCEPTANCE);
-    for (const place & p : {place{"cores that lose much alone", true, 0.7, 0.13, 1.25, 0.93},
-                            place{"cores that lose little alone", true, 0.35, 0.2, 1.3, 0.95},
+    for (const place & p : {place{"cores that lose much alone", true, 0.7, 0.13, 1.4, 0.99},
+                            place{"cores that lose little alone", true, 0.35, 0.2, 1.35, 0.98},
                             place{"two devices", false, 0.0, 0.0, 1.8, 1.25}}) {
         const std::vector<world::result> found = written(texts, p, run_mode::async, n_draft_auto);
         std::vector<double>              turns(texts.size());

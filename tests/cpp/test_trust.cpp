@@ -1,4 +1,4 @@
-// How far a draft's estimates are trusted: what outcomes say of it, and what turn-taking does with it.
+// How far a draft's estimates are trusted: what outcomes say of it. What turn-taking does with it: test_planner.cpp.
 #include <cmath>
 
 #include "check.h"

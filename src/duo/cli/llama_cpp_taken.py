@@ -63,7 +63,7 @@ def _in_range(kind: type[float], least: float, most: float, words: str) -> Meani
 def _fit(value: str) -> dict[str, str]:
     if value not in (*ON, *OFF):
         raise ValueError("it has to be on or off")
-    return {"n_gpu_layers": "auto", "n_gpu_layers_draft": "auto"} if value in ON else {}
+    return dict.fromkeys(("n_gpu_layers", "n_gpu_layers_draft"), "auto" if value in ON else "all")
 
 
 def _rope_scale(value: str) -> list[str]:
@@ -99,7 +99,7 @@ _SAMPLING = "tokens are chosen on the CPU, which gives the same text"
 _ROWS = "measured times decide which guesses are verified"
 _QUIET = "llama.cpp's log is shown only with -v, and its lines are plain"
 _NO_MIROSTAT = "duo has no mirostat, so only --mirostat 0 is taken"
-_FIT = "on means -ngl auto -ngld auto where they are not given; off is what duo does anyway"
+_FIT = "off means -ngl all -ngld all where they are not given; on is what duo does anyway"
 _THOUGHTS = "0 means --reasoning off, -1 no limit; other values are not taken"
 _NO_IMAGES = "duo reads no images"
 _DRAFT = ("", "-batch", "-draft", "-batch-draft")

@@ -51,6 +51,8 @@ class Placed:
     bytes: Places
     auto: bool
     crowded: bool = False  # the first device has no room to compute prompts with weights of the CPU
+    full: bool = False  # the first device has no room for anything
+    left_out: bool = False  # a device that has no room for anything takes no part
 
     def line(self) -> str:
         if not self.n_gpu_layers or not self.devices:
@@ -105,16 +107,26 @@ def _places(w: Wish, n: int, shares: tuple[float, ...], rooms: Sequence[Room]) -
     return places(replace(w.need, matrix=()), n, shares), True
 
 
+def _full(rooms: Sequence[Room]) -> bool:
+    return bool(rooms) and not rooms[0].usable
+
+
 def _fitted(w: Wish, free: dict[str, Room]) -> Placed:
     rooms = [free[name] for name in w.devices]
     if w.what == "draft" and not w.device_given and len(rooms) > 1:
         rooms = [max(rooms, key=lambda d: d.usable)]  # a small model is slower on two devices than on one
+    n_devices = len(rooms)
+    if not w.shares:
+        rooms = [d for d in rooms if d.usable] or rooms[:1]
     usable = [d.usable for d in rooms]
     shares = w.shares[: len(rooms)] if w.shares else tuple(map(float, usable))
     n = most_layers(w.need, usable, shares) if rooms else 0
     names = tuple(d.name for d in rooms)
     found, crowded = _places(w, n, shares, rooms)
-    return Placed(w.what, n, w.need.n_all, names, shares, found, auto=True, crowded=crowded)
+    return Placed(
+        w.what, n, w.need.n_all, names, shares, found, auto=True, crowded=crowded, full=_full(rooms),
+        left_out=len(rooms) < n_devices,
+    )  # fmt: skip
 
 
 def _fixed(w: Wish, free: dict[str, Room]) -> Placed:
@@ -122,7 +134,7 @@ def _fixed(w: Wish, free: dict[str, Room]) -> Placed:
     shares = w.shares[: len(rooms)] if w.shares else tuple(float(d.free) for d in rooms)
     n = min(w.n_gpu_layers or 0, w.need.n_all)
     found, crowded = _places(w, n, shares, rooms)
-    placed = Placed(w.what, n, w.need.n_all, w.devices, (), found, auto=False, crowded=crowded)
+    placed = Placed(w.what, n, w.need.n_all, w.devices, (), found, auto=False, crowded=crowded, full=_full(rooms))
     for d, exact in zip(rooms, found.fixed, strict=True):
         if exact and exact + d.driver > d.free:
             most = _fitted(replace(w, device_given=True), free).n_gpu_layers

@@ -50,12 +50,18 @@ def _file(path: Path) -> str:
     return f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}"
 
 
+def _field(m: _core.ModelOptions, name: str) -> object:
+    """Shares by free memory differ a little from run to run, so they are rounded."""
+    value = getattr(m, name)
+    return [round(16 * x / sum(value)) for x in value] if name == "tensor_split" and any(value) else value
+
+
 def _model(m: _core.ModelOptions) -> str:
     path = os.fsdecode(m.path)
     files = [_file(Path(p)) for p in parts(path) or [path]]
     packing = [f"packing {m.packing}"] if m.packing[0] else []
     packing += [f"draft_vocab {m.draft_vocab}"] if m.draft_vocab else []
-    return ", ".join([*files, *(f"{name} {getattr(m, name)}" for name in FIELDS), *packing])
+    return ", ".join([*files, *(f"{name} {_field(m, name)}" for name in FIELDS), *packing])
 
 
 def key(placed: _core.EngineOptions) -> str:

@@ -18,7 +18,7 @@ from duo.placement.memory import Need, context, most_texts, need_of
 from duo.placement.packing import saved_bytes
 from duo.support.wording import gigabytes, plural
 
-# ggml-cuda ends the process if its libraries get no memory for themselves: benchmarks/gpu/README.md.
+# What ggml-cuda's libraries need for themselves: benchmarks/gpu/README.md.
 DRIVER = 256 << 20  # bytes, for handles, kernels and scratch
 DRIVEN = ("CUDA", "ROCm", "MUSA")  # devices of ggml-cuda, by the beginning of their names
 
@@ -30,8 +30,8 @@ def rooms_of(devices: Sequence[Device]) -> dict[str, Room]:
     for d in devices:
         if d.type in ("cpu", "accel"):
             continue
-        # Devices that share the machine's memory may report none. A GPU does that if it is too full to be asked.
-        borrows = not d.total and host is not None and d.type != "gpu"
+        # Devices that share the machine's memory may report none. CUDA's do that if they are too full to be asked.
+        borrows = not d.total and host is not None and not d.name.startswith(DRIVEN)
         free, total = (host.free, host.total) if borrows and host is not None else (d.free, d.total)
         found[d.name] = Room(d.name, free, total, DRIVER if d.name.startswith(DRIVEN) else 0)
     return found
@@ -203,7 +203,8 @@ def _without_auto(m: ModelOptions) -> ModelOptions:
 
 def _placed(m: ModelOptions, p: Placed) -> ModelOptions:
     m = replace(m, op_offload=m.op_offload and not p.crowded)
-    if not p.n_gpu_layers and p.crowded and not m.override_tensors:
+    on_device = any(memory != "CPU" for _, memory in m.override_tensors)
+    if not p.n_gpu_layers and (p.crowded or p.full) and not on_device:
         return replace(m, n_gpu_layers=0, devices=("none",))  # libllama would take memory there all the same
     if not p.auto:
         return m
@@ -212,7 +213,8 @@ def _placed(m: ModelOptions, p: Placed) -> ModelOptions:
     shares = m.tensor_split
     if not shares and len(p.devices) > 1 and m.split_mode != "none":
         shares = tuple(s / 2**30 for s in p.shares)
-    return replace(m, n_gpu_layers=p.n_gpu_layers, tensor_split=shares)
+    devices = p.devices if p.left_out and not on_device else m.devices
+    return replace(m, n_gpu_layers=p.n_gpu_layers, devices=devices, tensor_split=shares)
 
 
 def _check_host(m: ModelOptions, n_bytes: int, advice: str) -> None:

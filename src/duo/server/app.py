@@ -37,7 +37,8 @@ def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack
     `app.mount("/llm", create_app(d))`, or `uvicorn.run(create_app(d))`. duo: stays the caller's, who closes it when the
     server has ended. trace: what `Duo(trace=...)` got; with it the page at / shows the workers. options: those of
     `duo serve`, with underscores (api_key, alias, cors_origins, ...), but for those of its sockets. Without an api_key
-    the app answers every machine that reaches the server and calls it by a name of this one; allowed_hosts: more names.
+    any machine that can reach the server may use it, if the request's Host is a name of this machine, or one of
+    allowed_hosts.
 
     Raises TypeError (unknown keyword) and BadValue.
     """

@@ -25,7 +25,7 @@ decodes alone.
 Examples:
   duo -p "Once upon a time" -n 200
   duo -m 70B.gguf -md 8B.gguf --draft 4 -ngl 11 -ngld 99 -p "Why is the sky blue?" -n 512
-  duo --pair llama-3.3-70b -ngl auto -ngld auto -p "Why is the sky blue?" -n 512
+  duo --pair llama-3.3-70b -p "Why is the sky blue?" -n 512
   cat letter.txt | duo -m 70B.gguf -md 8B.gguf --temp 0
   duo -m 70B.gguf -md 8B.gguf -dev none -devd CUDA0 -f prompt.txt --trace run.json
   duo -m 70B.gguf -md 8B.gguf -f prompts.jsonl -np 4 > texts.jsonl
