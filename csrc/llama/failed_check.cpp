@@ -25,7 +25,6 @@ void tell(const char * message) {
 }
 
 std::atomic<void (*)(const char *)> fallback{tell};
-std::atomic<bool>                   driver_failed{false};
 
 // Without the path of the source on the machine that compiled it.
 std::string_view shortened(std::string_view message) {
@@ -69,7 +68,6 @@ void on_abort(const char * message) {
     }
     if (depth + depth_shortage > 0 && is_of_driver(text)) {
         found_shortage           = true;
-        driver_failed            = true;
         const std::string reason = reason_of_driver();
         throw std::runtime_error(reason.empty() ? std::string(shortened(text)) : reason);
     }
@@ -109,10 +107,6 @@ throwing_shortage::~throwing_shortage() {
 
 bool throwing_shortage::threw() const {
     return found_shortage;
-}
-
-bool a_driver_failed() {
-    return driver_failed;
 }
 
 void on_failed_check(void (*otherwise)(const char * message)) {

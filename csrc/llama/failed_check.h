@@ -28,9 +28,6 @@ class throwing_shortage {
     throwing_shortage & operator=(const throwing_shortage &) = delete;
 };
 
-// Whether a call of a GPU's driver has failed in this process.
-bool a_driver_failed();
-
 // Makes `otherwise` handle assertions that do not throw; it gets libggml's message, and the process ends after it.
 void on_failed_check(void (*otherwise)(const char * message));
 

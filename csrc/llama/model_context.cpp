@@ -1,6 +1,8 @@
 #include "model_context.h"
 
 #include <algorithm>
+#include <atomic>
+#include <new>
 
 #include "base/error.h"
 #include "control_vector.h"
@@ -16,13 +18,17 @@
 
 namespace duo {
 
+namespace {
+std::atomic<bool> driver_failed_in_pass{false}; // in this process
+}
+
 // libllama's destructor waits for the devices. If one is lost, this throws there and would end the process. So such a
 // context is never freed, nor is its model: the device may still read from it. Neither is one that is broken. After a
-// failed call of a driver no context of a device is: ggml-cuda may still count a graph that is being captured, and its
-// destructor would wait for that for ever.
+// driver's call has failed in a pass, no context of a device is: ggml-cuda may still count a graph that is being
+// captured, and its destructor would wait for that for ever.
 void context_closer::operator()(llama_context * c) const {
     try {
-        if (!is_broken && !(on_device && a_driver_failed())) {
+        if (!is_broken && !(on_device && driver_failed_in_pass)) {
             {
                 const throwing_shortage checks;
                 llama_synchronize(c);
@@ -146,6 +152,9 @@ int32_t model_context::guarded(int32_t n_tokens, const std::function<int32_t()> 
         stop_             = nullptr;
         const failure why = failure_of(e);
         context_.get_deleter().is_broken |= shortage.threw();
+        if (shortage.threw() && dynamic_cast<const std::bad_alloc *>(&e) == nullptr) {
+            driver_failed_in_pass = true;
+        }
         throw error(why.kind, what() + ": " + why.sentence);
     }
 }
