@@ -1,7 +1,9 @@
 // For LD_PRELOAD: a machine, or a llama.cpp, some of whose kernels fail. FAULTY="AMX=SIGILL,duo avx512=hang" in the
 // environment; kinds as in csrc/cpu/trial.h, ways to fail as in fail() below. Where AMX is named, ggml's rearranged
 // buffers (CPU_REPACK) pass for AMX's. With FAULTY set, be it empty, the machine's own AMX is not there.
+// driver=N: after N graphs of libllama's each one fails as ggml-cuda does when a call of its driver fails.
 // FAULTY_FORK=1: no child process can be started.
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -58,6 +60,16 @@ void fail(const std::string & how) {
 
 bool is_amx_meant() {
     return !fault_of("AMX").empty();
+}
+
+// ggml-cuda.cu, ggml_cuda_error
+void fail_as_driver() {
+    const auto log = next<void(ggml_log_level, const char *, ...)>("ggml_log_internal");
+    log(GGML_LOG_LEVEL_ERROR, "%s error: %s\n", "CUDA", "out of memory");
+    log(GGML_LOG_LEVEL_ERROR, "  current device: %d, in function %s at %s:%d\n", 0, "alloc", "/build/ggml-cuda.cu",
+        507);
+    log(GGML_LOG_LEVEL_ERROR, "  %s\n", "cuMemCreate(&handle, reserve_size, &prop, 0)");
+    next<decltype(ggml_abort)>("ggml_abort")("/build/ggml-cuda.cu", 109, "CUDA error");
 }
 
 void * proc_address(ggml_backend_reg_t reg, const char * name) {
@@ -118,6 +130,16 @@ ggml_status ggml_graph_compute(ggml_cgraph * graph, ggml_cplan * plan) {
         }
     }
     return status(graph, plan);
+}
+
+ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t scheduler, ggml_cgraph * graph) {
+    static std::atomic<long> n_graphs{0};
+    if (const std::string most = fault_of("driver"); !most.empty() && ++n_graphs > std::stol(most)) {
+        fail_as_driver();
+    }
+    const auto compute =
+        next<decltype(ggml_backend_sched_graph_compute_async)>("ggml_backend_sched_graph_compute_async");
+    return compute(scheduler, graph);
 }
 
 // The child says what it begins with; duo's kernels are its own, so they fail there.

@@ -1,48 +1,37 @@
 """A call of a GPU's driver that fails in a pass is a sentence and not the end of the process. No GPU is needed."""
 
-import os
-import shutil
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import HANG_S
+from faulty_machine import Machine
 
-from duo import _core  # noqa: F401 (loads libllama)
-
-STAND_IN = Path(__file__).parents[1] / "tools" / "failing_driver.c"
-GGML = next(
-    line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libggml-base" in line
-)  # which duo has loaded
 WHY = "CUDA error: out of memory"
+TEXT = ("-m", "duo", "-p", "Once upon a time", "--temp", "0", "-n", "80", "--ignore-eos")
+Python = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    where = tmp_path_factory.mktemp("driver") / "driver.so"
-    cc = shutil.which("cc") or pytest.skip("a C compiler is needed")
-    subprocess.run([cc, "-shared", "-fPIC", "-fexceptions", "-o", where, STAND_IN, "-ldl"], check=True)
-    return where
+def python(stand_in: Path, tmp_path_factory: pytest.TempPathFactory) -> Python:
+    """Runs a program whose graphs fail after the first n_graphs."""
+    cache = tmp_path_factory.mktemp("cache")
+    return lambda n_graphs, *args: Machine(stand_in, cache, f"driver={n_graphs}").python(*args)
 
 
-def after(n_graphs: int, stand_in: Path, *command: str) -> "subprocess.CompletedProcess[str]":
-    environment = {"LD_PRELOAD": str(stand_in), "GGML_BASE": str(GGML), "GRAPHS_MOST": str(n_graphs)}
-    return subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, timeout=HANG_S, check=False,
-        env=os.environ | environment,
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def right(python: Python) -> str:
+    done = python(10_000, *TEXT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 9, 40])
 @pytest.mark.parametrize("mode", ["plain", "sync", "async"])
-def test_what_was_written_stays(stand_in: Path, n: int, mode: str) -> None:
-    command = ["-m", "duo", "-p", "Once upon a time", "--temp", "0", "-n", "80", "--ignore-eos", "--mode", mode]
-    right = after(10_000, stand_in, *command)
-    assert right.returncode == 0, right.stderr
-    done = after(n, stand_in, *command)
+def test_what_was_written_stays(python: Python, right: str, n: int, mode: str) -> None:
+    done = python(n, *TEXT, "--mode", mode)
     assert done.returncode == 1, (done.returncode, done.stderr)
-    assert right.stdout.startswith(done.stdout.rstrip("\n"))
+    assert right.startswith(done.stdout.rstrip("\n"))
     assert len(done.stdout) > 16 or n < 40
     assert done.stderr.count(WHY) == 1 and "Traceback" not in done.stderr, done.stderr
     assert "/build" not in done.stderr and "cuMemCreate" not in done.stderr, done.stderr
@@ -64,8 +53,8 @@ print("closed")
 """
 
 
-def test_the_models_close_and_can_be_loaded_again(stand_in: Path) -> None:
-    done = after(20, stand_in, "-c", AGAIN)
+def test_the_models_close_and_can_be_loaded_again(python: Python) -> None:
+    done = python(20, "-c", AGAIN)
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and lines[-1] == "closed", (done.stdout, done.stderr)
     assert len(lines) > 2 and WHY in lines[0], lines

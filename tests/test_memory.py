@@ -6,16 +6,13 @@ from typing import Any
 
 import pytest
 
-from duo import Duo, DuoError, _core
-from duo.errors import DoesNotFit
+from duo import Duo, DuoError
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 from duo.options.model import ModelOptions
-from duo.options.tables import ENGINE_OPTIONS
-from duo.placement.devices import Device, default_devices
 from duo.placement.fit import MARGIN, Room, Wish, place_layers
 from duo.placement.memory import Need, bytes_of, cells, context, most_layers, need_of, places
-from duo.placement.resolve_auto import needs, resolve_auto
+from duo.placement.resolve_auto import needs
 
 GB = 10**9
 TARGET, DRAFT = map(str, demo_pair())
@@ -187,154 +184,3 @@ def test_shares_that_the_user_gave_are_kept() -> None:
     assert p.target.shares == (3.0, 1.0)
     a, b = p.target.bytes.devices
     assert a > 2 * b > 0
-
-
-# ---- options
-
-
-def options(**given: Any) -> tuple[ModelOptions, ModelOptions]:
-    auto = {"n_gpu_layers": "auto", "n_gpu_layers_draft": "auto"}
-    return both({n: o.default for n, o in ENGINE_OPTIONS.items()} | auto | given)
-
-
-CPU = Device("CPU", "cpu", "cpu", 16 * GB, 32 * GB)
-
-
-def test_auto_becomes_numbers_on_made_up_devices() -> None:
-    gpus = [Device("A", "", "gpu", GB, GB), Device("B", "", "gpu", 2 * GB, 2 * GB), CPU]
-    t, d, p = resolve_auto(*options(), gpus)
-    assert p is not None and d is not None
-    assert (t.n_gpu_layers, d.n_gpu_layers) == (5, 3)
-    assert d.devices == ("B",)
-    assert t.tensor_split[1] > t.tensor_split[0]
-    with pytest.raises(DuoError, match="-mg is 2, but there are 2 devices, counted from 0"):
-        resolve_auto(*options(split_mode="none", main_gpu=2), gpus)
-    _, _, p = resolve_auto(*options(split_mode="none", main_gpu=1), gpus)
-    assert p is not None and p.target.devices == ("B",)
-
-
-def test_a_tight_device_takes_the_draft_and_a_part_of_the_target() -> None:
-    gpu = Device("A", "", "gpu", 30_000_000, 30_000_000)
-    t, d, p = resolve_auto(*options(n_ctx=512), [gpu, CPU])
-    assert p is not None and p.draft is not None and d is not None
-    assert d.n_gpu_layers == 3 == p.draft.n_all
-    assert t.n_gpu_layers in (1, 2, 3)
-    assert "the rest on the CPU" in p.line()
-
-
-@pytest.mark.parametrize("given", [{}, {"device": "none", "device_draft": ["none"]}])
-def test_without_a_device_auto_is_none(given: dict[str, Any]) -> None:
-    devices = [CPU] if not given else [CPU, Device("A", "", "gpu", GB, GB)]
-    t, d, p = resolve_auto(*options(**given), devices)
-    assert d is not None
-    assert (t.n_gpu_layers, d.n_gpu_layers, p) == (0, 0, None)
-
-
-def test_by_default_a_full_gpu_is_left_alone() -> None:
-    """One that is too full to be asked reports no memory. What libllama would take there is not taken."""
-    for free, total in ((0, 0), (GB // 10, 80 * GB), (GB, 80 * GB)):
-        t, d, p = resolve_auto(*options(), [CPU, Device("CUDA0", "", "gpu", free, total)])
-        assert p is not None and d is not None
-        assert (t.n_gpu_layers, t.devices, d.n_gpu_layers, d.devices) == (0, ("none",), 0, ("none",))
-    t, d, p = resolve_auto(*options(), [CPU, Device("CUDA0", "", "gpu", 2 * GB, 80 * GB)])
-    assert d is not None and p is not None and p.auto_is_all
-    assert (t.n_gpu_layers, d.n_gpu_layers) == (5, 3)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"strict": True},
-        {"op_offload": False},
-        {"override_tensor": "ffn=CPU", "override_tensor_draft": "ffn=CPU"},
-        {"cpu_moe": True},
-    ],
-)
-def test_a_full_gpu_is_left_alone_whatever_else_is_asked(given: dict[str, Any]) -> None:
-    t, d, _ = resolve_auto(*options(**given), [CPU, Device("CUDA0", "", "gpu", 0, 0)])
-    assert d is not None
-    assert (t.n_gpu_layers, t.devices, d.n_gpu_layers, d.devices) == (0, ("none",), 0, ("none",))
-
-
-def test_of_several_gpus_a_full_one_is_left_alone() -> None:
-    gpus = [Device("CUDA0", "", "gpu", 0, 0), Device("CUDA1", "", "gpu", 20 * GB, 24 * GB)]
-    t, d, p = resolve_auto(*options(), [CPU, *gpus])
-    assert d is not None and p is not None and p.auto_is_all
-    assert (t.devices, t.tensor_split, d.devices) == (("CUDA1",), (), ("CUDA1",))
-    t, _, _ = resolve_auto(*options(override_tensor="ffn=CUDA0"), [CPU, *gpus])
-    assert t.devices == ()  # it was named
-
-
-@pytest.mark.parametrize("free", [0, GB // 10, GB // 4])
-def test_layers_are_refused_where_the_driver_would_have_no_memory(free: int) -> None:
-    full = [CPU, Device("CUDA0", "", "gpu", free, 80 * GB if free else 0)]
-    with pytest.raises(DoesNotFit, match=r"needs .* on CUDA0, but only .* are free; give at most -ngld 0 \("):
-        resolve_auto(*options(n_gpu_layers_draft="all"), full)
-    other = [CPU, Device("Vulkan0", "", "gpu", GB // 10, 80 * GB)]
-    assert resolve_auto(*options(n_gpu_layers=2), other)[0].n_gpu_layers == 2
-
-
-def test_default_devices_are_those_of_llama_cpp() -> None:
-    small, remote = Device("iGPU", "", "igpu", 0, 0), Device("RPC0", "", "rpc", GB, GB)
-    gpus = [Device("CUDA0", "", "gpu", GB, GB, "0000:01:00.0"), Device("Vulkan0", "", "gpu", GB, GB, "0000:01:00.0")]
-    unknown = [Device("A", "", "gpu", GB, GB), Device("B", "", "gpu", GB, GB)]
-    assert default_devices([CPU, small, remote]) == ("iGPU",)
-    assert default_devices([CPU, small, *gpus, remote]) == ("CUDA0",)  # one card, two backends
-    assert default_devices([CPU, *unknown]) == ("A", "B")
-    assert default_devices([CPU, remote]) == ()
-
-
-def test_remote_devices_take_part_when_they_are_named() -> None:
-    devices = [CPU, Device("iGPU", "", "igpu", 0, 0), Device("RPC0", "", "rpc", GB, GB)]
-    assert resolve_auto(*options(), [CPU, devices[2]])[2] is None
-    _, _, p = resolve_auto(*options(device="iGPU", device_draft="RPC0"), devices)
-    assert p is not None and p.draft is not None
-    assert (p.target.devices, p.draft.devices) == (("iGPU",), ("RPC0",))
-    assert p.target.n_gpu_layers == 5  # it reports no memory: the machine's is its own
-
-
-@pytest.mark.parametrize("layers", ["auto", "all", 0, 3])
-def test_an_unknown_device_is_the_same_mistake_for_any_number_of_layers(layers: object) -> None:
-    devices = [CPU, Device("A", "", "gpu", GB, GB)]
-    why = re.escape("unknown device X; choose from none, A; duo --list-devices shows them")
-    for given in ({"device": "X", "n_gpu_layers": layers}, {"device_draft": "A,X", "n_gpu_layers_draft": layers}):
-        with pytest.raises(DuoError, match=why):
-            resolve_auto(*options(**given), devices)
-    with pytest.raises(DuoError, match=why):
-        resolve_auto(options(device_draft="X", n_gpu_layers_draft=layers)[1], None, devices)
-    with pytest.raises(DuoError, match=r"unknown device X; .*duo --list-devices"):
-        Duo(device="X", n_gpu_layers=layers)
-
-
-def test_a_device_may_be_written_small() -> None:
-    t, d, p = resolve_auto(*options(device="a", device_draft="a"), [CPU, Device("A", "", "gpu", GB, GB)])
-    assert p is not None and p.target.devices == ("A",) and d is not None
-    assert (t.n_gpu_layers, d.n_gpu_layers) == (5, 3)
-
-
-def test_the_draft_of_a_host_is_placed_like_the_draft_of_a_pair() -> None:
-    gpus = [Device("A", "", "gpu", GB, GB), Device("B", "", "gpu", 2 * GB, 2 * GB), CPU]
-    alone, _, p = resolve_auto(options()[1], None, gpus)
-    assert p is not None and p.draft is None and p.target.what == "draft"
-    assert (alone.n_gpu_layers, alone.devices) == (3, ("B",))
-    tiny = [Device("A", "", "gpu", 1_000_000, 1_000_000), CPU]
-    with pytest.raises(DoesNotFit, match=r"the draft needs .* give at most -ngld 0"):
-        resolve_auto(options(n_gpu_layers_draft="all")[1], None, tiny)
-
-
-def test_auto_runs_here() -> None:
-    with Duo(n_ctx=256, n_gpu_layers="auto", n_gpu_layers_draft="auto", device="none", device_draft="none") as d:
-        assert d.placement is None
-        assert d.generate("Once", max_tokens=2).text
-    with pytest.raises(DuoError, match="tensor_split \\(-ts\\) is 'x', but input should be a share for each device"):
-        Duo(tensor_split="x")
-
-
-def test_models_that_the_machine_cannot_hold_are_refused_before_loading(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(_core, "memory_available", lambda: 1_000_000)
-    with pytest.raises(DuoError, match=r"need \d+ MB of the machine's memory, but only 1 MB are free; choose"):
-        Duo(n_ctx=256)
-    with Duo(n_ctx=256, load_mode="mmap") as d:
-        assert d.generate("Once", max_tokens=2).tokens

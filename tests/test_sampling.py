@@ -93,7 +93,7 @@ def test_the_distribution_is_the_targets(mode: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.random
-def test_acceptance_with_shared_noise_is_no_less_than_greedys() -> None:
+def test_acceptance_with_shared_noise_is_like_greedys() -> None:
     with Duo(*demo_pair(), n_ctx=512, _always=True) as d:
 
         def rate(**options: object) -> float:
@@ -105,8 +105,8 @@ def test_acceptance_with_shared_noise_is_no_less_than_greedys() -> None:
 
         greedy, seeded = rate(temperature=0), rate(**SAMPLING)
     # The figures of record are in benchmarks/. Independent draws would agree on less than half as many. The texts are
-    # others, so the rate may be higher.
-    assert seeded > greedy - 0.05, f"greedy {greedy:.3f}, temperature 0.8 {seeded:.3f}"
+    # others, and on machines without AVX-512 easier ones for the draft.
+    assert -0.05 < seeded - greedy < 0.1, f"greedy {greedy:.3f}, temperature 0.8 {seeded:.3f}"
 
 
 def test_noise_is_standard_gumbel_and_depends_on_all_its_keys() -> None:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <new>
 
 #include "base/error.h"
 #include "control_vector.h"
@@ -102,7 +101,7 @@ void model_context::create(llama_context_params params) {
     try {
         const throwing_checks checks;
         context_.get_deleter().model     = weights_.model;
-        context_.get_deleter().on_device = !weights_.devices.names.empty() || !weights_.devices.helpers.empty();
+        context_.get_deleter().on_device = !weights_.devices.names.empty();
         context_.reset(llama_init_from_model(weights_.model.get(), params));
     } catch (const std::exception & e) {
         throw error(error_kind::does_not_fit, what() + " could not be created for " + weights_.options.path + ": " +
@@ -130,8 +129,8 @@ void model_context::keep_hidden() const {
     }
 }
 
-// Calls libllama for a pass, and returns what it returns. what: the beginning of the sentence that an error has. After
-// memory ran out in the middle of a pass, libllama's context must not be used.
+// Calls libllama for a pass, waits for its end, and returns what libllama returned. what: the beginning of the sentence
+// that an error has. After memory ran out in the middle of a pass, libllama's context must not be used.
 int32_t model_context::guarded(int32_t n_tokens, const std::function<int32_t()> & pass,
                                const std::function<std::string()> & what) {
     const model_options & opt = weights_.options;
@@ -147,12 +146,14 @@ int32_t model_context::guarded(int32_t n_tokens, const std::function<int32_t()> 
     log_clear_errors();
     try {
         cpu::require_spare();
-        return pass();
+        const int32_t rc = pass();
+        llama_synchronize(get());
+        return rc;
     } catch (const std::exception & e) {
         stop_             = nullptr;
         const failure why = failure_of(e);
         context_.get_deleter().is_broken |= shortage.threw();
-        if (shortage.threw() && dynamic_cast<const std::bad_alloc *>(&e) == nullptr) {
+        if (shortage.threw() && why.kind != error_kind::does_not_fit) { // it was no lack of the machine's memory
             driver_failed_in_pass = true;
         }
         throw error(why.kind, what() + ": " + why.sentence);
@@ -172,15 +173,8 @@ bool model_context::evaluate(const llama_batch & batch, const std::atomic<bool> 
     const cpu::team_size        unpacking(std::max(1, weights_.options.n_threads_batch));
 
     stop_            = stop;
-    const int32_t rc = guarded(
-        batch.n_tokens,
-        [&] {
-            const int32_t result = llama_decode(get(), batch);
-            llama_synchronize(get());
-            return result;
-        },
-        what);
-    stop_ = nullptr;
+    const int32_t rc = guarded(batch.n_tokens, [&] { return llama_decode(get(), batch); }, what);
+    stop_            = nullptr;
     if (rc != 0 && rc != 2) {
         throw error(
             rc == 1 ? error_kind::context_full : error_kind::internal,
@@ -190,13 +184,8 @@ bool model_context::evaluate(const llama_batch & batch, const std::atomic<bool> 
 }
 
 const float * model_context::encode(const llama_batch & batch) {
-    const auto what   = [&] { return "reading hidden states with " + weights_.options.path + " failed"; };
-    const auto encode = [&] {
-        const int32_t result = llama_encode(get(), batch);
-        llama_synchronize(get());
-        return result;
-    };
-    const int32_t rc     = guarded(batch.n_tokens, encode, what);
+    const auto    what   = [&] { return "reading hidden states with " + weights_.options.path + " failed"; };
+    const int32_t rc     = guarded(batch.n_tokens, [&] { return llama_encode(get(), batch); }, what);
     const float * states = rc == 0 ? hidden().states(get()) : nullptr;
     if (states == nullptr) {
         throw error(what() + log_reason());

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast, overload
 
 from typing_extensions import Unpack
@@ -91,7 +91,7 @@ class Completions(LlamaMembers):
         Raises TypeError (unknown keyword) and DuoError: BadValue (a value or the prompt), ContextFull, and as `stream`.
         """
         options = by_name("create_completion", PLACES_OF_COMPLETION, places, {**options, **if_asked(stream)})
-        if not isinstance(prompt, str | bytes | bytearray) and isinstance(prompt, Iterable):
+        if isinstance(prompt, Iterator):
             prompt = list(prompt)  # it is read more than once
         stream, echo, model, suffix = (options.pop(name, None) for name in ("stream", "echo", "model", "suffix"))
         wanted = of_llama(self.defaults, "create_completion", options, DEFAULTS)

@@ -50,8 +50,7 @@ class Placed:
     shares: tuple[float, ...]  # of each device; empty: libllama's own split
     bytes: Places
     auto: bool
-    crowded: bool = False  # the first device has no room to compute prompts with weights of the CPU
-    full: bool = False  # the first device has no room for anything
+    crowded: bool = False  # the first device has no room to compute prompts with weights of the CPU, or for anything
     left_out: bool = False  # a device that has no room for anything takes no part
 
     def line(self) -> str:
@@ -100,15 +99,11 @@ def place_layers(target: Wish, draft: Wish | None, devices: Sequence[Room]) -> P
 
 
 def _places(w: Wish, n: int, shares: tuple[float, ...], rooms: Sequence[Room]) -> tuple[Places, bool]:
-    """The bytes in each place, and whether the first device is too crowded for prompts of the CPU's layers."""
+    """The bytes in each place, and whether the first device is full, or too crowded for prompts of the CPU's layers."""
     found = places(w.need, n, shares)
-    if not w.need.matrix or not rooms or found.devices[0] <= rooms[0].usable:
-        return found, False
+    if not rooms or not w.need.matrix or found.devices[0] <= rooms[0].usable:
+        return found, bool(rooms) and not rooms[0].usable
     return places(replace(w.need, matrix=()), n, shares), True
-
-
-def _full(rooms: Sequence[Room]) -> bool:
-    return bool(rooms) and not rooms[0].usable
 
 
 def _fitted(w: Wish, free: dict[str, Room]) -> Placed:
@@ -123,10 +118,8 @@ def _fitted(w: Wish, free: dict[str, Room]) -> Placed:
     n = most_layers(w.need, usable, shares) if rooms else 0
     names = tuple(d.name for d in rooms)
     found, crowded = _places(w, n, shares, rooms)
-    return Placed(
-        w.what, n, w.need.n_all, names, shares, found, auto=True, crowded=crowded, full=_full(rooms),
-        left_out=len(rooms) < n_devices,
-    )  # fmt: skip
+    left_out = len(rooms) < n_devices
+    return Placed(w.what, n, w.need.n_all, names, shares, found, auto=True, crowded=crowded, left_out=left_out)
 
 
 def _fixed(w: Wish, free: dict[str, Room]) -> Placed:
@@ -134,7 +127,7 @@ def _fixed(w: Wish, free: dict[str, Room]) -> Placed:
     shares = w.shares[: len(rooms)] if w.shares else tuple(float(d.free) for d in rooms)
     n = min(w.n_gpu_layers or 0, w.need.n_all)
     found, crowded = _places(w, n, shares, rooms)
-    placed = Placed(w.what, n, w.need.n_all, w.devices, (), found, auto=False, crowded=crowded, full=_full(rooms))
+    placed = Placed(w.what, n, w.need.n_all, w.devices, (), found, auto=False, crowded=crowded)
     for d, exact in zip(rooms, found.fixed, strict=True):
         if exact and exact + d.driver > d.free:
             most = _fitted(replace(w, device_given=True), free).n_gpu_layers

@@ -204,7 +204,7 @@ def _without_auto(m: ModelOptions) -> ModelOptions:
 def _placed(m: ModelOptions, p: Placed) -> ModelOptions:
     m = replace(m, op_offload=m.op_offload and not p.crowded)
     on_device = any(memory != "CPU" for _, memory in m.override_tensors)
-    if not p.n_gpu_layers and (p.crowded or p.full) and not on_device:
+    if not p.n_gpu_layers and p.crowded and not on_device:
         return replace(m, n_gpu_layers=0, devices=("none",))  # libllama would take memory there all the same
     if not p.auto:
         return m

@@ -14,16 +14,24 @@ if TYPE_CHECKING:
 
 __all__ = ["create_app"]
 
+
+def need_server(what: str) -> None:
+    """Call before importing anything else from this package. Raises MissingPackageError: the extra is not installed."""
+    try:
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as e:
+        raise MissingPackageError(f"{what} needs {e.name}; install it with: pip install 'duo-llama[server]'") from None
+
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Imports FastAPI when it is needed."""
         if name != "create_app":
             raise AttributeError(f"module 'duo.server' has no attribute {name!r}")
-        try:
-            from duo.server.app import create_app
-        except ModuleNotFoundError as e:
-            raise MissingPackageError(
-                f"create_app needs {e.name}; install it with: pip install 'duo-llama[server]'"
-            ) from None
+        need_server("create_app")
+        from duo.server.app import create_app
+
         return create_app

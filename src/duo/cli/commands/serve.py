@@ -12,9 +12,9 @@ from duo.cli.commands.chat import command as chat_command
 from duo.cli.commands.run import of_run
 from duo.cli.models import model_sources
 from duo.cli.options import ModelCommand, given, model_options, table_options
-from duo.errors import MissingPackageError
 from duo.options.serve import ServeOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, SERVE_OPTIONS
+from duo.server import need_server
 
 if TYPE_CHECKING:
     from duo.api.engine import Duo
@@ -48,14 +48,7 @@ def name_of(params: dict[str, Any]) -> str:
 
 
 def serve(params: dict[str, Any]) -> None:
-    try:
-        import fastapi  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as e:
-        raise MissingPackageError(
-            f"duo serve needs {e.name}; install it with: pip install 'duo-llama[server]'"
-        ) from None
+    need_server("duo serve")
     from duo.cli.commands.chat import template_choice, warn_of_thoughts
     from duo.cli.opening import introduce, open_duo, warn_of_start
     from duo.options.validate import engine_options, serve_options
