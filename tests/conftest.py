@@ -61,6 +61,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "real" in config.getoption("markexpr"):
+        os.environ["GGML_CPU_TILED_MM"] = "0"  # one process has all real models, and strict ones are not the first
     for item in items:
         if item.path.name.startswith(("test_remote", "test_rpc")):
             item.add_marker("remote")

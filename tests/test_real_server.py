@@ -58,7 +58,7 @@ def test_chats_at_once_and_streams_have_the_targets_text(server: Server, target:
     with ThreadPoolExecutor(len(bodies)) as threads:
         answers = list(threads.map(lambda body: server.post(CHAT, body).json(), bodies))
     assert [content(a) for a in answers] == right
-    assert sum(a["timings"]["draft_n_accepted"] for a in answers) > 0
+    assert sum(a["timings"].get("draft_n_accepted", 0) for a in answers) > 0  # a short one may have had no draft
     for body, text in zip(bodies, right, strict=True):
         events = server.events(CHAT, body)
         deltas = [c["delta"].get("content") or "" for _, e in events[:-1] for c in e["choices"]]
