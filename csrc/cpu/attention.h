@@ -33,8 +33,10 @@ struct attention {
     [[nodiscard]] int64_t rows() const { return n_tokens * group(); }    // rows per key head
 };
 
-constexpr int n_rows_together = 16; // rows that walk over the cells together
-constexpr int n_cells_at_once = 16;
+constexpr int n_rows_together  = 16; // rows of a key head that walk over the cells together
+constexpr int n_heads_together = 16; // key heads that do so
+constexpr int n_walkers        = 32; // rows times heads
+constexpr int n_cells_at_once  = 16;
 
 // A thread's scratch memory, in floats: keys of n_cells_at_once cells, the rows' scores, the list of cells.
 struct attention_scratch {
@@ -43,16 +45,20 @@ struct attention_scratch {
     explicit attention_scratch(const attention & a) {
         const int64_t n = (a.n_cells + n_cells_at_once - 1) / n_cells_at_once * n_cells_at_once;
         keys            = n_cells_at_once * a.n_k;
-        scores          = n_rows_together * n;
+        scores          = n_walkers * n;
         cells           = n;
         seen            = n / 4; // bytes
     }
     [[nodiscard]] size_t bytes() const { return size_t(keys + scores + cells + seen + 16) / 16 * 64; }
 };
 
-// Computes rows [row0, row0 + n_rows) of a key head; n_rows <= n_rows_together. Row = token * group() + head within the
-// group.
-using attend_fn = void (*)(const attention & a, int64_t kv_head, int64_t row0, int n_rows, float * scratch);
+// Rows [row, row + n_rows) of key heads [kv_head, kv_head + n_heads). Row = token * group() + head within the group.
+struct attention_piece {
+    int64_t kv_head, row;
+    int     n_heads, n_rows; // at most n_heads_together and n_rows_together; their product at most n_walkers
+};
+
+using attend_fn = void (*)(const attention & a, const attention_piece & piece, float * scratch);
 
 class workspace;
 struct kernel_set;

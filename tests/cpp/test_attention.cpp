@@ -161,6 +161,7 @@ TEST(attention_is_that_of_double_precision) {
         }
         scene(192, 128, 70, 19, 4, 4, rng).check_against_exact(*kernels);
         scene(64, 32, 70, 3, 20, 1, rng).check_against_exact(*kernels);
+        scene(32, 32, 70, 3, 40, 40, rng).check_against_exact(*kernels);
     }
 }
 
@@ -188,8 +189,14 @@ TEST(attention_knows_sinks_biases_and_caps) {
 TEST(a_rows_attention_has_the_same_bits_at_every_width_and_with_every_team) {
     std::mt19937 rng(3);
     for (const kernel_set * kernels : kernels_here()) {
-        for (const int64_t n_kv_heads : {1, 2, 6}) {
-            const scene              s(48, 48, 150, 70, 6, n_kv_heads, rng);
+        struct {
+            int64_t heads, kv_heads, tokens;
+        } shapes[] = {{6, 1, 70}, {6, 2, 70}, {6, 6, 70}, {40, 40, 7}, {38, 19, 7}}; // more heads than one piece holds
+        for (const auto & shape : shapes) {
+            scene s(48, 48, 150, shape.tokens, shape.heads, shape.kv_heads, rng);
+            for (int64_t h = 0; h < shape.heads; ++h) {
+                s.sinks.push_back(float(h % 5) - 2);
+            }
             const std::vector<float> alone = s.run(*kernels, 1, 1);
             for (const int64_t width : {2, 3, 5, 16, 64, 70}) {
                 for (const int n_threads : {1, 2, 5}) {
