@@ -33,32 +33,43 @@ struct attention {
     [[nodiscard]] int64_t rows() const { return n_tokens * group(); }    // rows per key head
 };
 
-constexpr int n_rows_together  = 16; // rows of a key head that walk over the cells together
-constexpr int n_heads_together = 16; // key heads that do so
-constexpr int n_walkers        = 32; // rows times heads
-constexpr int n_cells_at_once  = 16;
-
-// A thread's scratch memory, in floats: keys of n_cells_at_once cells, the rows' scores, the list of cells.
-struct attention_scratch {
-    int64_t keys, scores, cells, seen;
-
-    explicit attention_scratch(const attention & a) {
-        const int64_t n = (a.n_cells + n_cells_at_once - 1) / n_cells_at_once * n_cells_at_once;
-        keys            = n_cells_at_once * a.n_k;
-        scores          = n_walkers * n;
-        cells           = n;
-        seen            = n / 4; // bytes
-    }
-    [[nodiscard]] size_t bytes() const { return size_t(keys + scores + cells + seen + 16) / 16 * 64; }
-};
+constexpr int n_rows_together = 16; // rows of a key head that walk over the cells together
+constexpr int n_sets_together = 64; // such sets of rows that do so
+constexpr int n_cells_at_once = 16;
 
 // Rows [row, row + n_rows) of key heads [kv_head, kv_head + n_heads). Row = token * group() + head within the group.
 struct attention_piece {
     int64_t kv_head, row;
-    int     n_heads, n_rows; // at most n_heads_together and n_rows_together; their product at most n_walkers
+    int     n_heads, n_rows;
+
+    // Of n_rows_together rows; at most n_sets_together.
+    [[nodiscard]] int64_t sets() const { return n_heads * ((n_rows + n_rows_together - 1) / n_rows_together); }
 };
 
-using attend_fn = void (*)(const attention & a, const attention_piece & piece, float * scratch);
+struct attention_row {
+    float most, sum; // the largest score; the sum of the weights
+};
+
+// What the threads of a piece share, and what each has of its own.
+struct attention_memory {
+    float *         scores; // [n_heads * n_rows][stride]
+    int64_t         stride; // n_cells, rounded up to n_cells_at_once
+    attention_row * rows;   // [n_heads * n_rows]
+
+    float *   keys;  // own: [n_cells_at_once][n_k]
+    int32_t * cells; // own: [n_cells]
+    uint8_t * seen;  // own: [n_cells]
+};
+
+// The threads that compute a piece. Each of them calls the kernel.
+struct attention_team {
+    int i, n; // which one this is, of how many
+
+    void wait() const; // until all have come here
+};
+
+using attend_fn = void (*)(const attention & a, const attention_piece & piece, const attention_memory & memory,
+                           const attention_team & team);
 
 class workspace;
 struct kernel_set;

@@ -37,6 +37,7 @@ struct scene {
     std::vector<float>    q;
     std::vector<uint16_t> k, v, mask;
     std::vector<float>    sinks;
+    std::vector<int32_t>  texts; // of the tokens
 
     scene(int64_t columns, int64_t n_values, int64_t cells, int64_t tokens, int64_t heads, int64_t kv_heads,
           std::mt19937 & rng)
@@ -75,6 +76,7 @@ struct scene {
         a.v          = reinterpret_cast<const uint8_t *>(v.data());
         a.mask  = mask.empty() ? nullptr : reinterpret_cast<const uint8_t *>(mask.data()) + size_t(from) * a.mask_token;
         a.sinks = sinks.empty() ? nullptr : sinks.data();
+        a.texts = texts.empty() ? nullptr : texts.data() + from;
         a.out   = out.data() + from * n_heads * n_v;
         a.scale = scale;
         a.softcap  = softcap;
@@ -200,6 +202,29 @@ TEST(a_rows_attention_has_the_same_bits_at_every_width_and_with_every_team) {
             const std::vector<float> alone = s.run(*kernels, 1, 1);
             for (const int64_t width : {2, 3, 5, 16, 64, 70}) {
                 for (const int n_threads : {1, 2, 5}) {
+                    CHECK(s.run(*kernels, width, n_threads) == alone);
+                }
+            }
+        }
+    }
+}
+
+TEST(threads_that_share_a_long_context_find_the_bits_of_one_alone) {
+    std::mt19937 rng(6);
+    for (const kernel_set * kernels : kernels_here()) {
+        struct {
+            int64_t heads, kv_heads, n_v;
+        } shapes[] = {{4, 1, 16}, {6, 2, 48}, {5, 5, 32}, {70, 70, 16}}; // few columns; uneven shares; too many heads
+        for (const auto & shape : shapes) {
+            scene s(32, shape.n_v, 1301, 7, shape.heads, shape.kv_heads, rng);
+            s.texts = {0, 0, 1, 1, 1, 2, 2};
+            std::fill(s.mask.end() - 2 * 1301, s.mask.end() - 20, unseen); // the last text is short
+            s.mask[6 * 1301] = 0;
+            s.sinks.assign(size_t(shape.heads), 0.5f);
+            s.check_against_exact(*kernels);
+            const std::vector<float> alone = s.run(*kernels, 1, 1);
+            for (const int64_t width : {1, 3, 7}) {
+                for (const int n_threads : {2, 3, 5}) {
                     CHECK(s.run(*kernels, width, n_threads) == alone);
                 }
             }
