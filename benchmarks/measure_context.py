@@ -2,8 +2,7 @@
 
     python -m benchmarks.measure_context [--target MODEL] [--contexts 64,2048,8192] [--cores 0-1] [--out FILE]
 
-Both have the same file loaded and take turns, pass by pass. A pass is the median of --rounds. The cache's share is what
-a pass at a context takes longer than one at the shortest.
+Both have the same file loaded and take turns, pass by pass. A pass is the median of --rounds.
 """
 
 from __future__ import annotations
@@ -16,14 +15,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[1] / "tools"))
+
 from benchmarks import models
-from benchmarks.run_kernels import SIDES, TEXT
+from benchmarks.run_kernels import SIDES
 from benchmarks.run_pair import cores
 from benchmarks.run_real import TARGET
 from real_models import MODELS  # tools/real_models.py
 
 from duo import _core
 from duo.measure.bench.head import command_of, machine
+from duo.measure.doctor import context_of
 
 WIDTHS = (1, 2, 4, 8)
 BATCH = 512  # tokens of the prompt in a pass
@@ -37,8 +39,7 @@ def fill(p: _core.Probe, tokens: list[int], begin: int) -> None:
 def measure(path: Path, contexts: list[int], n_threads: int, rounds: int) -> dict[str, Any]:
     n_ctx = contexts[-1] + max(WIDTHS) * 2
     probes = {side: models.probe(path, n_threads, n_ctx, ours=side == "duo") for side in SIDES}
-    text = probes["duo"].tokenize(TEXT)
-    tokens = (text * (1 + n_ctx // len(text)))[:n_ctx]
+    tokens = context_of(probes["duo"], n_ctx)
     found: dict[str, Any] = {}
     n_filled = 0
     for n in contexts:
@@ -56,21 +57,17 @@ def measure(path: Path, contexts: list[int], n_threads: int, rounds: int) -> dic
 
 
 def table(found: dict[str, Any]) -> str:
-    first = next(iter(found))
-    lines = [f"| context | kernels | {' | '.join(f'{w}, ms' for w in WIDTHS)} | cache's share of 1, ms |"]
-    lines += ["|" + "---|" * (3 + len(WIDTHS))]
+    lines = [f"| context | kernels | {' | '.join(f'{w}, ms' for w in WIDTHS)} |", "|" + "---|" * (2 + len(WIDTHS))]
     for n, sides in found.items():
-        for side in SIDES:
-            share = sides[side]["1"] - found[first][side]["1"]
-            cells = [f"{sides[side][str(w)]:.1f}" for w in WIDTHS] + ["" if n == first else f"{share:.1f}"]
-            lines.append(f"| {n} | {side} | {' | '.join(cells)} |")
+        for side, ms in sides.items():
+            lines.append(f"| {n} | {side} | {' | '.join(f'{ms[str(w)]:.1f}' for w in WIDTHS)} |")
     return "\n".join(lines)
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--target", default=TARGET, choices=MODELS)
-    p.add_argument("--contexts", default="64,2048,8192", help="tokens before the pass, ascending")
+    p.add_argument("--contexts", default="64,2048,8192", help="tokens before the pass")
     p.add_argument("--cores", default="0-1", help="LO-HI, one thread per core")
     p.add_argument("--rounds", type=int, default=15)
     p.add_argument("--out", type=Path, help="JSON")
@@ -80,10 +77,16 @@ def main() -> None:
         sys.exit(f"there is no {model.name}: run make models")
     on = cores(args.cores)
     os.sched_setaffinity(0, on)
-    contexts = [int(n) for n in args.contexts.split(",")]
+    contexts = sorted(int(n) for n in args.contexts.split(","))
     found = measure(model.path, contexts, len(on), args.rounds)
     if args.out:
-        about = {"machine": machine(), **models.versions(), "cores": args.cores, "model": args.target}
+        about = {
+            "machine": machine(),
+            **models.versions(),
+            "cores": args.cores,
+            "model": args.target,
+            "rounds": args.rounds,
+        }
         args.out.write_text(json.dumps({**about, "command": command_of(sys.argv), "ms": found}, indent=1) + "\n")
     print(table(found))
 

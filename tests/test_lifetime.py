@@ -165,6 +165,13 @@ def test_a_closed_duo_says_so() -> None:
     d.session.write_trace()
 
 
+def test_a_duo_that_could_not_be_made_is_closed() -> None:
+    with pytest.raises(DuoError) as e:
+        Duo("nowhere.gguf")
+    d = next(x for x in (entry.frame.f_locals.get("self") for entry in e.traceback) if isinstance(x, Duo))
+    assert repr(d) == "<Duo, closed>"
+
+
 def test_close_while_a_stream_is_open() -> None:
     d = Duo(**SLOW)
     s = d.stream(PROMPT, **ENDLESS)

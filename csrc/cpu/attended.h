@@ -14,7 +14,8 @@ namespace {
 
 // A set of rows of one key head.
 struct attended {
-    int             n_rows = 0;
+    int64_t         kv_head, row; // of the first row
+    int             n_rows;
     const float *   q[n_rows_together];
     float *         out[n_rows_together];
     const uint8_t * mask[n_rows_together]; // mask of the row's token; nullptr: none
@@ -27,8 +28,7 @@ struct attended {
     int64_t         stride;
     attention_row * rows; // [n_rows]
 
-    int64_t begin, end;                                       // columns of the values that this thread takes
-    alignas(64) float sums[n_rows_together][n_cells_at_once]; // of the weights, the same in each of V::L lanes
+    int64_t begin, end; // columns of the values that this thread takes
 };
 
 // ALiBi's factor of a head (arXiv 2108.12409; for numbers of heads that are not powers of two, as in llama.cpp's
@@ -44,37 +44,39 @@ inline float slope_of(const attention & a, int64_t head) {
 
 // Rows of the piece's head h, from `first` on.
 inline attended set_of(const attention & a, const attention_piece & p, const attention_memory & m, int h, int first) {
-    const int64_t kv_head = p.kv_head + h;
-    const int64_t walker  = int64_t(h) * p.n_rows + first;
+    const int64_t in_piece = int64_t(h) * p.n_rows + first;
     attended      t;
-    t.n_rows = std::min(n_rows_together, p.n_rows - first);
-    t.k      = a.k + size_t(kv_head) * a.k_head;
-    t.v      = a.v + size_t(kv_head) * a.v_head;
-    t.scores = m.scores + walker * m.stride;
-    t.stride = m.stride;
-    t.rows   = m.rows + walker;
+    t.kv_head = p.kv_head + h;
+    t.row     = p.row + first;
+    t.n_rows  = std::min(n_rows_together, p.n_rows - first);
+    t.k       = a.k + size_t(t.kv_head) * a.k_head;
+    t.v       = a.v + size_t(t.kv_head) * a.v_head;
+    t.scores  = m.scores + in_piece * m.stride;
+    t.stride  = m.stride;
+    t.rows    = m.rows + in_piece;
     for (int r = 0; r < t.n_rows; ++r) {
-        const int64_t row   = p.row + first + r;
+        const int64_t row   = t.row + r;
         const int64_t token = row / a.group();
-        const int64_t head  = kv_head * a.group() + row % a.group();
+        const int64_t head  = t.kv_head * a.group() + row % a.group();
         t.q[r]     = reinterpret_cast<const float *>(a.q + size_t(token) * a.q_token + size_t(head) * a.q_head);
         t.out[r]   = a.out + (token * a.n_heads + head) * a.n_v;
         t.mask[r]  = a.mask == nullptr ? nullptr : a.mask + size_t(token) * a.mask_token;
         t.slope[r] = slope_of(a, head);
         t.sink[r]  = a.sinks == nullptr ? minus_infinity : a.sinks[head];
-        std::fill_n(t.sums[r], n_cells_at_once, 0.0f);
     }
     return t;
 }
 
-// Deals out the columns of the values, 16 at a time: each thread gets neighbours.
+// Deals out the columns of the values: each thread gets neighbours.
 inline void deal_columns(const attention & a, const attention_piece & p, const attention_team & team, attended & t,
                          int h) {
-    const int64_t per_head = a.n_v / 16;
+    const int64_t per_head = a.n_v / n_columns_dealt;
     const int64_t all      = p.n_heads * per_head;
-    const auto    mine = [&](int i) { return std::clamp(all * i / team.n - h * per_head, int64_t(0), per_head) * 16; };
-    t.begin            = mine(team.i);
-    t.end              = mine(team.i + 1);
+    const auto    mine     = [&](int i) {
+        return std::clamp(all * i / team.n - h * per_head, int64_t(0), per_head) * n_columns_dealt;
+    };
+    t.begin = mine(team.i);
+    t.end   = mine(team.i + 1);
 }
 
 constexpr uint16_t half_minus_infinity = 0xfc00;

@@ -13,34 +13,36 @@ namespace duo::cpu {
 
 namespace {
 
-// How much a piece has at most, and whether the threads compute each piece together.
+// How much a piece has at most.
 struct piece_size {
-    int  n_heads, n_rows;
-    bool together;
+    int n_heads, n_rows;
 };
 
-constexpr int64_t n_walkers     = 32;   // rows times heads of a piece that one thread computes
-constexpr int64_t n_cells_long  = 1024; // from here on, threads that read the cache together win more than waits cost
-constexpr int64_t n_scores_most = 8 << 20; // of a piece
+constexpr int64_t n_rows_alone  = 32;       // rows times heads of a piece that one thread computes
+constexpr int64_t n_cells_each  = 2048;     // of a thread: fewer are not worth the waits
+constexpr int64_t n_scores_most = 16 << 20; // that all threads compute together
 
 int64_t pieces(int64_t all, int64_t each) {
     return (all + each - 1) / each;
 }
 
+bool is_one_text(const attention & a) {
+    return a.texts == nullptr || std::equal(a.texts + 1, a.texts + a.n_tokens, a.texts);
+}
+
+piece_size whole(const attention & a) {
+    return {int(a.n_kv_heads), int(a.rows())};
+}
+
 // Rows of a head share the reading of its keys, and heads share pages. But every thread should get some pieces.
-piece_size size_for(const attention & a, int n_threads) {
-    const attention_piece whole{0, 0, int(a.n_kv_heads), int(a.rows())};
-    if (n_threads > 1 && a.n_cells >= n_cells_long && whole.sets() <= n_sets_together &&
-        a.n_kv_heads * a.rows() * a.n_cells <= n_scores_most) {
-        return {whole.n_heads, whole.n_rows, true};
-    }
+piece_size size_alone(const attention & a, int n_threads) {
     const int64_t n_pieces = n_threads > 1 ? 2 * n_threads : 1;
-    piece_size    s{1, n_rows_together, false};
+    piece_size    s{1, n_rows_together};
     while (s.n_rows > 1 && a.n_kv_heads * pieces(a.rows(), s.n_rows) < n_pieces) {
         s.n_rows /= 2;
     }
     const int64_t n_rows = std::min<int64_t>(s.n_rows, a.rows());
-    while (2 * s.n_heads * n_rows <= n_walkers && s.n_heads < a.n_kv_heads &&
+    while (2 * s.n_heads * n_rows <= n_rows_alone && s.n_heads < a.n_kv_heads &&
            pieces(a.n_kv_heads, 2 * s.n_heads) * pieces(a.rows(), s.n_rows) >= n_pieces) {
         s.n_heads *= 2;
     }
@@ -92,25 +94,16 @@ template <class Take> void each_piece(const attention & a, piece_size most, Take
     }
 }
 
-// Computes the pieces that this thread of the team takes.
-void attend_some(const kernel_set & kernels, const attention & a, const piece_size & most,
-                 const attention_memory & memory, const attention_team & team, std::atomic<int64_t> & next) {
-    if (most.together) {
-        each_piece(a, most, [&](const attention_piece & piece) { kernels.attend(a, piece, memory, team); });
-        return;
-    }
-    // Relaxed: the counter only distributes pieces.
-    int64_t mine = next.fetch_add(1, std::memory_order_relaxed);
-    int64_t i    = 0;
-    each_piece(a, most, [&](const attention_piece & piece) {
-        if (i++ == mine) {
-            kernels.attend(a, piece, memory, {0, 1});
-            mine = next.fetch_add(1, std::memory_order_relaxed);
-        }
-    });
-}
-
 } // namespace
+
+// One head's keys lie alone; several texts, and many rows of a head, have pieces enough. There, threads together would
+// only wait for each other (benchmarks/README.md, "A long context").
+bool attends_together(const attention & a, int n_threads) {
+    const int64_t n_rows = a.n_kv_heads * a.rows();
+    return n_threads > 1 && a.n_kv_heads > 1 && a.n_kv_heads <= n_sets_together && a.rows() <= n_rows_together &&
+           is_one_text(a) && a.n_cells >= n_cells_each * n_threads && n_rows * a.n_cells <= n_scores_most &&
+           a.n_kv_heads * a.n_v / n_columns_dealt >= n_threads;
+}
 
 void attention_team::wait() const {
 #if defined(_OPENMP)
@@ -121,23 +114,36 @@ void attention_team::wait() const {
 }
 
 void attend(const kernel_set & kernels, const attention & a, int n_threads, workspace & memory) {
-    const piece_size  most = size_for(a, n_threads);
+    const bool        together = attends_together(a, n_threads);
+    const piece_size  most     = together ? whole(a) : size_alone(a, n_threads);
     const memory_plan plan(a, most);
-    auto * const      base =
-        reinterpret_cast<float *>(memory.reserve(plan.floats(n_threads, most.together) * sizeof(float)));
+    auto * const base = reinterpret_cast<float *>(memory.reserve(plan.floats(n_threads, together) * sizeof(float)));
     std::atomic<int64_t> next{0};
+
+    const auto take_some = [&](const attention_team & team) {
+        const attention_memory of_thread = plan.of_thread(base, team.i, n_threads, together);
+        if (together) {
+            kernels.attend(a, {0, 0, most.n_heads, most.n_rows}, of_thread, team);
+            return;
+        }
+        // Relaxed: the counter only distributes pieces.
+        int64_t mine = next.fetch_add(1, std::memory_order_relaxed);
+        int64_t i    = 0;
+        each_piece(a, most, [&](const attention_piece & piece) {
+            if (i++ == mine) {
+                kernels.attend(a, piece, of_thread, {0, 1});
+                mine = next.fetch_add(1, std::memory_order_relaxed);
+            }
+        });
+    };
 #if defined(_OPENMP)
     if (n_threads > 1) {
 #pragma omp parallel num_threads(n_threads)
-        {
-            const int i = omp_get_thread_num();
-            attend_some(kernels, a, most, plan.of_thread(base, i, n_threads, most.together), {i, omp_get_num_threads()},
-                        next);
-        }
+        take_some({omp_get_thread_num(), omp_get_num_threads()});
         return;
     }
 #endif
-    attend_some(kernels, a, most, plan.of_thread(base, 0, 1, most.together), {0, 1}, next);
+    take_some({0, 1});
 }
 
 } // namespace duo::cpu

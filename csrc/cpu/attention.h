@@ -36,13 +36,14 @@ struct attention {
 constexpr int n_rows_together = 16; // rows of a key head that walk over the cells together
 constexpr int n_sets_together = 64; // such sets of rows that do so
 constexpr int n_cells_at_once = 16;
+constexpr int n_columns_dealt = 16; // of values: a thread takes so many, or a multiple
 
 // Rows [row, row + n_rows) of key heads [kv_head, kv_head + n_heads). Row = token * group() + head within the group.
 struct attention_piece {
     int64_t kv_head, row;
     int     n_heads, n_rows;
 
-    // Of n_rows_together rows; at most n_sets_together.
+    // How many sets of rows; at most n_sets_together.
     [[nodiscard]] int64_t sets() const { return n_heads * ((n_rows + n_rows_together - 1) / n_rows_together); }
 };
 
@@ -73,6 +74,9 @@ using attend_fn = void (*)(const attention & a, const attention_piece & piece, c
 
 class workspace;
 struct kernel_set;
+
+// Whether all threads compute all rows together. Otherwise each thread takes pieces of its own.
+bool attends_together(const attention & a, int n_threads);
 
 // Computes all rows with the caller's team of threads. Throws std::bad_alloc.
 void attend(const kernel_set & kernels, const attention & a, int n_threads, workspace & memory);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -37,7 +38,7 @@ struct scene {
     std::vector<float>    q;
     std::vector<uint16_t> k, v, mask;
     std::vector<float>    sinks;
-    std::vector<int32_t>  texts; // of the tokens
+    std::vector<int32_t>  texts, order;
 
     scene(int64_t columns, int64_t n_values, int64_t cells, int64_t tokens, int64_t heads, int64_t kv_heads,
           std::mt19937 & rng)
@@ -77,6 +78,7 @@ struct scene {
         a.mask  = mask.empty() ? nullptr : reinterpret_cast<const uint8_t *>(mask.data()) + size_t(from) * a.mask_token;
         a.sinks = sinks.empty() ? nullptr : sinks.data();
         a.texts = texts.empty() ? nullptr : texts.data() + from;
+        a.order = order.empty() ? nullptr : order.data();
         a.out   = out.data() + from * n_heads * n_v;
         a.scale = scale;
         a.softcap  = softcap;
@@ -210,23 +212,82 @@ TEST(a_rows_attention_has_the_same_bits_at_every_width_and_with_every_team) {
 }
 
 TEST(threads_that_share_a_long_context_find_the_bits_of_one_alone) {
-    std::mt19937 rng(6);
+    std::mt19937      rng(6);
+    constexpr int64_t n_cells = 6200;
     for (const kernel_set * kernels : kernels_here()) {
         struct {
-            int64_t heads, kv_heads, n_v;
-        } shapes[] = {{4, 1, 16}, {6, 2, 48}, {5, 5, 32}, {70, 70, 16}}; // few columns; uneven shares; too many heads
+            int64_t heads, kv_heads, n_k, n_v;
+        } shapes[] = {{8, 4, 48, 16}, {3, 3, 16, 32}};
         for (const auto & shape : shapes) {
-            scene s(32, shape.n_v, 1301, 7, shape.heads, shape.kv_heads, rng);
-            s.texts = {0, 0, 1, 1, 1, 2, 2};
-            std::fill(s.mask.end() - 2 * 1301, s.mask.end() - 20, unseen); // the last text is short
-            s.mask[6 * 1301] = 0;
-            s.sinks.assign(size_t(shape.heads), 0.5f);
+            scene              s(shape.n_k, shape.n_v, n_cells, 3, shape.heads, shape.kv_heads, rng);
+            std::vector<float> out(size_t(s.n_tokens * s.n_heads * s.n_v));
+            CHECK(attends_together(s.task(out, 0, 3), 3));
             s.check_against_exact(*kernels);
-            const std::vector<float> alone = s.run(*kernels, 1, 1);
-            for (const int64_t width : {1, 3, 7}) {
-                for (const int n_threads : {2, 3, 5}) {
-                    CHECK(s.run(*kernels, width, n_threads) == alone);
+            const auto same_bits = [&] {
+                const std::vector<float> alone = s.run(*kernels, 1, 1);
+                CHECK(s.run(*kernels, 1, 3) == alone);
+                CHECK(s.run(*kernels, 2, 2) == alone);
+                CHECK(s.run(*kernels, 3, 3) == alone);
+            };
+            s.sinks.assign(size_t(shape.heads), 0.5f);
+            std::fill_n(s.mask.begin() + n_cells, n_cells, unseen); // the second token sees nothing
+            same_bits();
+            s.sinks.clear();
+            s.order.resize(n_cells);
+            std::iota(s.order.rbegin(), s.order.rend(), 0);
+            s.softcap  = 2.0f;
+            s.max_bias = 8.0f;
+            for (size_t c = 0; c < s.mask.size(); ++c) {
+                s.mask[c] = s.mask[c] == unseen ? unseen : half_of(-float(c % n_cells));
+            }
+            same_bits();
+            s.mask.clear();
+            same_bits();
+        }
+    }
+}
+
+TEST(threads_share_a_context_only_where_it_is_long_and_has_work_for_all) {
+    std::mt19937       rng(7);
+    constexpr int64_t  n_cells = 6200;
+    std::vector<float> out(1 << 16);
+    const auto         together = [&](const scene & s, int n_threads) {
+        return attends_together(s.task(out, 0, s.n_tokens), n_threads);
+    };
+    scene s(16, 16, n_cells, 7, 8, 4, rng);
+    CHECK(together(s, 2) && together(s, 3));
+    CHECK(!together(s, 1) && !together(s, 4));                   // too few cells
+    CHECK(!together(scene(16, 16, n_cells, 2, 4, 2, rng), 3));   // too few columns
+    CHECK(!together(scene(16, 64, n_cells, 2, 4, 1, rng), 2));   // one key head
+    CHECK(!together(scene(16, 16, n_cells, 2, 70, 70, rng), 2)); // too many heads
+    CHECK(!together(scene(16, 16, n_cells, 9, 20, 10, rng), 2)); // too many rows
+    s.texts = {0, 0, 0, 0, 0, 0, 0};
+    CHECK(together(s, 2));
+    s.texts.back() = 1;
+    CHECK(!together(s, 2));
+}
+
+TEST(an_infinity_reaches_only_the_tokens_that_see_it) {
+    std::mt19937 rng(8);
+    for (const kernel_set * kernels : kernels_here()) {
+        for (const int64_t n_cells : {40, 6200}) {
+            scene s(32, 32, n_cells, 5, 4, 2, rng);
+            for (size_t t = 0; t < 5; ++t) { // token t sees the cells up to n_cells - 5 + t
+                for (size_t c = size_t(n_cells) - 5; c < size_t(n_cells); ++c) {
+                    s.mask[t * size_t(n_cells) + c] = c <= size_t(n_cells) - 5 + t ? 0 : unseen;
                 }
+            }
+            const size_t cell              = size_t(n_cells - 2) * 2 * 32; // seen by the last two tokens
+            s.k[cell]                      = 0x7e00;                       // not a number
+            s.v[cell + 40]                 = 0x7c00;                       // infinity, for the other head
+            const std::vector<float> alone = s.run(*kernels, 1, 1);
+            for (size_t i = 0; i < alone.size(); ++i) {
+                CHECK(i >= size_t(3 * 4 * 32) || std::isfinite(alone[i]));
+            }
+            CHECK(std::isnan(alone[4 * 4 * 32]) && std::isinf(alone[4 * 4 * 32 + 2 * 32 + 8]));
+            for (const int n_threads : {1, 2, 3}) {
+                const std::vector<float> got = s.run(*kernels, 5, n_threads);
+                CHECK(std::memcmp(got.data(), alone.data(), got.size() * sizeof(float)) == 0);
             }
         }
     }

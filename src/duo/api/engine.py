@@ -233,7 +233,7 @@ class Duo(Chats, Loading):
         return partial(type(self), **options), (model, draft)
 
     def __repr__(self) -> str:
-        if self.session.closed:
+        if not hasattr(self, "session") or self.session.closed:  # without one: the constructor has failed
             return "<Duo, closed>"
         names = [Path(m.path).name for m in (self.engine.target, self.engine.draft) if m is not None]
         names += [] if self._host is None else [self._host.name]
