@@ -27,7 +27,8 @@ from duo.text.job import sampling
 NEITHER = "-"
 HEAD = (
     "# Qwen2.5-Coder-1.5B-Instruct Q4_K_M and its 0.5B draft: for each token of an answer, what the draft says of its",
-    "# two best guesses (percent), and which one is right (1, 2 or neither). Made by benchmarks/record_acceptance.py.",
+    "# two best guesses (percent), and which one is right (1, 2 or neither). n: tokens of the prompt. Made by",
+    "# benchmarks/record_acceptance.py.",
 )
 
 
@@ -58,7 +59,7 @@ def main() -> None:
             for q in chosen(args.questions):
                 prompt = d.tokenize(q.prompt, special=True)
                 answer = list(d.generate(prompt, max_tokens=args.n, temperature=temperature, seed=SEED).tokens)
-                name = f"{q.category}-{q.question_id} T={temperature:g}"
+                name = f"{q.category}-{q.question_id} T={temperature:g} n={len(prompt)}"
                 lines.append(f"{name} {' '.join(guesses(draft, prompt, answer, temperature))}")
     args.out.write_text("\n".join(lines) + "\n", "utf-8")
 

@@ -1,6 +1,7 @@
 // Whether a draft that has not begun is worth its reading of the text.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "stance_choice.h"
@@ -17,16 +18,20 @@ class draft_worth {
     [[nodiscard]] bool may_skip() const { return prior().shared && prior().windows; } // see pair_prior::windows
 
     // True if the draft saves more time over the next n_tokens than its reading of the text takes, or if that reading
-    // is short compared with the time of the text so far, so that a trial costs little.
+    // is short compared with the time since a draft last worked, so that a trial costs little.
     [[nodiscard]] bool pays(int64_t reading_us, int32_t n_tokens, int64_t elapsed_us) const {
         if (rates_.plain() == 0.0 || rates_.now().turns.rate == 0.0) {
             return true; // nothing is known yet
         }
-        return rates_.saved_us(n_tokens) > double(reading_us) ||
-               double(reading_us) < stance_choice::trial_share * double(elapsed_us);
+        return saves(n_tokens) > double(reading_us) ||
+               double(reading_us) <
+                   stance_choice::trial_share * std::max(double(elapsed_us), profile_.gains().us_without());
     }
     // Microseconds that a draft saves over the next n_tokens, by what is known.
-    [[nodiscard]] double saves(int32_t n_tokens) const { return rates_.saved_us(n_tokens); }
+    [[nodiscard]] double saves(int32_t n_tokens) const {
+        const text_gains & gains = profile_.gains();
+        return gains.known() ? gains.saved_tokens(n_tokens) * rates_.plain_us() : rates_.saved_us(n_tokens);
+    }
 
   private:
     [[nodiscard]] const pair_prior & prior() const { return profile_.passes().prior(); }

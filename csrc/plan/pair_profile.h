@@ -38,6 +38,8 @@ class pair_profile {
         return draft_.guesses[size_t(kind)];
     }
     [[nodiscard]] const guess_record & guesses(guess_kind kind) const { return draft_.guesses[size_t(kind)]; }
+    [[nodiscard]] text_gains &         gains() { return draft_.gains; }
+    [[nodiscard]] const text_gains &   gains() const { return draft_.gains; }
 
     // Expected microseconds; 0: nothing measured yet. beside: while the other model works. hopeful: see pass_times.
     [[nodiscard]] double pass_us(int32_t n_rows, bool beside, bool hopeful = true) const {

@@ -16,7 +16,21 @@ void planner::begin(const plan_params & params, const text_limits & limits) {
                   .n_levels = profile_.passes().prior().n_levels,
                   .copy     = limits.copy,
                   .kind     = params.kind});
+    if (!limits.several()) {
+        profile_.gains().begin_text();
+    }
     stances_.begin(params, limits);
+}
+
+void planner::on_pass(const pass_result & pass) {
+    if (rates_.terms().n_texts == 1 && pass.drafting && stances_.now() != stance::rest) {
+        if (pass.usual) {
+            profile_.gains().on_pass(pass.n_tokens, pass.us, rates_.plain_us());
+        }
+    } else {
+        profile_.gains().on_pass_without(pass.us);
+    }
+    stances_.on_pass(pass);
 }
 
 int64_t planner::next(std::span<text_share> texts, int32_t n_rows) {

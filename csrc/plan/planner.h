@@ -43,7 +43,7 @@ class planner {
     // left. > 0: the pass should not start yet, but wait so many microseconds for the next node at most.
     [[nodiscard]] int64_t next(std::span<text_share> texts, int32_t n_rows = n_draft_cap);
     // The pass that was planned last is done.
-    void on_pass(const pass_result & pass) { stances_.on_pass(pass); }
+    void on_pass(const pass_result & pass);
     // Only options and n_most of the text count.
     [[nodiscard]] draft_wishes orders(const text_share & t) const { return wishes_.of(t); }
 

@@ -7,14 +7,20 @@ world::result world::run(text_planner & pl, int n_passes) {
 }
 
 world::result world::write(text_planner & pl, int n_tokens) {
-    return run(pl, [n_tokens](const result & r) { return r.n_tokens < n_tokens; });
+    return run(pl, [n_tokens](const result & r) { return r.n_tokens < n_tokens; }, n_tokens);
 }
 
-world::result world::run(text_planner & pl, const std::function<bool(const result &)> & goes_on) {
-    dice_ = dice(seed++);
-    r_    = {};
+world::result world::run(text_planner & pl, const std::function<bool(const result &)> & goes_on, int n_tokens) {
+    dice_  = dice(seed++);
+    r_     = {};
+    begun_ = reading_us == 0.0;
     begin(pl);
     while (goes_on(r_)) {
+        begun_ = begun_ || draft_begins(pl, n_tokens - r_.n_tokens);
+        if (!begun_) {
+            pass_without(pl);
+            continue;
+        }
         const double t0 = r_.us;
         const auto   p  = make_plan(pl);
         pass(pl);
@@ -26,6 +32,26 @@ world::result world::run(text_planner & pl, const std::function<bool(const resul
     }
     r_.width /= std::max(1, r_.n_passes);
     return r_;
+}
+
+bool world::draft_begins(const text_planner & pl, int n_left) {
+    if (r_.n_passes == 0 || pl.stance_now() == stance::rest ||
+        !pl.worth().pays(int64_t(reading_us), n_left, int64_t(prompt_us + r_.us))) {
+        return false;
+    }
+    r_.us += reading_us;
+    r_.begun_at = r_.n_tokens;
+    return true;
+}
+
+void world::pass_without(text_planner & pl) {
+    see(pl);
+    book(pl, {});
+    r_.us += v(1);
+    pl.profile().on_pass(1, int64_t(v(1)), 0.0);
+    r_.n_tokens += walk(pl.profile());
+    ++r_.n_passes;
+    pl.on_pass({.n_tokens = 1, .expected = 1.0, .us = v(1), .drafting = false});
 }
 
 text_planner::plan world::ask(text_planner & pl, int32_t n, int32_t room, bool growing) {

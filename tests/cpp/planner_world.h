@@ -28,7 +28,9 @@ struct facts {
     int32_t                    n_levels       = 1; // of a step: see pair_prior, which has to say the same
     std::function<double(int)> a_of_age{};         // of a draft head, in place of a: by node_msg::age; none: no head
     std::vector<traced_guess>  trace{};            // of a real text, in place of a, second and claim
-    uint64_t                   seed = 1;
+    double                     prompt_us  = 0.0;   // the target's reading of the prompt
+    double                     reading_us = 0.0;   // the draft's, when it begins in mid-text; 0: it has begun before
+    uint64_t                   seed       = 1;
 };
 
 constexpr int32_t n_branches = 16; // of the target's cache
@@ -49,7 +51,8 @@ class world : public facts {
         double             width     = 0.0; // mean of drafted tokens per pass
         double             expected  = 0.0; // tokens, by the planner
         double             us        = 0.0;
-        int32_t            n_most    = 0; // widest plan
+        double             begun_at  = 0.0; // tokens before the draft began
+        int32_t            n_most    = 0;   // widest plan
         int32_t            n_least   = 1000;
         std::array<int, 3> n_in{}; // passes by stance
 
@@ -63,7 +66,7 @@ class world : public facts {
     // So many tokens, as many as one pass brings more.
     result write(text_planner & pl, int n_tokens);
 
-    result run(text_planner & pl, const std::function<bool(const result &)> & goes_on);
+    result run(text_planner & pl, const std::function<bool(const result &)> & goes_on, int n_tokens = 0);
 
     // What the planner says of a chain of n nodes.
     text_planner::plan ask(text_planner & pl, int32_t n, int32_t room, bool growing);
@@ -74,6 +77,10 @@ class world : public facts {
     static double log_of(double p) { return std::log(std::clamp(p, 1e-6, 1.0)); }
 
     void begin(const text_planner & pl);
+
+    // As drafts::begin_if_it_pays() does. n_left: tokens of the text that are still to come.
+    bool draft_begins(const text_planner & pl, int n_left);
+    void pass_without(text_planner & pl);
 
     // As verify_text::grow_tree() does.
     void see(const text_planner & pl);
@@ -99,8 +106,9 @@ class world : public facts {
     pass_tree                   pass_;
     std::map<node_id, token_id> chosen_;
     std::vector<int32_t>        places_;
-    std::vector<float>          said_;           // scratch: estimates of siblings
-    double                      shared_  = 0.0;  // of the pass, beside the draft
+    std::vector<float>          said_;          // scratch: estimates of siblings
+    double                      shared_  = 0.0; // of the pass, beside the draft
+    bool                        begun_   = false;
     bool                        fresh_   = true; // the draft had not foreseen the root
     int32_t                     n_again_ = 0;    // accepted beside the best path: evaluated once more
 };
