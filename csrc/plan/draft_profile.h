@@ -35,7 +35,7 @@ struct draft_profile {
     step_table                              alone{}; // while the target stands still
     std::vector<step_table>                 beside;  // while it works, by core_split
     std::array<guess_record, n_guess_kinds> guesses{};
-    text_gains                              gains{};
+    std::array<text_gains, n_guess_kinds>   gains{};
 
     // A step over n_rows nodes. shared: part of its time in which the target worked too, 0..1. split: of the cores.
     void on_step(int32_t n_rows, float us, double shared, size_t split, int64_t i_pass);

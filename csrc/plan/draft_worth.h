@@ -23,18 +23,20 @@ class draft_worth {
         if (rates_.plain() == 0.0 || rates_.now().turns.rate == 0.0) {
             return true; // nothing is known yet
         }
+        const double without = n_tokens >= n_trial ? gains().us_without() : 0.0;
         return saves(n_tokens) > double(reading_us) ||
-               double(reading_us) <
-                   stance_choice::trial_share * std::max(double(elapsed_us), profile_.gains().us_without());
+               double(reading_us) < stance_choice::trial_share * std::max(double(elapsed_us), without);
     }
     // Microseconds that a draft saves over the next n_tokens, by what is known.
     [[nodiscard]] double saves(int32_t n_tokens) const {
-        const text_gains & gains = profile_.gains();
-        return gains.known() ? gains.saved_tokens(n_tokens) * rates_.plain_us() : rates_.saved_us(n_tokens);
+        return gains().known() ? gains().saved_passes(n_tokens) * rates_.plain_us() : rates_.saved_us(n_tokens);
     }
 
   private:
+    static constexpr int32_t n_trial = 12; // tokens that are left: fewer show nothing
+
     [[nodiscard]] const pair_prior & prior() const { return profile_.passes().prior(); }
+    [[nodiscard]] const text_gains & gains() const { return profile_.gains(rates_.terms().kind); }
 
     const pair_profile & profile_;
     const stance_rates & rates_;

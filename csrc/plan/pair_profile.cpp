@@ -108,6 +108,10 @@ std::vector<double> pair_profile::saved() const {
         const double known = r.trusted().weight();
         out.insert(out.end(), {known > 0.0 ? r.trusted().power() : 0.0, known});
     }
+    for (const text_gains & g : draft_.gains) {
+        const auto numbers = g.saved();
+        out.insert(out.end(), numbers.begin(), numbers.end());
+    }
     return out;
 }
 
@@ -139,6 +143,10 @@ bool pair_profile::restore(std::span<const double> numbers) {
         r.restore(it[1] > 0.0 ? sharpness::restored(it[0], it[1]) : sharpness(),
                   it[3] > 0.0 ? trust::restored(it[2], it[3]) : trust());
         it += 4;
+    }
+    for (text_gains & g : draft_.gains) {
+        g = text_gains::restored(std::span<const double, text_gains::n_saved>(it, text_gains::n_saved));
+        it += text_gains::n_saved;
     }
     passes_.restored();
     ++n_changes_;

@@ -13,7 +13,7 @@
 
 namespace duo {
 
-constexpr int32_t profile_version = 8; // of the numbers of saved()
+constexpr int32_t profile_version = 9; // of the numbers of saved()
 
 // Owned by the verify worker.
 class pair_profile {
@@ -38,8 +38,8 @@ class pair_profile {
         return draft_.guesses[size_t(kind)];
     }
     [[nodiscard]] const guess_record & guesses(guess_kind kind) const { return draft_.guesses[size_t(kind)]; }
-    [[nodiscard]] text_gains &         gains() { return draft_.gains; }
-    [[nodiscard]] const text_gains &   gains() const { return draft_.gains; }
+    [[nodiscard]] text_gains &         gains(guess_kind kind) { return draft_.gains[size_t(kind)]; }
+    [[nodiscard]] const text_gains &   gains(guess_kind kind) const { return draft_.gains[size_t(kind)]; }
 
     // Expected microseconds; 0: nothing measured yet. beside: while the other model works. hopeful: see pass_times.
     [[nodiscard]] double pass_us(int32_t n_rows, bool beside, bool hopeful = true) const {

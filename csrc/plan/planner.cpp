@@ -16,19 +16,18 @@ void planner::begin(const plan_params & params, const text_limits & limits) {
                   .n_levels = profile_.passes().prior().n_levels,
                   .copy     = limits.copy,
                   .kind     = params.kind});
-    if (!limits.several()) {
-        profile_.gains().begin_text();
+    if (!limits.goes_on) {
+        profile_.gains(params.kind).begin_text();
     }
+    counts_ = !limits.several() && params.has_model && params.mode != run_mode::plain && !is_fixed(params);
     stances_.begin(params, limits);
 }
 
 void planner::on_pass(const pass_result & pass) {
-    if (rates_.terms().n_texts == 1 && pass.drafting && stances_.now() != stance::rest) {
-        if (pass.usual) {
-            profile_.gains().on_pass(pass.n_tokens, pass.us, rates_.plain_us());
-        }
-    } else {
-        profile_.gains().on_pass_without(pass.us);
+    if (counts_ && pass.drafting && stances_.now() != stance::rest) {
+        profile_.gains(rates_.terms().kind).on_pass(pass.n_tokens, pass.us, rates_.plain_us());
+    } else if (counts_) {
+        profile_.gains(rates_.terms().kind).on_pass_without(pass.us);
     }
     stances_.on_pass(pass);
 }

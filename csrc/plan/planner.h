@@ -77,7 +77,8 @@ class planner {
     wait_rule            waits_{rates_, stances_, wishes_};
     draft_worth          worth_{profile_, rates_};
     row_choice           rows_;
-    std::vector<int32_t> n_of_; // scratch: rows of each text
+    bool                 counts_ = false; // what a draft saves is learned from the text
+    std::vector<int32_t> n_of_;           // scratch: rows of each text
 };
 
 } // namespace duo

@@ -55,9 +55,11 @@ void stance_choice::begin(const plan_params & params, const text_limits & limits
         h.n_rest = 0;
         h.n_in   = std::max(h.n_in, rest_before_trial() - n_rest_soon);
     }
-    // On shared cores it goes by what a draft has brought to texts before. The rest of the last one does not count.
-    if (now() == stance::rest && shared() && !limits.several() && profile_.gains().promise()) {
+    // On shared cores the rest of the last text ends if drafts have brought enough to the texts before.
+    if (now() == stance::rest && shared() && !limits.several() && !limits.goes_on &&
+        profile_.gains(params.kind).promise() && first() != stance::rest) {
         h.change(first());
+        h.n_rest = 0;
     }
 }
 

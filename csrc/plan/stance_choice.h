@@ -16,6 +16,7 @@ struct text_limits {
     int32_t n_undo   = n_draft_cap; // guesses in a pass that the target can take back
     bool    copy     = false;       // of its ways to do that: undo_kind::copy
     bool    no_waits = false;       // no text may wait for another one's draft
+    bool    goes_on  = false;       // no new text: the planner was told of it before
 
     [[nodiscard]] bool several() const { return n_texts > 1; }
 };

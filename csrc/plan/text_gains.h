@@ -5,12 +5,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace duo {
 
 class text_gains {
   public:
-    // The text so far has ended, and another one begins.
+    static constexpr size_t n_texts = 8;           // the last ones, which count
+    static constexpr size_t n_saved = 1 + n_texts; // numbers of saved()
+
+    // A text begins. If there was one before, it has ended.
     void begin_text();
     // A pass of the text, with the draft at work. plain_us: of a pass without it; 0: unknown.
     void on_pass(int32_t n_tokens, double us, double plain_us);
@@ -20,19 +24,24 @@ class text_gains {
     [[nodiscard]] bool known() const { return n_known_ > 0; }
     // A draft will probably save time. False: it will not, or nothing is known.
     [[nodiscard]] bool promise() const;
-    // Without a draft, so many tokens could be written in the time that it probably saves over n_tokens. Below 0: it
-    // costs time.
-    [[nodiscard]] double saved_tokens(int32_t n_tokens) const;
-    // Since a draft last worked, in all texts.
+    // Time that a draft probably saves over n_tokens, in passes without a draft. Below 0: it costs time.
+    [[nodiscard]] double saved_passes(int32_t n_tokens) const;
+    // Microseconds of passes since a draft last worked.
     [[nodiscard]] double us_without() const { return us_without_; }
 
+    // What earlier texts have shown, as numbers of at least 0 for a file: how many texts, then 1 + the share of each.
+    // restored() ignores impossible numbers.
+    [[nodiscard]] std::array<double, n_saved> saved() const;
+    static text_gains                         restored(std::span<const double, n_saved> numbers);
+
   private:
-    std::array<double, 8> shares_{}; // of the last texts
-    size_t                n_known_    = 0;
-    int32_t               n_passes_   = 0; // of the text so far
-    double                us_         = 0.0;
-    double                plain_us_   = 0.0; // that as many tokens take without a draft
-    double                us_without_ = 0.0;
+    std::array<double, n_texts> shares_{};           // of the time without a draft, that each text has saved
+    size_t                      n_known_    = 0;     // texts so far
+    bool                        has_read_   = false; // the text's first pass with the draft, and its reading, are over
+    int32_t                     n_tokens_   = 0;     // of the text's later passes
+    double                      us_         = 0.0;   // of these
+    double                      plain_us_   = 0.0;   // that as many tokens take without a draft
+    double                      us_without_ = 0.0;
 };
 
 } // namespace duo

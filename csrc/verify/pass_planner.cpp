@@ -19,10 +19,13 @@ void pass_planner::begin_alone(verify_slot & s) {
     plan_params params = req.plan;
     params.has_model   = s.for_draft;
     params.kind        = req.sampling.kind();
-    planner_.begin(params, {.n_undo = model_.facts().n_undo, .copy = model_.facts().undo == undo_kind::copy});
-    alone_     = &s;
-    begun_     = {};
-    any_draft_ = s.for_draft;
+    planner_.begin(params, {.n_undo  = model_.facts().n_undo,
+                            .copy    = model_.facts().undo == undo_kind::copy,
+                            .goes_on = req.id == last_alone_});
+    alone_      = &s;
+    last_alone_ = req.id;
+    begun_      = {};
+    any_draft_  = s.for_draft;
 }
 
 // Their drafts run ahead if one of them may. What is known of guesses is that of the first text with a draft.
@@ -43,11 +46,12 @@ void pass_planner::begin_together(const std::vector<verify_slot *> & texts) {
     if (alone_ == nullptr && now == begun_) {
         return;
     }
-    planner_.begin({.mode      = now.drafts && now.sync ? run_mode::sync : run_mode::async,
-                    .has_model = now.drafts,
-                    .always    = now.always,
-                    .kind      = now.kind},
-                   {.n_texts = now.n_texts, .n_undo = n_undo(now.n_texts), .no_waits = wires_.on_host});
+    planner_.begin(
+        {.mode      = now.drafts && now.sync ? run_mode::sync : run_mode::async,
+         .has_model = now.drafts,
+         .always    = now.always,
+         .kind      = now.kind},
+        {.n_texts = now.n_texts, .n_undo = n_undo(now.n_texts), .no_waits = wires_.on_host, .goes_on = true});
     alone_     = nullptr;
     begun_     = now;
     any_draft_ = now.drafts;

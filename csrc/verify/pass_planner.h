@@ -84,9 +84,10 @@ class pass_planner {
     planner                 planner_;
     client_drafts           clients_;
     window_choice           window_;
-    verify_slot *           alone_     = nullptr; // the planner was told of its text
-    company                 begun_     = {};      // or of these
-    bool                    any_draft_ = false;
+    verify_slot *           alone_      = nullptr; // the planner was told of its text
+    node_id                 last_alone_ = no_node; // the last text that it was told of
+    company                 begun_      = {};      // or of these
+    bool                    any_draft_  = false;
     std::vector<text_share> shares_; // scratch
 };
 

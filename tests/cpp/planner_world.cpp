@@ -16,18 +16,18 @@ world::result world::run(text_planner & pl, const std::function<bool(const resul
     begun_ = reading_us == 0.0;
     begin(pl);
     while (goes_on(r_)) {
-        begun_ = begun_ || draft_begins(pl, n_tokens - r_.n_tokens);
+        const double t0 = r_.us;
+        begun_          = begun_ || draft_begins(pl, n_tokens - r_.n_tokens);
         if (!begun_) {
             pass_without(pl);
             continue;
         }
-        const double t0 = r_.us;
-        const auto   p  = make_plan(pl);
+        const auto p = make_plan(pl);
         pass(pl);
-        const int32_t n_tokens = walk(pl.profile());
+        const int32_t n = walk(pl.profile());
         ++r_.n_passes;
-        r_.n_tokens += n_tokens;
-        pl.on_pass({.n_tokens = n_tokens, .expected = p.expected, .us = r_.us - t0});
+        r_.n_tokens += n;
+        pl.on_pass({.n_tokens = n, .expected = p.expected, .us = r_.us - t0});
         draft_.take_orders(pl);
     }
     r_.width /= std::max(1, r_.n_passes);
@@ -39,8 +39,7 @@ bool world::draft_begins(const text_planner & pl, int n_left) {
         !pl.worth().pays(int64_t(reading_us), n_left, int64_t(prompt_us + r_.us))) {
         return false;
     }
-    r_.us += reading_us;
-    r_.begun_at = r_.n_tokens;
+    r_.us += reading_us; // the next pass waits for it
     return true;
 }
 

@@ -51,8 +51,7 @@ class world : public facts {
         double             width     = 0.0; // mean of drafted tokens per pass
         double             expected  = 0.0; // tokens, by the planner
         double             us        = 0.0;
-        double             begun_at  = 0.0; // tokens before the draft began
-        int32_t            n_most    = 0;   // widest plan
+        int32_t            n_most    = 0; // widest plan
         int32_t            n_least   = 1000;
         std::array<int, 3> n_in{}; // passes by stance
 
