@@ -17,15 +17,17 @@ class draft_worth {
     [[nodiscard]] bool begins_late() const { return prior().shared; }
     [[nodiscard]] bool may_skip() const { return prior().shared && prior().windows; } // see pair_prior::windows
 
-    // True if the draft saves more time over the next n_tokens than its reading of the text takes, or if that reading
-    // is short compared with the time since a draft last worked, so that a trial costs little.
-    [[nodiscard]] bool pays(int64_t reading_us, int32_t n_tokens, int64_t elapsed_us) const {
-        if (rates_.plain() == 0.0 || rates_.now().turns.rate == 0.0) {
-            return true; // nothing is known yet
-        }
+    // False: nothing is known yet, so the draft is tried.
+    [[nodiscard]] bool known() const { return rates_.plain() > 0.0 && rates_.now().turns.rate > 0.0; }
+    // The reading takes so small a share of the time since a draft last worked that a trial costs little.
+    [[nodiscard]] bool may_try(int64_t reading_us, int32_t n_tokens, int64_t elapsed_us) const {
         const double without = n_tokens >= n_trial ? gains().us_without() : 0.0;
-        return saves(n_tokens) > double(reading_us) ||
-               double(reading_us) < stance_choice::trial_share * std::max(double(elapsed_us), without);
+        return double(reading_us) < stance_choice::trial_share * std::max(double(elapsed_us), without);
+    }
+    // True if the draft saves more time over the next n_tokens than its reading takes, or may be tried. share: what a
+    // draft that reads so little saves, of what one saves that reads all.
+    [[nodiscard]] bool pays(int64_t reading_us, int32_t n_tokens, int64_t elapsed_us, double share = 1.0) const {
+        return !known() || share * saves(n_tokens) > double(reading_us) || may_try(reading_us, n_tokens, elapsed_us);
     }
     // Microseconds that a draft saves over the next n_tokens, by what is known.
     [[nodiscard]] double saves(int32_t n_tokens) const {

@@ -84,13 +84,13 @@ void drafts::begin_if_it_pays(verify_slot & s) {
     if (s.draft.now() != state::owed || st.n_passes == 0 || plans_.drafts_rest()) {
         return;
     }
-    const int64_t elapsed   = now_us() - st.t_begin_us;
-    const int32_t n_predict = s.text.req().n_predict;
-    const int32_t n_left    = n_predict < 0 ? std::max(n_hoped, st.n_predicted) : n_predict - st.n_predicted;
-    const int32_t n_window  = plans_.window().choose(s, n_left, elapsed);
-    s.reading_us            = plans_.window().reading_us(s, n_window);
-    if (s.text.req().plan.always || plans_.plans().worth().pays(s.reading_us, n_left, elapsed)) {
-        begin_in_mid_text(s, n_window);
+    const int64_t       elapsed   = now_us() - st.t_begin_us;
+    const int32_t       n_predict = s.text.req().n_predict;
+    const int32_t       n_left    = n_predict < 0 ? std::max(n_hoped, st.n_predicted) : n_predict - st.n_predicted;
+    const chosen_window w         = plans_.window().choose(s, n_left, elapsed);
+    s.reading_us                  = plans_.window().reading_us(s, w.n);
+    if (s.text.req().plan.always || plans_.plans().worth().pays(s.reading_us, n_left, elapsed, w.share)) {
+        begin_in_mid_text(s, w.n);
         if (s.drafting()) {
             s.draft.set(state::reading);
         }

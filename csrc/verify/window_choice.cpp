@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 namespace duo {
 
@@ -10,13 +9,8 @@ namespace {
 constexpr int32_t n_telling  = 16; // a prompt with fewer rows says too little about the time of a row
 constexpr int32_t n_row_pass = 16; // a prompt's row costs what it does in such a pass, if nothing is measured
 
-// A draft that reads the last n tokens of a prompt, and how much it then saves of what one saves that reads all
-// (benchmarks/history/guesses.md, "A window for the draft's prompt").
-struct window_worth {
-    int32_t n;
-    double  share;
-};
-constexpr std::array<window_worth, 6> windows{
+// benchmarks/history/guesses.md, "A window for the draft's prompt".
+constexpr std::array<chosen_window, 6> windows{
     {{64, 0.31}, {128, 0.33}, {256, 0.37}, {512, 0.63}, {1024, 0.85}, {n_window_all, 1.0}}};
 } // namespace
 
@@ -24,22 +18,23 @@ void window_choice::on_prompt(int32_t n_rows, int64_t us) {
     row_us_ = n_rows >= n_telling ? double(us) / n_rows : row_us_;
 }
 
-int32_t window_choice::choose(const verify_slot & s, int32_t n_left, int64_t elapsed_us) const {
-    const int32_t asked = s.text.req().plan.n_window;
-    if (asked != n_window_auto || !planner_.worth().may_skip()) {
-        return asked;
+chosen_window window_choice::choose(const verify_slot & s, int32_t n_left, int64_t elapsed_us) const {
+    const int32_t       asked = s.text.req().plan.n_window;
+    const draft_worth & worth = planner_.worth();
+    if (asked != n_window_auto || !worth.may_skip()) {
+        return {.n = asked};
     }
-    const double saved = planner_.worth().saves(n_left);
-    if (saved <= 0.0 && planner_.worth().pays(std::numeric_limits<int64_t>::max(), n_left, elapsed_us)) {
-        return n_window_some; // nothing is known yet
+    if (!worth.known()) {
+        return {.n = n_window_some};
     }
-    int32_t best  = windows.front().n;
-    double  value = 0.0;
-    for (const auto & [n, share] : windows) {
-        const int64_t us   = reading_us(s, n);
-        const double  more = share * saved - double(us);
-        if (more > value || (value == 0.0 && planner_.worth().pays(us, n_left, elapsed_us))) {
-            best  = n;
+    const double  saved = worth.saves(n_left);
+    chosen_window best  = windows.front();
+    double        value = 0.0;
+    for (const chosen_window & w : windows) {
+        const int64_t us   = reading_us(s, w.n);
+        const double  more = w.share * saved - double(us);
+        if (more > value || (value == 0.0 && worth.may_try(us, n_left, elapsed_us))) {
+            best  = w;
             value = std::max(0.0, more);
         }
     }

@@ -9,6 +9,11 @@
 
 namespace duo {
 
+struct chosen_window {
+    int32_t n     = n_window_auto; // tokens
+    double  share = 1.0;           // of what a draft saves that reads all
+};
+
 // Belongs to the verify worker's thread.
 class window_choice {
   public:
@@ -19,7 +24,7 @@ class window_choice {
     void on_prompt(int32_t n_rows, int64_t us);
     // The last tokens that the draft is to read: more of them are worth their time while they save more than they
     // take. If none does, the most that can be tried. n_left: tokens of the text that are still to come.
-    [[nodiscard]] int32_t choose(const verify_slot & s, int32_t n_left, int64_t elapsed_us) const;
+    [[nodiscard]] chosen_window choose(const verify_slot & s, int32_t n_left, int64_t elapsed_us) const;
     // How long the draft will read if it is to read the last n_window tokens: as long as the target would, less what
     // its smaller size and its cache save.
     [[nodiscard]] int64_t reading_us(const verify_slot & s, int32_t n_window) const;

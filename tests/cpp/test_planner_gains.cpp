@@ -114,6 +114,18 @@ TEST(nor_does_one_at_the_beginning_or_in_an_earlier_run) {
     }
 }
 
+TEST(a_draft_that_reads_little_must_still_pay_for_its_reading) {
+    writer w;
+    w.gain(0.9);
+    w.gain(0.9);
+    w.pl.begin(params(run_mode::async), n_branches);
+    const auto & worth = w.pl.worth();
+    const auto   us    = int64_t(0.6 * worth.saves(n_tokens)); // of its reading
+    CHECK(us > 0 && worth.pays(us, n_tokens, 0));
+    CHECK(!worth.pays(us, n_tokens, 0, 0.31), "it saves a third of what one saves that reads all");
+    CHECK(worth.pays(us, n_tokens, 100 * us, 0.31), "but it may be tried");
+}
+
 // Its texts do not say what the draft brings to others.
 TEST(texts_of_fixed_lengths_and_without_a_draft_are_not_counted) {
     writer w;
