@@ -18,7 +18,7 @@ class draft_worth {
     [[nodiscard]] bool may_skip() const { return prior().shared && prior().windows; } // see pair_prior::windows
 
     // False: nothing is known yet, so the draft is tried.
-    [[nodiscard]] bool known() const { return rates_.plain() > 0.0 && rates_.now().turns.rate > 0.0; }
+    [[nodiscard]] bool known() const { return rates_.plain() > 0.0; }
     // The reading takes so small a share of the time since a draft last worked that a trial costs little.
     [[nodiscard]] bool may_try(int64_t reading_us, int32_t n_tokens, int64_t elapsed_us) const {
         const double without = n_tokens >= n_trial ? gains().us_without() : 0.0;

@@ -1,7 +1,6 @@
 #include "text_gains.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace duo {
 

@@ -9,7 +9,7 @@ namespace {
 constexpr int32_t n_telling  = 16; // a prompt with fewer rows says too little about the time of a row
 constexpr int32_t n_row_pass = 16; // a prompt's row costs what it does in such a pass, if nothing is measured
 
-// benchmarks/history/guesses.md, "A window for the draft's prompt".
+// Those that are tried (benchmarks/history/guesses.md, "A window for the draft's prompt").
 constexpr std::array<chosen_window, 6> windows{
     {{64, 0.31}, {128, 0.33}, {256, 0.37}, {512, 0.63}, {1024, 0.85}, {n_window_all, 1.0}}};
 } // namespace

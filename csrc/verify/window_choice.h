@@ -9,9 +9,10 @@
 
 namespace duo {
 
+// The last tokens of a prompt, which a draft reads.
 struct chosen_window {
-    int32_t n     = n_window_auto; // tokens
-    double  share = 1.0;           // of what a draft saves that reads all
+    int32_t n     = n_window_auto;
+    double  share = 1.0; // of what a draft saves that reads all
 };
 
 // Belongs to the verify worker's thread.
