@@ -30,8 +30,13 @@ class _Writer(GGUFWriter):
         head = struct.pack("<IIQ", vtype, sub_type, len(val))
         if sub_type is not STR:
             return head + struct.pack(f"<{len(val)}{self._simple_value_packing[sub_type]}", *val)
-        texts = [x.encode() if isinstance(x, str) else x for x in val]
-        return head + b"".join(x for text in texts for x in (struct.pack("<Q", len(text)), text))
+        return head + _packed_texts(tuple(val))
+
+
+@lru_cache(64)  # the vocabulary is in each file
+def _packed_texts(texts: tuple[str | bytes, ...]) -> bytes:
+    encoded = [x.encode() if isinstance(x, str) else x for x in texts]
+    return b"".join(x for text in encoded for x in (struct.pack("<Q", len(text)), text))
 
 
 def _parts(source: Path) -> tuple[dict[str, Value], list[ReaderTensor]]:

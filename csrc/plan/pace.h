@@ -2,12 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 namespace duo {
 
 struct pace {
     static constexpr int32_t n_first = 3;
+    static constexpr double  spread  = 1.0; // standard deviation of the tokens of a pass
 
     int32_t n        = 0; // passes
     double  tokens   = 0.0;
@@ -16,8 +18,12 @@ struct pace {
     double  weight   = 0.0; // of the passes in these sums
     double  usual_us = 0.0; // time_us without the delays of single late passes
 
-    // Tokens per microsecond, without single late passes; 0: nothing measured.
-    [[nodiscard]] double rate() const { return usual_us > 0.0 ? std::max(expected, tokens) / usual_us : 0.0; }
+    // Tokens per microsecond, without single late passes; 0: nothing measured. Few passes may be unlucky, so what was
+    // expected counts, as far as the passes do not contradict it: up to two standard errors above what they wrote.
+    [[nodiscard]] double rate() const {
+        const double likely = std::min(expected, tokens + 2.0 * spread * std::sqrt(weight));
+        return usual_us > 0.0 ? std::max(likely, tokens) / usual_us : 0.0;
+    }
 
     void add(int32_t n_tokens, double n_expected, double us) {
         constexpr double memory = 0.98; // weight of a pass fades by this with each later one

@@ -146,6 +146,24 @@ TEST(running_ahead_is_compared_with_what_turn_taking_brought) {
     }
 }
 
+// The draft is sure of its guesses in the next text, and wrong.
+TEST(a_trial_of_running_ahead_ends_where_passes_bring_less_than_the_draft_says) {
+    constexpr double plain = 1.0 / 20000.0;
+    planner          plans;
+    plans.expect({.shared = true});
+    measure(plans.profile(), 20000, 200, 0.6, 0.9);
+    plans.begin(params(run_mode::async), text_limits{});
+    for (int i = 0; i < 1000 && plans.stance_now() == stance::by_turn; ++i) {
+        plans.on_pass({.n_tokens = 3, .expected = 3.0, .us = 3 / 6.1e-5});
+    }
+    REQUIRE(plans.stance_now() == stance::ahead);
+    int n = 0;
+    for (; plans.stance_now() == stance::ahead && n < 100; ++n) {
+        plans.on_pass({.n_tokens = 1, .expected = 3.0, .us = 1 / (0.54 * plain)});
+    }
+    CHECK(n <= 12, std::to_string(n));
+}
+
 TEST(the_next_run_knows_what_turn_taking_brought) {
     planner plans;
     plans.expect({.shared = true});
