@@ -8,19 +8,21 @@ from __future__ import annotations
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
 from duo.server.errors import REASONS
 from duo.server.metric_families import SUMS, Families
+from duo.text.result import FinishReason
 
 if TYPE_CHECKING:
     from duo._core import Passes
     from duo.server.text import Text
 
 BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+POSITIONS = 16  # the planner guesses no further ahead by itself
 STANCES = {
     "ahead": "passes_ahead_n",
     "by_turn": "passes_by_turn_n",
@@ -47,7 +49,7 @@ class Metrics:
         self.registry = r = CollectorRegistry()
         self.started = time.time()
         self.sums = dict.fromkeys(SUMS, 0.0)
-        self.accepted_at: Tally[int] = Tally()
+        self.accepted_at = Tally(dict.fromkeys(range(POSITIONS), 0))
         self.n_most = 0  # tokens of the longest text, with its prompt
         self._ttft = _times("duo_time_to_first_token_seconds", "From the request to its first token", r)
         self._tpot = _times("duo_time_per_token_seconds", "Mean of a text's tokens but the first", r)
@@ -60,8 +62,16 @@ class Metrics:
         self._refused = Counter("duo_requests_refused", "Requests that were not served", ["reason"], registry=r)
         self._http = Counter("duo_http_responses", "Answers", ["route", "status"], registry=r)
         Gauge("duo_start_time_seconds", "When the server was started, since 1970", registry=r).set(self.started)
+        # 0, so that the first one is seen as a rise, and what Prometheus divides has begun at the same time.
         for reason in REASONS:
-            self._refused.labels(reason)  # 0, so that the first refusal is seen as a rise
+            self._refused.labels(reason)
+        for reason in get_args(FinishReason):
+            self._texts.labels(reason)
+        for stance in STANCES:
+            self._passes.labels(stance)
+        for i in map(str, range(POSITIONS)):
+            self._drafted.labels(i)
+            self._accepted.labels(i)
         r.register(Families(self, of_llama_cpp=of_llama_cpp))
 
     @property
