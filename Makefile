@@ -91,7 +91,7 @@ test-arm-kernels: $(VENV)/tools
 	    { echo "tests for ARM need a cross compiler and an emulator: apt-get install g++-aarch64-linux-gnu qemu-user-static"; exit 1; }
 	@CMAKE_TOOLCHAIN_FILE=$(CURDIR)/tools/aarch64-linux-gnu.cmake $(VENV)/bin/cmake -S . -B build/arm -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
 	    -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
-	@$(VENV)/bin/cmake --build build/arm --target test_cpu_kernels test_quantise test_attention
+	@$(VENV)/bin/cmake --build build/arm --target test_cpu_formats test_cpu_kernels test_quantise test_attention
 	@$(CTEST) --test-dir build/arm -R '^kernels'
 
 # A device of type CPU, as Mesa's llvmpipe is, is only taken when it is named.

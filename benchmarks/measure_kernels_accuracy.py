@@ -34,7 +34,7 @@ from duo.models.demo import demo_pair
 
 WINDOW = 256
 PADDED = (512, 1024)
-TYPES = "q8_0,q4_0,q4_1,q5_0,q5_1,iq4_nl,q4_K,q5_K,q6_K,bf16,f16"
+TYPES = "q8_0,q4_0,q4_1,q5_0,q5_1,iq4_nl,iq4_xs,mxfp4,q2_K,q3_K,q4_K,q5_K,q6_K,bf16,f16"
 
 Rows = npt.NDArray[np.float32]  # log probabilities: position, token
 

@@ -128,7 +128,8 @@ def test_same_bits_however_the_prompt_is_split(kind: str, model: ModelMaker) -> 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("architecture", ["llama", "gemma"])
 def test_rows_that_do_not_fill_panels_and_blocks(architecture: str, kind: str, model: ModelMaker) -> None:
-    path = model(architecture, kind, ODD if not kind.endswith("K") else Shape(n_vocab=4103, n_head=8, n_head_kv=1))
+    in_256 = kind.endswith(("K", "xs"))
+    path = model(architecture, kind, Shape(n_vocab=4103, n_head=8, n_head_kv=1) if in_256 else ODD)
     p = _core.Probe(options(path))
     assert p.n_duo_products == p.n_cpu_products and p.n_vocab == 4103
     assert_near_stock(path, p, NEAR.get(kind, NEAR_CODES))
@@ -171,7 +172,7 @@ def test_the_demo_pair(path: Path) -> None:
 
 
 def test_types_that_duo_lacks_are_left_to_stock(tmp_path: Path) -> None:
-    others = {"blk.0.ffn_down.weight": "q2_K", "blk.0.attn_q.weight": "q3_K", "blk.1.attn_v.weight": "f32"}
+    others = {"blk.0.ffn_down.weight": "iq3_s", "blk.0.attn_q.weight": "tq2_0", "blk.1.attn_v.weight": "f32"}
     path = random_model(tmp_path / "mixed.gguf", "llama", lambda name: others.get(name, "q4_K"))
     p = _core.Probe(options(path))
     assert p.n_duo_products == N_PRODUCTS - 3 and p.n_cpu_products == N_PRODUCTS and not p.same_bits

@@ -181,6 +181,15 @@ def test_the_demo_pair_is_tuned_and_starts_warm(cache: Path) -> None:
         assert d.engine.profile() == numbers
 
 
+@pytest.mark.full
+def test_a_draft_that_never_pays_is_measured(cache: Path) -> None:
+    with Duo(TARGET, TARGET, n_ctx=256, temperature=0, cpu_kernels="stock") as d:
+        t = tune(d, ["Once upon a time"])
+        assert not d.session.always
+    assert {1, 2, 3, 5} <= set(t.pass_ms) and t.step_alone_ms and t.acceptance[0] > 0.8
+    assert list(t.measured) == ["plain", f"sync {t.n_sync}", "async auto"]
+
+
 def test_runs_that_cannot_be_tuned_are_refused() -> None:
     with Duo(TARGET, n_ctx=256) as d, pytest.raises(DuoError, match="there is no draft; give it with -md"):
         tune(d, ["Once"])

@@ -1,4 +1,4 @@
-// Converts the blocks of a GGUF file (ggml-common.h: block_q8_0 ... block_q6_K) to numbers and back.
+// Converts the blocks of a GGUF file (ggml-common.h: block_q8_0 ... block_iq4_xs) to numbers and back.
 #pragma once
 
 #include "format.h"
@@ -9,8 +9,9 @@ namespace duo::cpu {
 struct unit_row {
     alignas(64) uint8_t codes[256];
     uint8_t d[8];       // f16 scale (and minimum's scale) of the unit; for blocks of 32: of block 0 and 1, then minima
+                        // (MXFP4: bf16)
     uint8_t scales[16]; // of the row's blocks
-    uint8_t least[8];
+    uint8_t least[16];
 };
 
 // Bytes in the file of one row of a unit.
@@ -21,5 +22,9 @@ constexpr size_t file_unit(const format_traits & t) {
 // Both functions are for the integer formats only.
 void read_unit(format f, const uint8_t * file, unit_row & u);
 void write_unit(format f, const unit_row & u, uint8_t * file);
+
+// The same for units of 256 columns.
+void read_unit_k(format f, const uint8_t * file, unit_row & u);
+void write_unit_k(format f, const unit_row & u, uint8_t * file);
 
 } // namespace duo::cpu

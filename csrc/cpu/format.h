@@ -19,21 +19,38 @@ constexpr int n_panels     = 16;   // panels of a block
 constexpr int n_chunk      = 1024; // columns of a chunk
 constexpr int n_width_most = 8;    // most inputs that a kernel takes at once
 
-enum class format : uint8_t { q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, q4_k, q5_k, q6_k, bf16, f16 };
-constexpr int n_formats = 11;
+enum class format : uint8_t {
+    q8_0,
+    q4_0,
+    q4_1,
+    q5_0,
+    q5_1,
+    iq4_nl,
+    mxfp4,
+    q2_k,
+    q3_k,
+    q4_k,
+    q5_k,
+    q6_k,
+    iq4_xs,
+    bf16,
+    f16
+};
+constexpr int n_formats = 15;
 
 // How the inputs of a product are prepared. Integer kinds have 8-bit codes, a scale for each group of inputs, and the
 // start of each block's integer sum, which removes the offset that makes the weight's code unsigned.
 enum class input_kind : uint8_t {
     q8_full, // a scale per 32 inputs, as stock's Q8_0; start -128 * sum of 32, for codes of 8 bits: Q8_0, IQ4_NL
     q8_four, // the same; start -8 * sum, for codes of 4 bits: Q4_0
-    q8_five, // the same; start -16 * sum, for codes of 5 bits: Q5_0
+    q8_five, // the same; start -16 * sum, for codes of 5 bits: Q5_0, MXFP4
     q8_sums, // a scale per 32, and the scaled sum of 32, as stock's Q8_1, for blocks with a minimum: Q4_1, Q5_1
     q8_k,    // a scale per 256, as stock's Q8_K; start -32 * sum of 16 for Q6_K, sums of 32 in pairs for Q4_K's minima
-    bf16,    // pairs
+    q8_k_full, // a scale per 256; start -128 * sum of 32, for codes of 8 bits: IQ4_XS
+    bf16,      // pairs
     f32,
 };
-constexpr int n_input_kinds = 7;
+constexpr int n_input_kinds = 8;
 
 struct format_traits {
     const char * name;
@@ -51,11 +68,15 @@ constexpr format_traits traits[n_formats] = {
     {"q5_0", 64, 704, 32, 22, input_kind::q8_five},   //
     {"q5_1", 64, 768, 32, 24, input_kind::q8_sums},   //
     {"iq4_nl", 64, 576, 32, 18, input_kind::q8_full}, //
+    {"mxfp4", 64, 576, 32, 17, input_kind::q8_five},  // a scale has two bytes here and one in the file
+    {"q2_K", 256, 1344, 256, 84, input_kind::q8_k},   //
+    {"q3_K", 256, 1856, 256, 110, input_kind::q8_k},  // scales of 8 bits here and of 6 in the file
     {"q4_K", 256, 2304, 256, 144, input_kind::q8_k},  //
     {"q5_K", 256, 2816, 256, 176, input_kind::q8_k},  //
     {"q6_K", 256, 3392, 256, 210, input_kind::q8_k},  // 32 bytes more than in the file: units keep whole cache lines
-    {"bf16", 64, 2048, 1, 2, input_kind::bf16},       //
-    {"f16", 64, 2048, 1, 2, input_kind::f32},         //
+    {"iq4_xs", 256, 2240, 256, 136, input_kind::q8_k_full}, // scales of 8 bits here and of 6 in the file
+    {"bf16", 64, 2048, 1, 2, input_kind::bf16},             //
+    {"f16", 64, 2048, 1, 2, input_kind::f32},               //
 };
 
 constexpr const format_traits & traits_of(format f) {

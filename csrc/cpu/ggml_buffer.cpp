@@ -38,12 +38,20 @@ std::optional<format> format_of(ggml_type type) {
             return format::q5_1;
         case GGML_TYPE_IQ4_NL:
             return format::iq4_nl;
+        case GGML_TYPE_MXFP4:
+            return format::mxfp4;
+        case GGML_TYPE_Q2_K:
+            return format::q2_k;
+        case GGML_TYPE_Q3_K:
+            return format::q3_k;
         case GGML_TYPE_Q4_K:
             return format::q4_k;
         case GGML_TYPE_Q5_K:
             return format::q5_k;
         case GGML_TYPE_Q6_K:
             return format::q6_k;
+        case GGML_TYPE_IQ4_XS:
+            return format::iq4_xs;
         case GGML_TYPE_BF16:
             return format::bf16;
         case GGML_TYPE_F16:

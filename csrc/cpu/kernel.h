@@ -50,6 +50,9 @@ constexpr tile_layout layout_of(input_kind kind, int64_t k, int width) {
         case input_kind::q8_k:
             return {line_up(size_t(k) * w + n_wide_beyond), line_up(up(k, 256) * w * 4), line_up(up(k, 16) * w * 4),
                     line_up(up(k, 64) * w * 4), 0};
+        case input_kind::q8_k_full:
+            return {line_up(size_t(k) * w + n_wide_beyond), line_up(up(k, 256) * w * 4), line_up(up(k, 32) * w * 4), 0,
+                    0};
         case input_kind::bf16:
             return {line_up(size_t(k) * w * 2 + n_wide_beyond), 0, 0, 0, 0};
         case input_kind::f32:

@@ -47,6 +47,10 @@ struct half {
     static floats load_f16(const uint8_t * p) {
         return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
     }
+    static floats load_bf16(const uint8_t * p) {
+        return _mm256_castsi256_ps(
+            _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p))), 16));
+    }
     static floats load_u8(const uint8_t * p) {
         return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p))));
     }
@@ -66,13 +70,16 @@ struct half {
     static bytes load_bytes(const uint8_t * p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)); }
     static bytes low(bytes v) { return _mm256_and_si256(v, _mm256_set1_epi8(15)); }
     static bytes high(bytes v) { return _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15)); }
-    static bytes look_up(bytes v) {
+    static bytes look_up(const uint8_t * table, bytes v) {
         return _mm256_shuffle_epi8(
-            _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i *>(iq4_nl_codes))), v);
+            _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i *>(table))), v);
+    }
+    template <int mask, int by> static bytes bits(bytes h) {
+        const bytes t = by >= 0 ? _mm256_slli_epi16(h, by) : _mm256_srli_epi16(h, -by);
+        return _mm256_and_si256(t, _mm256_set1_epi8(mask));
     }
     template <int mask, int by> static bytes add_bits(bytes v, bytes h) {
-        const bytes t = by >= 0 ? _mm256_slli_epi16(h, by) : _mm256_srli_epi16(h, -by);
-        return _mm256_or_si256(v, _mm256_and_si256(t, _mm256_set1_epi8(mask)));
+        return _mm256_or_si256(v, bits<mask, by>(h));
     }
 
     static ints input(const int8_t * x) { return _mm256_set1_epi32(load32(x)); }

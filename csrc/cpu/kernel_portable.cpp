@@ -66,6 +66,9 @@ struct raw {
     static floats load_f16(const uint8_t * p) {
         return make<floats>([&](int i) { return float_of_half(p + 2 * i); });
     }
+    static floats load_bf16(const uint8_t * p) {
+        return make<floats>([&](int i) { return float_of_bf16(p + 2 * i); });
+    }
     static floats load_u8(const uint8_t * p) {
         return make<floats>([&](int i) { return float(p[i]); });
     }
@@ -86,13 +89,17 @@ struct raw {
     static bytes high(const bytes & a) {
         return make<bytes>([&](int i) { return uint8_t(a.v[i] >> 4); });
     }
-    static bytes look_up(const bytes & a) {
-        return make<bytes>([&](int i) { return iq4_nl_codes[a.v[i]]; });
+    static bytes look_up(const uint8_t * table, const bytes & a) {
+        return make<bytes>([&](int i) { return table[a.v[i]]; });
+    }
+    template <int mask, int by> static bytes bits(const bytes & h) {
+        return make<bytes>([&](int i) {
+            return uint8_t((by >= 0 ? h.v[i] << (by >= 0 ? by : 0) : h.v[i] >> (by < 0 ? -by : 0)) & mask);
+        });
     }
     template <int mask, int by> static bytes add_bits(const bytes & a, const bytes & h) {
-        return make<bytes>([&](int i) {
-            return uint8_t(a.v[i] | ((by >= 0 ? h.v[i] << (by >= 0 ? by : 0) : h.v[i] >> (by < 0 ? -by : 0)) & mask));
-        });
+        const bytes b = bits<mask, by>(h);
+        return make<bytes>([&](int i) { return uint8_t(a.v[i] | b.v[i]); });
     }
 
     static ints dot(const ints & s, const bytes & w, const int8_t * x) {

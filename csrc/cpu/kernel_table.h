@@ -8,6 +8,7 @@
 #include "panel.h"
 #include "panel_float.h"
 #include "panel_k.h"
+#include "panel_q23_k.h"
 #include "panel_q45.h"
 #include "prepare.h"
 #include "quantise_blocks.h"
@@ -35,14 +36,18 @@ template <class V, int N> constexpr void fill_widths(kernel_set & k) {
     using W = typename type_for<V, N>::type;
 
     k.panel[int(format::q8_0)][N - 1]   = panel_q8_0<W, N>;
-    k.panel[int(format::q4_0)][N - 1]   = panel_q4<W, N, false>;
+    k.panel[int(format::q4_0)][N - 1]   = panel_q4<W, N, code_table::none>;
     k.panel[int(format::q4_1)][N - 1]   = panel_q45<W, N, false, true>;
     k.panel[int(format::q5_0)][N - 1]   = panel_q45<W, N, true, false>;
     k.panel[int(format::q5_1)][N - 1]   = panel_q45<W, N, true, true>;
-    k.panel[int(format::iq4_nl)][N - 1] = panel_q4<W, N, true>;
+    k.panel[int(format::iq4_nl)][N - 1] = panel_q4<W, N, code_table::iq4_nl>;
+    k.panel[int(format::mxfp4)][N - 1]  = panel_q4<W, N, code_table::mxfp4>;
+    k.panel[int(format::q2_k)][N - 1]   = panel_q2_k<W, N>;
+    k.panel[int(format::q3_k)][N - 1]   = panel_q3_k<W, N>;
     k.panel[int(format::q4_k)][N - 1]   = panel_q45_k<W, N, false>;
     k.panel[int(format::q5_k)][N - 1]   = panel_q45_k<W, N, true>;
     k.panel[int(format::q6_k)][N - 1]   = panel_q6_k<W, N>;
+    k.panel[int(format::iq4_xs)][N - 1] = panel_iq4_xs<W, N>;
     k.panel[int(format::bf16)][N - 1]   = panel_bf16<W, N>;
     k.panel[int(format::f16)][N - 1]    = panel_f16<W, N>;
     if constexpr (N > 1) {
@@ -55,21 +60,18 @@ template <class V> constexpr kernel_set make_kernels(const char * name) {
     k.name    = name;
     k.n_width = V::n_width;
     fill_widths<V, V::n_width>(k);
-    k.prepare[int(input_kind::q8_full)] = prepare_q8<32, 32, 128, sums_kind::none, together<V>()>;
-    k.prepare[int(input_kind::q8_four)] = prepare_q8<32, 32, 8, sums_kind::none, together<V>()>;
-    k.prepare[int(input_kind::q8_five)] = prepare_q8<32, 32, 16, sums_kind::none, together<V>()>;
-    k.prepare[int(input_kind::q8_sums)] = prepare_q8<32, 0, 0, sums_kind::total, together<V>()>;
-    k.prepare[int(input_kind::q8_k)]    = prepare_q8<256, 16, 32, sums_kind::pairs, together<V>()>;
-    k.prepare[int(input_kind::bf16)]    = prepare_bf16;
-    k.prepare[int(input_kind::f32)]     = prepare_f32;
-    k.attend                            = attend_rows<V>;
-    k.quantise                          = quantise_blocks;
+    k.prepare[int(input_kind::q8_full)]   = prepare_q8<32, 32, 128, sums_kind::none, together<V>()>;
+    k.prepare[int(input_kind::q8_four)]   = prepare_q8<32, 32, 8, sums_kind::none, together<V>()>;
+    k.prepare[int(input_kind::q8_five)]   = prepare_q8<32, 32, 16, sums_kind::none, together<V>()>;
+    k.prepare[int(input_kind::q8_sums)]   = prepare_q8<32, 0, 0, sums_kind::total, together<V>()>;
+    k.prepare[int(input_kind::q8_k)]      = prepare_q8<256, 16, 32, sums_kind::pairs, together<V>()>;
+    k.prepare[int(input_kind::q8_k_full)] = prepare_q8<256, 32, 128, sums_kind::none, together<V>()>;
+    k.prepare[int(input_kind::bf16)]      = prepare_bf16;
+    k.prepare[int(input_kind::f32)]       = prepare_f32;
+    k.attend                              = attend_rows<V>;
+    k.quantise                            = quantise_blocks;
     return k;
 }
-
-// Plus 128, which the start of the sum removes again.
-alignas(64) constexpr uint8_t iq4_nl_codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                                  129, 141, 153, 166, 181, 197, 217, 241};
 
 } // namespace
 } // namespace duo::cpu

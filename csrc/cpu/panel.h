@@ -93,8 +93,8 @@ inline void dot(block<V, N, bits> & s, const typename V::bytes & lo, const typen
 // The start of sums whose codes have no offset.
 alignas(64) constexpr int32_t no_start[n_width_most] = {};
 
-// Call this before sums can overflow: after 32 columns for 4-bit and 8-bit codes, 16 for 5-bit codes, 8 for 6-bit
-// codes.
+// Call this before sums can overflow: after 32 columns for 8-bit codes and those of at most 4 bits, 16 for 5-bit codes,
+// 8 for 6-bit codes.
 template <class V, int N, int bits> inline void settle(block<V, N, bits> & s) {
     DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
@@ -176,10 +176,10 @@ template <class V, int N> void panel_q8_0(const uint8_t * w0, const tile & x, in
     }
 }
 
-// Q4_0 and IQ4_NL: 4-bit codes, or 4-bit indices into a table of 8-bit codes.
-template <class V, int N, bool table>
+// Q4_0, IQ4_NL and MXFP4: codes of four bits, which may be indices into a table.
+template <class V, int N, code_table table>
 void panel_q4(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
-    constexpr int bits = table ? 8 : 4;
+    constexpr int bits = table_of<table>::bits;
     for (int lane = 0; lane < n_lanes; lane += V::L) {
         sums<V, N>      out   = load_sums<V, N>(acc, lane);
         const uint8_t * w     = w0;
@@ -197,8 +197,13 @@ void panel_q4(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float
                     prefetch<1>(q + i * 64, x);
                     const eight_columns<V> c = codes_q4<V, table>(q + i * 64);
                     dot(s, c.lo, c.hi, codes + i * 8 * N);
+                    if constexpr (bits == 5) {
+                        if (i == 1) {
+                            settle(s);
+                        }
+                    }
                 }
-                add_scaled<V, N>(out, finish(s, start), V::load_f16(w + b * 32 + lane * 2), scale);
+                add_scaled<V, N>(out, finish(s, start), scale_q4<V, table>(w + b * 32 + lane * 2), scale);
                 codes += 32 * N;
                 scale += N;
                 start += N;

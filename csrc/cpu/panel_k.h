@@ -121,5 +121,40 @@ template <class V, int N> void panel_q6_k(const uint8_t * w0, const tile & x, in
     }
 }
 
+// IQ4_XS: 8 blocks of 32 with an 8-bit scale, whose codes are indices into a table.
+template <class V, int N> void panel_iq4_xs(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
+    for (int lane = 0; lane < n_lanes; lane += V::L) {
+        sums<V, N>      out   = load_sums<V, N>(acc, lane);
+        const uint8_t * w     = w0;
+        const auto *    codes = static_cast<const int8_t *>(x.codes) + k0 * N;
+        const float *   scale = x.scale + k0 / 256 * N;
+        const int32_t * start = x.start + k0 / 32 * N;
+        for (int64_t k = 0; k < n_k; k += 256, w += 2240, scale += N) {
+            prefetch<3>(w, x);
+            sums<V, N> part = no_sums<V, N>();
+            for (int b = 0; b < 8; ++b) {
+                block<V, N, 8>  s;
+                const uint8_t * q = w + 192 + b * 256 + lane * 4;
+                begin(s, start);
+                DUO_UNROLL(4)
+                for (int i = 0; i < 4; ++i) {
+                    prefetch<1>(q + i * 64, x);
+                    const eight_columns<V> c = codes_q4<V, code_table::iq4_nl>(q + i * 64);
+                    dot(s, c.lo, c.hi, codes + i * 8 * N);
+                }
+                add_scaled<V, N>(part, finish(s, start), V::load_s8(w + 64 + b * 16 + lane));
+                codes += 32 * N;
+                start += N;
+            }
+            const typename V::floats d = V::load_f16(w + lane * 2);
+            DUO_UNROLL(8)
+            for (int c = 0; c < N; ++c) {
+                out.v[c] = V::fma(part.v[c], V::mul(d, V::broadcast_f(scale + c)), out.v[c]);
+            }
+        }
+        store_sums<V, N>(out, acc, lane);
+    }
+}
+
 } // namespace
 } // namespace duo::cpu

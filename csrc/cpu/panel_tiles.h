@@ -143,25 +143,28 @@ template <class V, class T> constexpr wide_kernels make_wide() {
     for (int & n : k.from) {
         n = 9; // VNNI takes up to 8 inputs at once. Measured: up to 8 it is faster, from 9 on AMX is
     }
-    k.from[int(format::bf16)]           = 1;
-    k.panel[int(format::q8_0)]          = panel_tiles<V, T, tiles_q8_0<V>, format::q8_0>;
-    k.panel[int(format::q4_0)]          = panel_tiles<V, T, tiles_q4<V, false>, format::q4_0>;
-    k.panel[int(format::q4_1)]          = panel_tiles<V, T, tiles_q45<V, false, true>, format::q4_1>;
-    k.panel[int(format::q5_0)]          = panel_tiles<V, T, tiles_q45<V, true, false>, format::q5_0>;
-    k.panel[int(format::q5_1)]          = panel_tiles<V, T, tiles_q45<V, true, true>, format::q5_1>;
-    k.panel[int(format::iq4_nl)]        = panel_tiles<V, T, tiles_q4<V, true>, format::iq4_nl>;
-    k.panel[int(format::q4_k)]          = panel_tiles<V, T, tiles_q45_k<V, false>, format::q4_k>;
-    k.panel[int(format::q5_k)]          = panel_tiles<V, T, tiles_q45_k<V, true>, format::q5_k>;
-    k.panel[int(format::bf16)]          = panel_tiles_bf16<V, T>;
-    k.prepare[int(input_kind::q8_full)] = prepare_q8<32, 32, 128, sums_kind::none, 32>;
-    k.prepare[int(input_kind::q8_four)] = prepare_q8<32, 32, 8, sums_kind::none, 32>;
-    k.prepare[int(input_kind::q8_five)] = prepare_q8<32, 32, 16, sums_kind::none, 32>;
-    k.prepare[int(input_kind::q8_sums)] = prepare_q8<32, 0, 0, sums_kind::total, 32>;
-    k.prepare[int(input_kind::q8_k)]    = prepare_q8<256, 16, 32, sums_kind::pairs, 32>;
-    k.prepare[int(input_kind::bf16)]    = prepare_bf16_rows;
-    k.save                              = T::save;
-    k.load                              = T::configure;
-    k.config_of                         = [](format f, int width) -> const tile_config & {
+    k.from[int(format::bf16)]             = 1;
+    k.panel[int(format::q8_0)]            = panel_tiles<V, T, tiles_q8_0<V>, format::q8_0>;
+    k.panel[int(format::q4_0)]            = panel_tiles<V, T, tiles_q4<V, code_table::none>, format::q4_0>;
+    k.panel[int(format::q4_1)]            = panel_tiles<V, T, tiles_q45<V, false, true>, format::q4_1>;
+    k.panel[int(format::q5_0)]            = panel_tiles<V, T, tiles_q45<V, true, false>, format::q5_0>;
+    k.panel[int(format::q5_1)]            = panel_tiles<V, T, tiles_q45<V, true, true>, format::q5_1>;
+    k.panel[int(format::iq4_nl)]          = panel_tiles<V, T, tiles_q4<V, code_table::iq4_nl>, format::iq4_nl>;
+    k.panel[int(format::mxfp4)]           = panel_tiles<V, T, tiles_q4<V, code_table::mxfp4>, format::mxfp4>;
+    k.panel[int(format::iq4_xs)]          = panel_tiles<V, T, tiles_iq4_xs<V>, format::iq4_xs>;
+    k.panel[int(format::q4_k)]            = panel_tiles<V, T, tiles_q45_k<V, false>, format::q4_k>;
+    k.panel[int(format::q5_k)]            = panel_tiles<V, T, tiles_q45_k<V, true>, format::q5_k>;
+    k.panel[int(format::bf16)]            = panel_tiles_bf16<V, T>;
+    k.prepare[int(input_kind::q8_full)]   = prepare_q8<32, 32, 128, sums_kind::none, 32>;
+    k.prepare[int(input_kind::q8_four)]   = prepare_q8<32, 32, 8, sums_kind::none, 32>;
+    k.prepare[int(input_kind::q8_five)]   = prepare_q8<32, 32, 16, sums_kind::none, 32>;
+    k.prepare[int(input_kind::q8_sums)]   = prepare_q8<32, 0, 0, sums_kind::total, 32>;
+    k.prepare[int(input_kind::q8_k)]      = prepare_q8<256, 16, 32, sums_kind::pairs, 32>;
+    k.prepare[int(input_kind::q8_k_full)] = prepare_q8<256, 32, 128, sums_kind::none, 32>;
+    k.prepare[int(input_kind::bf16)]      = prepare_bf16_rows;
+    k.save                                = T::save;
+    k.load                                = T::configure;
+    k.config_of                           = [](format f, int width) -> const tile_config & {
         return tile_configs.of[shapes_of(f)][tile_rows(width) - 1];
     };
     return k;

@@ -49,8 +49,8 @@ ggml_type type_named(const std::string & name) {
         }
     }
     throw error(error_kind::bad_value, "duo has no CPU kernels for weights of type " + name +
-                                           "; choose from q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, q4_K, q5_K, "
-                                           "q6_K, bf16, f16");
+                                           "; choose from q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, mxfp4, q2_K, "
+                                           "q3_K, q4_K, q5_K, q6_K, iq4_xs, bf16, f16");
 }
 
 // Both sides with the same weights and inputs.

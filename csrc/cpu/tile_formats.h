@@ -54,10 +54,10 @@ template <class V> inline typename V::floats scaled(const int32_t * s, const sum
 }
 
 // A format's part: converts the bytes of a unit to signed codes and scales, and sums to floats.
-template <class V, bool with_minima = false> struct of_q8 {
+template <class V, bool with_minima = false, code_table table = code_table::none> struct of_q8 {
     static void scales(const uint8_t * w, step & s, int block) {
         for (int b = 0; b < 2; ++b) {
-            V::store(s.scale[block + b], V::load_f16(w + b * 32));
+            V::store(s.scale[block + b], scale_q4<V, table>(w + b * 32));
             if constexpr (with_minima) {
                 V::store(s.minimum[block + b], V::load_f16(w + 64 + b * 32));
             }
@@ -110,15 +110,15 @@ template <class V> struct tiles_q8_0 : of_q8<V> {
     }
 };
 
-template <class V, bool table> struct tiles_q4 : of_q8<V> {
+template <class V, code_table table> struct tiles_q4 : of_q8<V, false, table> {
     static void unpack(const uint8_t * w, step & s, int at) {
-        of_q8<V>::scales(w, s, at / 32);
+        of_q8<V, false, table>::scales(w, s, at / 32);
         uint8_t * out = s.codes + at * n_lanes;
         DUO_UNROLL(4)
         for (int i = 0; i < 8; ++i, out += 128) {
             const eight_columns<V> c = codes_q4<V, table>(w + 64 + i * 64);
-            V::store_bytes(out, V::less(c.lo, table ? 128 : 8));
-            V::store_bytes(out + 64, V::less(c.hi, table ? 128 : 8));
+            V::store_bytes(out, V::less(c.lo, table_of<table>::offset));
+            V::store_bytes(out + 64, V::less(c.hi, table_of<table>::offset));
         }
     }
 };
@@ -184,6 +184,32 @@ template <class V, bool fifth> struct tiles_q45_k {
             const typename V::floats dx  = V::broadcast_f(g.scale + c);
             const typename V::floats out = V::fma(part, V::mul(d, dx), V::load(acc));
             V::store(acc, V::fnma(V::to_float(low), V::mul(d_min, dx), out));
+        }
+    }
+};
+
+template <class V> struct tiles_iq4_xs {
+    static void unpack(const uint8_t * w, step & s, int) {
+        V::store(s.d, V::load_f16(w));
+        for (int b = 0; b < 8; ++b) {
+            V::store(s.scale[b], V::load_s8(w + 64 + b * 16));
+        }
+        uint8_t * out = s.codes;
+        DUO_UNROLL(4)
+        for (int i = 0; i < 32; ++i, out += 128) {
+            const eight_columns<V> c = codes_q4<V, code_table::iq4_nl>(w + 192 + i * 64);
+            V::store_bytes(out, V::less(c.lo, table_of<code_table::iq4_nl>::offset));
+            V::store_bytes(out + 64, V::less(c.hi, table_of<code_table::iq4_nl>::offset));
+        }
+    }
+
+    static void scale(const group & g, int c0, int c1) {
+        const auto               scales = loaded<V, 8>(g.from->scale);
+        const typename V::floats d      = V::load(g.from->d);
+        for (int64_t c = c0; c < c1; ++c) {
+            float *                  acc  = g.acc + c * n_lanes;
+            const typename V::floats part = scaled<V>(g.sums + c * n_lanes, scales);
+            V::store(acc, V::fma(part, V::mul(d, V::broadcast_f(g.scale + c)), V::load(acc)));
         }
     }
 };

@@ -27,6 +27,7 @@ template <class H> struct twice {
     }
     static floats zero() { return {H::zero(), H::zero()}; }
     static ints   zero_i() { return {H::zero_i(), H::zero_i()}; }
+    static ints   broadcast(const int32_t * p) { return {H::broadcast(p), H::broadcast(p)}; }
     static floats broadcast_f(const float * p) { return {H::broadcast_f(p), H::broadcast_f(p)}; }
     static floats add(const floats & x, const floats & y) { return {H::add(x.a, y.a), H::add(x.b, y.b)}; }
     static floats mul(const floats & x, const floats & y) { return {H::mul(x.a, y.a), H::mul(x.b, y.b)}; }
@@ -38,13 +39,19 @@ template <class H> struct twice {
     }
     static floats to_float(const ints & v) { return {H::to_float(v.a), H::to_float(v.b)}; }
     static floats load_f16(const uint8_t * p) { return {H::load_f16(p), H::load_f16(p + 2 * H::L)}; }
+    static floats load_bf16(const uint8_t * p) { return {H::load_bf16(p), H::load_bf16(p + 2 * H::L)}; }
     static floats load_u8(const uint8_t * p) { return {H::load_u8(p), H::load_u8(p + H::L)}; }
     static floats load_s8(const uint8_t * p) { return {H::load_s8(p), H::load_s8(p + H::L)}; }
 
     static bytes load_bytes(const uint8_t * p) { return {H::load_bytes(p), H::load_bytes(p + 4 * H::L)}; }
     static bytes low(const bytes & v) { return {H::low(v.a), H::low(v.b)}; }
     static bytes high(const bytes & v) { return {H::high(v.a), H::high(v.b)}; }
-    static bytes look_up(const bytes & v) { return {H::look_up(v.a), H::look_up(v.b)}; }
+    static bytes look_up(const uint8_t * table, const bytes & v) {
+        return {H::look_up(table, v.a), H::look_up(table, v.b)};
+    }
+    template <int mask, int by> static bytes bits(const bytes & h) {
+        return {H::template bits<mask, by>(h.a), H::template bits<mask, by>(h.b)};
+    }
     template <int mask, int by> static bytes add_bits(const bytes & v, const bytes & h) {
         return {H::template add_bits<mask, by>(v.a, h.a), H::template add_bits<mask, by>(v.b, h.b)};
     }

@@ -33,6 +33,10 @@ struct raw {
     static floats load_f16(const uint8_t * p) {
         return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)));
     }
+    static floats load_bf16(const uint8_t * p) {
+        return _mm512_castsi512_ps(
+            _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p))), 16));
+    }
     static floats load_u8(const uint8_t * p) {
         return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p))));
     }
@@ -65,11 +69,15 @@ struct raw {
     static bytes less(bytes v, uint8_t n) { return _mm512_sub_epi8(v, _mm512_set1_epi8(char(n))); }
     static bytes low(bytes v) { return _mm512_and_si512(v, _mm512_set1_epi8(15)); }
     static bytes high(bytes v) { return _mm512_and_si512(_mm512_srli_epi16(v, 4), _mm512_set1_epi8(15)); }
-    static bytes look_up(bytes v) {
-        return _mm512_shuffle_epi8(
-            _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i *>(iq4_nl_codes))), v);
+    static bytes look_up(const uint8_t * table, bytes v) {
+        return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i *>(table))), v);
     }
-    // v | (h shifted left by `by`, or right if negative) & mask
+    // h shifted left by `by`, or right if negative, and masked
+    template <int mask, int by> static bytes bits(bytes h) {
+        const bytes t = by >= 0 ? _mm512_slli_epi16(h, unsigned(by)) : _mm512_srli_epi16(h, unsigned(-by));
+        return _mm512_and_si512(t, _mm512_set1_epi8(mask));
+    }
+    // v | bits(h)
     template <int mask, int by> static bytes add_bits(bytes v, bytes h) {
         const bytes t = by >= 0 ? _mm512_slli_epi16(h, unsigned(by)) : _mm512_srli_epi16(h, unsigned(-by));
         return _mm512_ternarylogic_epi32(v, t, _mm512_set1_epi8(mask), 0xf8);

@@ -103,6 +103,10 @@ template <int n> struct neon {
     DUO_INLINE static floats load_f16(const uint8_t * p) {
         return each([&](int i) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p + 8 * i))); });
     }
+    static floats load_bf16(const uint8_t * p) {
+        return each(
+            [&](int i) { return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p + 8 * i)), 16)); });
+    }
     static floats load_u8(const uint8_t * p) {
         return each([&](int i) { return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(load_four(p + 4 * i))))); });
     }
@@ -122,13 +126,13 @@ template <int n> struct neon {
     static bytes high(const bytes & a) {
         return each([&](int i) { return vshrq_n_u8(a.v[i], 4); });
     }
-    static bytes look_up(const bytes & a) {
-        return each([&](int i) { return vqtbl1q_u8(vld1q_u8(iq4_nl_codes), a.v[i]); });
+    static bytes look_up(const uint8_t * table, const bytes & a) {
+        return each([&](int i) { return vqtbl1q_u8(vld1q_u8(table), a.v[i]); });
     }
     static bytes flip(const bytes & a) {
         return each([&](int i) { return veorq_u8(a.v[i], vdupq_n_u8(0x80)); });
     }
-    template <int mask, int by> static bytes add_bits(const bytes & a, const bytes & h) {
+    template <int mask, int by> static bytes bits(const bytes & h) {
         return each([&](int i) {
             uint8x16_t t = h.v[i];
             if constexpr (by > 0) {
@@ -136,8 +140,12 @@ template <int n> struct neon {
             } else if constexpr (by < 0) {
                 t = vshrq_n_u8(t, -by);
             }
-            return vorrq_u8(a.v[i], vandq_u8(t, vdupq_n_u8(mask)));
+            return vandq_u8(t, vdupq_n_u8(mask));
         });
+    }
+    template <int mask, int by> static bytes add_bits(const bytes & a, const bytes & h) {
+        const bytes b = bits<mask, by>(h);
+        return each([&](int i) { return vorrq_u8(a.v[i], b.v[i]); });
     }
 
     // 16-bit numbers: the lower half belongs to the first of a pair.

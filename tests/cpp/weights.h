@@ -44,6 +44,16 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
             case format::q6_k:
                 half(&out[i + 208]);
                 break;
+            case format::q2_k:
+                half(&out[i + 80]);
+                half(&out[i + 82]);
+                break;
+            case format::q3_k:
+                half(&out[i + 108]);
+                break;
+            case format::mxfp4:
+                out[i] = uint8_t(119 + rng() % 4);
+                break;
             case format::q4_1:
             case format::q5_1:
             case format::q4_k:
@@ -96,6 +106,41 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
                 }
                 break;
             }
+            case format::mxfp4: {
+                static const double e2m1[8] = {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0};
+                for (int i = 0; i < 32; ++i) {
+                    const int    c = i < 16 ? p[1 + i] & 15 : p[1 + i - 16] >> 4;
+                    const double m = e2m1[c % 8];
+                    w.push_back(std::ldexp(c < 8 ? m : -m, p[0] - 127));
+                }
+                break;
+            }
+            case format::q2_k:
+                for (int i = 0; i < 256; ++i) {
+                    const int c = (p[16 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2)) & 3;
+                    w.push_back(half(p + 80) * (p[i / 16] & 15) * c - half(p + 82) * (p[i / 16] >> 4));
+                }
+                break;
+            case format::q3_k:
+                for (int i = 0; i < 256; ++i) {
+                    const int       j = i / 16;
+                    const uint8_t * s = p + 96;
+                    const int       scale =
+                        ((j < 8 ? s[j] : s[j - 8] >> 4) & 15) | (((s[8 + j % 4] >> (j / 4 * 2)) & 3) << 4);
+                    const int  c   = (p[32 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2)) & 3;
+                    const bool set = ((p[i % 32] >> (i / 32)) & 1) != 0;
+                    w.push_back(half(p + 108) * (scale - 32) * (set ? c : c - 4));
+                }
+                break;
+            case format::iq4_xs:
+                for (int i = 0; i < 256; ++i) {
+                    const int  b     = i / 32;
+                    const auto high  = uint16_t(p[2] | (p[3] << 8));
+                    const int  scale = ((p[4 + b / 2] >> (b % 2 * 4)) & 15) | (((high >> (2 * b)) & 3) << 4);
+                    const int  c     = i % 32 < 16 ? p[8 + b * 16 + i % 16] & 15 : p[8 + b * 16 + i % 16] >> 4;
+                    w.push_back(half(p) * (scale - 32) * nl[c]);
+                }
+                break;
             case format::q4_k:
             case format::q5_k:
                 for (int i = 0; i < 256; ++i) {
@@ -165,7 +210,8 @@ struct problem {
     }
 };
 
-constexpr format formats[] = {format::q8_0, format::q4_0, format::q4_1, format::q5_0, format::q5_1, format::iq4_nl,
-                              format::q4_k, format::q5_k, format::q6_k, format::bf16, format::f16};
+constexpr format formats[] = {format::q8_0,   format::q4_0,  format::q4_1,   format::q5_0, format::q5_1,
+                              format::iq4_nl, format::mxfp4, format::q2_k,   format::q3_k, format::q4_k,
+                              format::q5_k,   format::q6_k,  format::iq4_xs, format::bf16, format::f16};
 
 } // namespace

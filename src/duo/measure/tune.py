@@ -50,14 +50,21 @@ class Texts:
         # One seed for all texts: arms are compared on the same text.
         self._seed = seed if seed >= 0 else secrets.randbits(63)
 
-    def write(self, prompt: str, n: int, arm: Arm, *, to_the_end: bool = False) -> Record:
-        """to_the_end: continue where the model would stop, and let the draft read the whole prompt. Raises DuoError,
-        also if the draft fails."""
+    def write(self, prompt: str, n: int, arm: Arm) -> Record:
+        """Raises DuoError, also if the draft fails."""
+        return self._write(prompt, n, arm, {})
+
+    def write_all(self, prompt: str, n: int, arm: Arm) -> Record:
+        """Goes on where the model would stop. The draft reads the whole prompt and guesses even if that does not pay.
+        Raises DuoError, also if the draft fails."""
+        with self._duo.session.speculating_always():
+            # A window of "auto" may read nothing for a short text.
+            return self._write(prompt, n, arm, {"ignore_eos": True, "draft_window": "all"})
+
+    def _write(self, prompt: str, n: int, arm: Arm, more: GenerateOptions) -> Record:
         options: GenerateOptions = {**FIXED, "max_tokens": n, "mode": arm.local_mode, "n_draft": arm.n_draft or "auto"}
         options["seed"] = self._seed
-        if to_the_end:
-            options |= {"ignore_eos": True, "draft_window": "all"}  # auto may read nothing for a short text
-        r = self._duo.generate(prompt, **options)
+        r = self._duo.generate(prompt, **{**options, **more})
         if r.warning:
             raise DuoError(f"the measurement failed: {r.warning}")
         return Record(arm, prompt, "", 0, 0, r.tokens, (), r.timings)
@@ -82,7 +89,7 @@ def _sync(k: int) -> Arm:
 def _measure_widths(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) -> None:
     """Sets pass_ms and step_alone_ms. The draft waits during each pass, so the models do not slow each other down."""
     progress("plain decoding")
-    plain = texts.write(prompts[0], N_PLAIN, PLAIN, to_the_end=True)
+    plain = texts.write_all(prompts[0], N_PLAIN, PLAIN)
     found = {1: 1e3 * plain.seconds / max(1, plain.n_timed)}
     last = LENGTHS[-1]
     for prompt in (prompts[0], prompts[-1]):
@@ -90,7 +97,7 @@ def _measure_widths(t: Tuning, texts: Texts, prompts: Sequence[str], progress: P
             if k > last:
                 break
             progress(f"passes over {k + 1} tokens")
-            timings = texts.write(prompt, k + 1 + N_BESIDE, _sync(k), to_the_end=True).timings
+            timings = texts.write_all(prompt, k + 1 + N_BESIDE, _sync(k)).timings
             t.step_alone_ms = timings["step_ms"].get("1", t.step_alone_ms)
             for rows, ms in timings["pass_ms"].items():
                 # Disturbances only make a pass slower, so the lowest value counts.
@@ -100,8 +107,7 @@ def _measure_widths(t: Tuning, texts: Texts, prompts: Sequence[str], progress: P
     t.pass_ms = {w: found[w] for w in (1, *(k + 1 for k in LENGTHS if k <= last)) if w in found}
     if len(t.pass_ms) < 2 or t.step_alone_ms is None:
         raise BadValue(
-            "no guesses could be measured, because the draft's steps take as long as they save; take a smaller draft, "
-            "or give other prompts (-f)"
+            "this pair makes no guesses that could be measured; give other prompts (-f), and see what `duo check` says of it"
         )
 
 

@@ -69,7 +69,7 @@ class Session:
         always: bool = False,
         placed: _core.EngineOptions | None = None,
     ) -> None:
-        """always: speculate even if it does not pay off (for tests)."""
+        """always: speculate even if it does not pay off."""
         self.network, self.always = network, always
         self.timings: Timings = {}  # of the text that ended last
         # Guards what follows and the trace. Reentrant: the garbage collector may close a stream at any point.
@@ -145,6 +145,15 @@ class Session:
             self.turns.end(turn)
 
     # ---- texts
+
+    @contextmanager
+    def speculating_always(self) -> Iterator[None]:
+        """Texts that begin meanwhile speculate even if it does not pay off."""
+        before, self.always = self.always, True
+        try:
+            yield
+        finally:
+            self.always = before
 
     def add_hook(self, hook: Inside | None) -> None:
         """A text with this function will begin."""
