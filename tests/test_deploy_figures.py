@@ -92,7 +92,7 @@ def asked(prometheus: str, query: str) -> list[float]:
 
 def test_prometheus_answers_every_query(prometheus: str, server: Server) -> None:
     until = time.monotonic() + HANG_S
-    # Where figures are younger than the window, Prometheus extrapolates each by a rule of its own, so shares can exceed 1.
+    # Figures that are younger than the window are extrapolated, each by itself, so shares of them can exceed 1.
     missing, i = [*QUERIES, f"up offset {WINDOW_S + 1}s"], 0
     while missing:
         assert time.monotonic() < until, missing

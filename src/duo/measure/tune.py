@@ -107,7 +107,7 @@ def _measure_widths(t: Tuning, texts: Texts, prompts: Sequence[str], progress: P
     t.pass_ms = {w: found[w] for w in (1, *(k + 1 for k in LENGTHS if k <= last)) if w in found}
     if len(t.pass_ms) < 2 or t.step_alone_ms is None:
         raise BadValue(
-            "this pair makes no guesses that could be measured; give other prompts (-f), and see what `duo check` says of it"
+            "this pair makes no guesses that could be measured; give other prompts (-f), and see what `duo check` says"
         )
 
 
