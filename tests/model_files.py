@@ -25,7 +25,7 @@ N_PRODUCTS = 15  # by quantized weights, in a model of two layers
 # duo has kernels for.
 TYPES = (
     "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_xs", "bf16",
-    "f16",
+    "f16", "f32",
 )  # fmt: skip
 TOKENS: list[int] = np.random.default_rng(0).integers(5, 4096, 800).tolist()
 N_EXPERT = 4

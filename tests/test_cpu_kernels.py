@@ -172,7 +172,7 @@ def test_the_demo_pair(path: Path) -> None:
 
 
 def test_types_that_duo_lacks_are_left_to_stock(tmp_path: Path) -> None:
-    others = {"blk.0.ffn_down.weight": "iq3_s", "blk.0.attn_q.weight": "tq2_0", "blk.1.attn_v.weight": "f32"}
+    others = {"blk.0.ffn_down.weight": "iq3_s", "blk.0.attn_q.weight": "tq2_0", "blk.1.attn_v.weight": "iq2_s"}
     path = random_model(tmp_path / "mixed.gguf", "llama", lambda name: others.get(name, "q4_K"))
     p = _core.Probe(options(path))
     assert p.n_duo_products == N_PRODUCTS - 3 and p.n_cpu_products == N_PRODUCTS and not p.same_bits

@@ -34,9 +34,10 @@ enum class format : uint8_t {
     q6_k,
     iq4_xs,
     bf16,
-    f16
+    f16,
+    f32
 };
-constexpr int n_formats = 15;
+constexpr int n_formats = 16;
 
 // How the inputs of a product are prepared. Integer kinds have 8-bit codes, a scale for each group of inputs, and the
 // start of each block's integer sum, which removes the offset that makes the weight's code unsigned.
@@ -77,6 +78,7 @@ constexpr format_traits traits[n_formats] = {
     {"iq4_xs", 256, 2240, 256, 136, input_kind::q8_k_full}, // scales of 8 bits here and of 6 in the file
     {"bf16", 64, 2048, 1, 2, input_kind::bf16},             //
     {"f16", 64, 2048, 1, 2, input_kind::f32},               //
+    {"f32", 64, 4096, 1, 4, input_kind::f32},               //
 };
 
 constexpr const format_traits & traits_of(format f) {

@@ -56,6 +56,8 @@ std::optional<format> format_of(ggml_type type) {
             return format::bf16;
         case GGML_TYPE_F16:
             return format::f16;
+        case GGML_TYPE_F32:
+            return format::f32;
         default:
             return std::nullopt;
     }

@@ -9,6 +9,7 @@
 #include "attention.h"
 #include "ggml_buffer.h"
 #include "repack.h"
+#include "requantise.h"
 
 namespace duo::cpu {
 
@@ -150,17 +151,16 @@ void backend::multiply_experts(ggml_tensor * node) {
 
 // The token embeddings, if they are also the output matrix.
 void backend::get_rows(ggml_tensor * node) {
-    const ggml_tensor *  w        = node->src[0];
-    const ggml_tensor *  ids      = node->src[1];
-    const matrix_shape   s        = shape_of(w);
-    const auto           to_float = ggml_get_type_traits(stored_type(w))->to_float;
+    const ggml_tensor *  w   = node->src[0];
+    const ggml_tensor *  ids = node->src[1];
+    const matrix_shape   s   = shape_of(w);
     std::vector<uint8_t> row(file_row(s));
     for (int64_t i = 0; i < ids->ne[0]; ++i) {
         const auto id =
             *reinterpret_cast<const int32_t *>(static_cast<const uint8_t *>(ids->data) + size_t(i) * ids->nb[0]);
         GGML_ASSERT(id >= 0 && id < s.n);
         unpack_row(s, static_cast<const uint8_t *>(w->data), id, row.data());
-        to_float(row.data(), at<float>(node, i, 0, 0), s.k);
+        to_floats(stored_type(w), row.data(), s.k, at<float>(node, i, 0, 0));
     }
 }
 

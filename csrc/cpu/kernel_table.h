@@ -49,7 +49,8 @@ template <class V, int N> constexpr void fill_widths(kernel_set & k) {
     k.panel[int(format::q6_k)][N - 1]   = panel_q6_k<W, N>;
     k.panel[int(format::iq4_xs)][N - 1] = panel_iq4_xs<W, N>;
     k.panel[int(format::bf16)][N - 1]   = panel_bf16<W, N>;
-    k.panel[int(format::f16)][N - 1]    = panel_f16<W, N>;
+    k.panel[int(format::f16)][N - 1]    = panel_float<W, N, 2>;
+    k.panel[int(format::f32)][N - 1]    = panel_float<W, N, 4>;
     if constexpr (N > 1) {
         fill_widths<V, N - 1>(k);
     }

@@ -1,4 +1,4 @@
-// Kernels of bf16 and f16.
+// Kernels of bf16, f16 and f32.
 #pragma once
 
 #include "base/compiler.h"
@@ -46,16 +46,27 @@ template <class V, int N> void panel_bf16(const uint8_t * w0, const tile & x, in
     }
 }
 
-template <class V, int N> void panel_f16(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
+template <class V, int n_bytes> DUO_INLINE typename V::floats load_number(const uint8_t * p) {
+    if constexpr (n_bytes == 2) {
+        return V::load_f16(p);
+    } else {
+        return V::load(reinterpret_cast<const float *>(p));
+    }
+}
+
+// f16 (n_bytes = 2) and f32 (4).
+template <class V, int N, int n_bytes>
+void panel_float(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
+    constexpr int n_column = n_lanes * n_bytes;
     for (int lane = 0; lane < n_lanes; lane += V::L) {
         sums<V, N>      out = load_sums<V, N>(acc, lane);
         sums<V, N>      odd = no_sums<V, N>();
-        const uint8_t * w   = w0 + lane * 2;
+        const uint8_t * w   = w0 + lane * n_bytes;
         const auto *    f   = static_cast<const float *>(x.codes) + k0 * N;
-        for (int64_t k = 0; k < n_k; k += 2, w += 64, f += 2 * N) {
-            prefetch<1>(w, x);
-            const typename V::floats a = V::load_f16(w);
-            const typename V::floats b = V::load_f16(w + 32);
+        for (int64_t k = 0; k < n_k; k += 2, w += 2 * n_column, f += 2 * N) {
+            prefetch<n_column / 32>(w, x);
+            const typename V::floats a = load_number<V, n_bytes>(w);
+            const typename V::floats b = load_number<V, n_bytes>(w + n_column);
             add_f32(out, a, f);
             add_f32(odd, b, f + N);
         }

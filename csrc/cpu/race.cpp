@@ -15,6 +15,7 @@
 #include "ggml_product.h"
 #include "ggml_tiles.h"
 #include "product.h"
+#include "requantise.h"
 #include "team.h"
 
 namespace duo::cpu {
@@ -50,7 +51,7 @@ ggml_type type_named(const std::string & name) {
     }
     throw error(error_kind::bad_value, "duo has no CPU kernels for weights of type " + name +
                                            "; choose from q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, mxfp4, q2_K, "
-                                           "q3_K, q4_K, q5_K, q6_K, iq4_xs, bf16, f16");
+                                           "q3_K, q4_K, q5_K, q6_K, iq4_xs, bf16, f16, f32");
 }
 
 // Both sides with the same weights and inputs.
@@ -229,7 +230,7 @@ product_error product_errors(const std::string & name, std::string_view weights,
     const std::vector<uint8_t> bytes(weights.begin(), weights.end());
     const std::vector<float>   input = gaussian(size_t(width * n_columns), 1);
     std::vector<float>         exact(size_t(n_rows * n_columns));
-    ggml_get_type_traits(type)->to_float(bytes.data(), exact.data(), n_rows * n_columns);
+    to_floats(type, bytes.data(), n_rows * n_columns, exact.data());
 
     pair both(type, n_columns, n_rows, width, 1);
     both.set(bytes, input);

@@ -11,13 +11,28 @@ namespace duo::cpu {
 
 namespace {
 
-// bf16 in pairs of columns, f16 column by column.
-size_t float_place(format f, int k, int lane) {
-    return f == format::bf16 ? size_t(k / 2 * 64 + lane * 4 + k % 2 * 2) : size_t(k * 32 + lane * 2);
+// bf16 in pairs of columns, f16 and f32 column by column.
+template <int n_bytes> size_t float_place(format f, int k, int lane) {
+    return f == format::bf16 ? size_t(k / 2 * 64 + lane * 4 + k % 2 * 2) : size_t((k * n_lanes + lane) * n_bytes);
+}
+
+constexpr int n_float_unit                                = traits_of(format::f32).n_unit; // the same for all three
+alignas(4) constexpr uint8_t no_numbers[n_float_unit * 4] = {};
+
+template <int n_bytes> void put_numbers(format f, const uint8_t * row, uint8_t * unit, int lane) {
+    for (int i = 0; i < n_float_unit; ++i) {
+        std::memcpy(unit + float_place<n_bytes>(f, i, lane), row + i * n_bytes, n_bytes);
+    }
+}
+
+template <int n_bytes> void get_numbers(format f, const uint8_t * unit, uint8_t * row, int lane) {
+    for (int i = 0; i < n_float_unit; ++i) {
+        std::memcpy(row + i * n_bytes, unit + float_place<n_bytes>(f, i, lane), n_bytes);
+    }
 }
 
 bool is_float(format f) {
-    return f == format::bf16 || f == format::f16;
+    return traits_of(f).n_file_block == 1;
 }
 
 // The address of a panel's unit, given by its first column.
@@ -41,10 +56,8 @@ void pack_panel(const matrix_shape & s, int64_t panel, const uint8_t * const row
         for (int lane = 0; lane < n_lanes; ++lane) {
             const uint8_t * from = rows[lane];
             if (is_float(s.f)) {
-                for (int i = 0; i < t.n_unit; ++i) {
-                    uint8_t * x = to + float_place(s.f, i, lane);
-                    from != nullptr ? std::memcpy(x, from + at + size_t(2 * i), 2) : std::memset(x, 0, 2);
-                }
+                const uint8_t * row = from == nullptr ? no_numbers : from + at;
+                t.n_file_bytes == 2 ? put_numbers<2>(s.f, row, to, lane) : put_numbers<4>(s.f, row, to, lane);
                 continue;
             }
             if (from != nullptr) {
@@ -64,9 +77,7 @@ void unpack_row(const matrix_shape & s, const uint8_t * packed, int64_t row, uin
     for (int64_t k = 0; k < s.k; k += t.n_unit, out += file_unit(t)) {
         const uint8_t * from = packed + place(s, row / n_lanes, k);
         if (is_float(s.f)) {
-            for (int i = 0; i < t.n_unit; ++i) {
-                std::memcpy(out + 2 * i, from + float_place(s.f, i, lane), 2);
-            }
+            t.n_file_bytes == 2 ? get_numbers<2>(s.f, from, out, lane) : get_numbers<4>(s.f, from, out, lane);
             continue;
         }
         get_unit(s.f, u, from, lane);

@@ -12,4 +12,7 @@ namespace duo::cpu {
 // the same, or ggml cannot convert between them.
 convert_fn conversion(ggml_type from, ggml_type to, int64_t n_columns);
 
+// n numbers of a row that is stored in this type.
+void to_floats(ggml_type type, const uint8_t * row, int64_t n, float * out);
+
 } // namespace duo::cpu

@@ -193,6 +193,7 @@ void put_unit(format f, const unit_row & u, uint8_t * p, int lane) {
             break;
         case format::bf16:
         case format::f16:
+        case format::f32:
             break; // repack.cpp
     }
 }
@@ -255,6 +256,7 @@ void get_unit(format f, unit_row & u, const uint8_t * p, int lane) {
             break;
         case format::bf16:
         case format::f16:
+        case format::f32:
             break;
     }
 }

@@ -28,6 +28,14 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
         const auto h = uint16_t((rng() & 0x83ff) | ((8 + rng() % 2) << 10));
         std::memcpy(p, &h, 2);
     };
+    if (f == format::f32) {
+        std::normal_distribution<float> normal;
+        for (size_t i = 0; i < out.size(); i += 4) {
+            const float x = normal(rng);
+            std::memcpy(&out[i], &x, 4);
+        }
+        return out;
+    }
     if (f == format::bf16 || f == format::f16) {
         for (size_t i = 0; i < out.size(); i += 2) {
             if (f == format::f16) {
@@ -170,6 +178,12 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
             case format::f16:
                 w.push_back(half(p));
                 break;
+            case format::f32: {
+                float x;
+                std::memcpy(&x, p, 4);
+                w.push_back(double(x));
+                break;
+            }
         }
     }
     return w;
@@ -210,8 +224,8 @@ struct problem {
     }
 };
 
-constexpr format formats[] = {format::q8_0,   format::q4_0,  format::q4_1,   format::q5_0, format::q5_1,
-                              format::iq4_nl, format::mxfp4, format::q2_k,   format::q3_k, format::q4_k,
-                              format::q5_k,   format::q6_k,  format::iq4_xs, format::bf16, format::f16};
+constexpr format formats[] = {format::q8_0,   format::q4_0, format::q4_1, format::q5_0, format::q5_1, format::iq4_nl,
+                              format::mxfp4,  format::q2_k, format::q3_k, format::q4_k, format::q5_k, format::q6_k,
+                              format::iq4_xs, format::bf16, format::f16,  format::f32};
 
 } // namespace
