@@ -106,6 +106,13 @@ def test_same_bits_with_experts(model: ModelMaker) -> None:
         assert_same_bits(model("mixtral", kind))
 
 
+def test_routers_of_experts_are_duos_if_all_else_is(model: ModelMaker, tmp_path: Path) -> None:
+    """With stock kernels for a router each pass would have a second row, with experts of its own."""
+    assert not _core.Probe(options(model("mixtral", "q4_K"), ("q4_K",))).uses_stock
+    path = random_model(tmp_path / "m.gguf", "mixtral", lambda name: "iq3_s" if name == "output.weight" else "q4_K")
+    assert _core.Probe(options(path)).uses_stock
+
+
 def test_products_of_kinds_that_duo_does_not_know_are_counted(model: ModelMaker) -> None:
     p = _core.Probe(options(model("minicpm3", "q4_K")))
     assert p.n_cpu_products == 2 * 8 + 1

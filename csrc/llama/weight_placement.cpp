@@ -1,7 +1,6 @@
 #include "weight_placement.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <regex>
 #include <set>
@@ -10,37 +9,11 @@
 #include "cpu/ggml_buffer.h"
 #include "cpu/ggml_device.h"
 #include "cpu/requantise.h"
-#include "gguf_handle.h"
+#include "file_weights.h"
 
 namespace duo {
 
 namespace {
-
-// Tensors that libllama uses only in matrix products, and only whole (src/models: no views of these).
-constexpr std::array kinds = {
-    "attn_q",         "attn_k",       "attn_v",         "attn_qkv",      "attn_output",           "ffn_gate",
-    "ffn_up",         "ffn_down",     "ffn_gate_exps",  "ffn_up_exps",   "ffn_gate_up_exps",      "ffn_down_exps",
-    "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", "nextn.eh_proj", "nextn.shared_head_head"};
-
-// A draft head's, for the target's hidden states (EAGLE-3). It goes where the output matrix goes.
-constexpr const char * name_fc = "fc.weight";
-
-// A weight of a matrix product. layer: -1 for the output matrix and a head's fc.
-struct weight {
-    std::string name;
-    std::string kind;
-    int         layer;
-    ggml_type   type;
-    int64_t     n_columns, n_rows, n_matrices;
-};
-
-template <class C, class T> bool has(const C & all, const T & one) {
-    return std::find(all.begin(), all.end(), one) != all.end();
-}
-
-bool is_kind(const std::string & name) {
-    return has(kinds, name);
-}
 
 // GGML_TYPE_COUNT: there is no such type.
 ggml_type type_named(const std::string & name) {
@@ -50,89 +23,6 @@ ggml_type type_named(const std::string & name) {
         }
     }
     return GGML_TYPE_COUNT;
-}
-
-// "blk.7.ffn_up.weight" is layer 7, kind ffn_up.
-bool parse(const std::string & name, weight & w) {
-    static const std::regex form(R"(blk\.([0-9]{1,5})\.((?:nextn\.)?[a-z0-9_]+)(\.weight)?)");
-    std::smatch             m;
-    if (!std::regex_match(name, m, form)) {
-        return false;
-    }
-    w.layer = std::stoi(m[1]);
-    w.kind  = m[2];
-    return m[3].matched && is_kind(w.kind);
-}
-
-struct file_weights {
-    std::vector<weight> all;    // products that duo's kernels may take
-    std::vector<weight> others; // products that they may not take
-    std::vector<int>    small;  // layers of other F32 matrices
-    int64_t             n_layer    = 0;
-    int64_t             n_mtp      = 0; // of these layers, the last ones
-    bool                has_mtp    = false;
-    bool                has_planes = false;
-};
-
-int64_t header_number(const gguf_context * g, const std::string & key) {
-    const int64_t i = gguf_find_key(g, key.c_str());
-    return i >= 0 && gguf_get_kv_type(g, i) == GGUF_TYPE_UINT32 ? gguf_get_val_u32(g, i) : 0;
-}
-
-void read_file(const std::string & path, file_weights & out, std::vector<weight> & embedding, int & n_split) {
-    const gguf_handle g(path);
-    if (!g) {
-        return; // loading will report the error
-    }
-    if (const int64_t key = gguf_find_key(g.get(), "split.count");
-        key >= 0 && gguf_get_kv_type(g.get(), key) == GGUF_TYPE_UINT16) {
-        n_split = std::max<int>(1, gguf_get_val_u16(g.get(), key));
-    }
-    for (ggml_tensor * t = ggml_get_first_tensor(g.tensors()); t != nullptr; t = ggml_get_next_tensor(g.tensors(), t)) {
-        weight w{ggml_get_name(t), "", -1, t->type, t->ne[0], t->ne[1], t->ne[2] * t->ne[3]};
-        if (w.name == "token_embd.weight") {
-            embedding.push_back(w);
-        } else if ((w.name == "output.weight" || w.name == name_fc || parse(w.name, w)) &&
-                   (w.n_matrices == 1 || w.kind.ends_with("_exps"))) {
-            out.n_layer = std::max<int64_t>(out.n_layer, w.layer + 1);
-            out.all.push_back(w);
-        } else if (ggml_n_dims(t) > 1 && t->type != GGML_TYPE_F32) {
-            out.others.push_back(w); // matrices of some other architecture
-        } else if (ggml_n_dims(t) > 1) {
-            out.small.push_back(w.layer);
-        }
-        out.has_mtp    = out.has_mtp || w.kind == "nextn.eh_proj";
-        out.has_planes = out.has_planes || w.kind == "attn_k_b" || w.kind == "attn_v_b" || // one for each head
-                         (w.n_matrices > 1 && !w.kind.ends_with("_exps"));
-    }
-    const int64_t arch = gguf_find_key(g.get(), "general.architecture");
-    if (arch >= 0 && gguf_get_kv_type(g.get(), arch) == GGUF_TYPE_STRING) {
-        const std::string name = gguf_get_val_str(g.get(), arch);
-        out.n_layer            = std::max(out.n_layer, header_number(g.get(), name + ".block_count"));
-        out.n_mtp              = std::max(out.n_mtp, header_number(g.get(), name + ".nextn_predict_layers"));
-    }
-}
-
-file_weights read_weights(const std::string & path) {
-    file_weights        out;
-    std::vector<weight> embedding;
-    int                 n_split = 1;
-    read_file(path, out, embedding, n_split);
-    std::array<char, 4096> prefix{};
-    if (n_split > 1 && llama_split_prefix(prefix.data(), prefix.size(), path.c_str(), 0, n_split) > 0) {
-        for (int i = 1; i < n_split; ++i) {
-            std::array<char, 4200> part{};
-            int                    same = n_split;
-            llama_split_path(part.data(), part.size(), prefix.data(), i, n_split);
-            read_file(part.data(), out, embedding, same);
-        }
-    }
-    // Tied embeddings: they are the output matrix too, and libllama finds both under one name. A draft head without an
-    // output matrix uses its target's.
-    if (std::none_of(out.all.begin(), out.all.end(), [](const weight & w) { return w.layer < 0; })) {
-        out.all.insert(out.all.end(), embedding.begin(), embedding.end());
-    }
-    return out;
 }
 
 std::string buffer_names() {
@@ -214,7 +104,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     has_mtp_                   = file.has_mtp;
     has_planes_                = file.has_planes;
     has_trunk_                 = !file.has_mtp || std::any_of(file.all.begin(), file.all.end(),
-                                                              [&](const weight & w) { return w.layer >= 0 && w.layer < n_trunk; });
+                                                              [&](const file_weight & w) { return w.layer >= 0 && w.layer < n_trunk; });
     const auto counts          = [&](int layer) { return layer < n_trunk || !has_trunk_; };
     // The split of llama_model::load_tensors: the last layers go to the devices, and the output matrix counts as a
     // layer.
@@ -229,32 +119,36 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     std::vector<std::pair<std::string, memory>>             others; // patterns of matrices outside the layers
     const auto to_cpu = [](const choice * c) { return c != nullptr && c->memory == ggml_backend_cpu_buffer_type(); };
     n_small_          = int(std::count_if(file.small.begin(), file.small.end(), counts));
-    for (const weight & w : file.others) {
+    for (const file_weight & w : file.others) {
         if ((w.layer < i_gpu_start || to_cpu(choice_of(w.name))) && counts(w.layer)) {
             ++n_stock_;
             count_bytes(w.type, w.n_columns, w.n_rows, w.n_matrices);
         }
     }
-    for (const weight & w : file.all) {
-        const bool     counted   = counts(w.layer);
-        const choice * chosen    = choice_of(w.name);
-        const bool     elsewhere = chosen != nullptr && !to_cpu(chosen);
-        const bool     on_gpu    = (w.layer < 0 ? file.n_layer : w.layer) >= i_gpu_start;
-        if ((on_gpu && !to_cpu(chosen)) || !(counted || mtp)) {
+    const auto on_gpu = [&](const file_weight & w) { // unless the user says otherwise
+        return (w.layer < 0 ? file.n_layer : w.layer) >= i_gpu_start && !to_cpu(choice_of(w.name));
+    };
+    const auto elsewhere = [&](const file_weight & w) {
+        return choice_of(w.name) != nullptr && !to_cpu(choice_of(w.name));
+    };
+    for (const file_weight & w : file.all) {
+        const bool counted = counts(w.layer);
+        if (on_gpu(w) || !(counted || mtp)) {
             continue;
         }
-        const std::string type = ggml_type_name(w.type);
-        if (!elsewhere && std::find(cpu_types_.begin(), cpu_types_.end(), type) == cpu_types_.end()) {
+        const bool        is_elsewhere = elsewhere(w);
+        const std::string type         = ggml_type_name(w.type);
+        if (!is_elsewhere && !has(cpu_types_, type)) {
             cpu_types_.push_back(type);
         }
-        const bool repacks = !elsewhere && packed != nullptr && has(packing.types, type) &&
+        const bool repacks = !is_elsewhere && packed != nullptr && has(packing.types, type) &&
                              cpu::shape_of(stored, w.n_columns, w.n_rows) &&
                              cpu::conversion(w.type, stored, w.n_columns);
         const auto shape = cpu::shape_of(repacks ? stored : w.type, w.n_columns, w.n_rows);
         if (counted) {
             count_bytes(repacks ? stored : w.type, w.n_columns, w.n_rows, w.n_matrices);
         }
-        if (!repacks && (elsewhere || buft == nullptr || !shape || !has(types, type))) {
+        if (!repacks && (is_elsewhere || buft == nullptr || !shape || !has(types, type))) {
             n_stock_ += counted ? 1 : 0;
             continue;
         }
@@ -266,6 +160,17 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
             others.emplace_back("^" + w.name.substr(0, w.name.find('.')) + R"(\.weight$)", to);
         } else {
             taken[{to, w.kind}].insert(w.layer);
+        }
+    }
+    const bool all_ours = buft != nullptr && n_duo_ > 0 && n_stock_ == 0;
+    for (const file_weight & w : file.routers) {
+        if (on_gpu(w) || !(counts(w.layer) || mtp)) {
+            continue;
+        }
+        if (all_ours && !elsewhere(w) && cpu::shape_of(w.type, w.n_columns, w.n_rows)) {
+            taken[{buft, w.kind}].insert(w.layer);
+        } else {
+            n_small_ += counts(w.layer) ? 1 : 0;
         }
     }
     // libllama compiles every pattern for every tensor, so kinds with the same layers share a pattern.

@@ -44,7 +44,8 @@ class weight_placement {
     [[nodiscard]] const std::string & duo_output() const { return duo_output_; }
     // Number of those for duo's kernels that are requantised.
     [[nodiscard]] int n_packed() const { return n_packed_; }
-    // Number of other F32 matrices, such as routers of experts; stock kernels always compute these.
+    // Number of other F32 matrices that stock kernels compute, as routers of experts if stock kernels compute something
+    // else.
     [[nodiscard]] int n_small() const { return n_small_; }
 
     // ggml's names of the types of all such weights on the CPU, each once.

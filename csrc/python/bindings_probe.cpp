@@ -187,6 +187,7 @@ void register_probe(py::module_ & m) {
         .def_property_readonly("n_ctx", [](const probe & p) { return p.model().facts().n_ctx; })
         .def_property_readonly("n_bytes", [](const probe & p) { return p.model().weights().n_bytes(); })
         .def_property_readonly("same_bits", [](const probe & p) { return p.model().weights().same_bits(); })
+        .def_property_readonly("uses_stock", [](const probe & p) { return p.model().weights().kernels.stock; })
         .def_property_readonly("n_duo_products", [](const probe & p) { return p.model().weights().kernels.n_duo; })
         .def_property_readonly("n_proposed", [](const probe & p) { return p.model().n_proposed(); })
         .def_property_readonly("packed_as", [](const probe & p) { return p.model().weights().kernels.packed_as; })

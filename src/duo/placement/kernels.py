@@ -31,8 +31,6 @@ WIDTHS = (1, 2, 4, PROMPT)  # plain decoding, short and usual verification, prom
 PASSES_PLAIN = {1: 256, PROMPT: 8}
 PASSES_DRAFTED = {1: 20, 4: 100, PROMPT: 8}
 
-ROUTERS = "f32"
-
 RACED: dict[str, Speed] = {}  # results of this process by the cache's keys, because the cache may be read-only
 
 Kind = Literal["stock", "duo"]
@@ -220,15 +218,8 @@ def chosen_types(
         raise BadValue(f"duo's CPU kernels cannot be used: {why_not}; leave out --cpu-kernels duo")
     if choice == "stock" or not name or not os.path.isfile(path):
         return []
-    found = _core.cpu_types(os.fsencode(path), n_gpu_layers, overrides)
-    types = [t for t in found if t in _core.kernel_types()]
-    if choice == "duo":
-        return types
-    # Beside others, F32 are routers of experts and the like: small, and with duo's kernels all bits are equal at any
-    # width, so a pass may have a single row.
-    raced = [t for t in types if t != ROUTERS] or types
-    chosen = [t for t in raced if duo_is_faster(t, teams, of_prompt, drafted=drafted)]
-    return types if chosen and {*chosen, ROUTERS} >= {*found} else chosen
+    types = [t for t in _core.cpu_types(os.fsencode(path), n_gpu_layers, overrides) if t in _core.kernel_types()]
+    return types if choice == "duo" else [t for t in types if duo_is_faster(t, teams, of_prompt, drafted=drafted)]
 
 
 def read_ahead(weight_types: Sequence[str], n_threads: int) -> None:
