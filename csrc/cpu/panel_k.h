@@ -18,6 +18,34 @@ inline void unpack_scales(const uint8_t * p, uint8_t * scale, uint8_t * least) {
     }
 }
 
+// Adds a unit's scaled sums, less its minima times the inputs' sums, which come in n pairs. w: the unit, which begins
+// with the scales of both.
+template <class V, int N, int n>
+DUO_INLINE void subtract_minima(sums<V, N> & out, const sums<V, N> & part, const uint8_t * w, const float * scale,
+                                const uint8_t * least, const int32_t * pairs, int lane) {
+    ints<V, N> low;
+    DUO_UNROLL(8)
+    for (int c = 0; c < N; ++c) {
+        low.v[c] = V::zero_i();
+    }
+    DUO_UNROLL(8)
+    for (int b = 0; b < n; ++b) {
+        const typename V::ints m = V::load_pairs(least + b * 32 + lane, least + b * 32 + 16 + lane);
+        DUO_UNROLL(8)
+        for (int c = 0; c < N; ++c) {
+            low.v[c] = V::dot_pairs(low.v[c], m, pairs + b * N + c);
+        }
+    }
+    const typename V::floats d     = V::load_f16(w + lane * 2);
+    const typename V::floats d_min = V::load_f16(w + 32 + lane * 2);
+    DUO_UNROLL(8)
+    for (int c = 0; c < N; ++c) {
+        const typename V::floats dx = V::broadcast_f(scale + c);
+        out.v[c]                    = V::fma(part.v[c], V::mul(d, dx), out.v[c]);
+        out.v[c]                    = V::fnma(V::to_float(low.v[c]), V::mul(d_min, dx), out.v[c]);
+    }
+}
+
 // Q4_K and Q5_K (with one more bit per code): 8 blocks of 32 with 6-bit scale and minimum.
 template <class V, int N, bool fifth>
 void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
@@ -56,27 +84,7 @@ void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, fl
                 add_scaled<V, N>(part, finish(s, no_start), V::load_u8(sc + b * 16 + lane));
                 codes += 32 * N;
             }
-            ints<V, N> low;
-            DUO_UNROLL(8)
-            for (int c = 0; c < N; ++c) {
-                low.v[c] = V::zero_i();
-            }
-            DUO_UNROLL(4)
-            for (int b = 0; b < 4; ++b) {
-                const typename V::ints m = V::load_pairs(least + b * 32 + lane, least + b * 32 + 16 + lane);
-                DUO_UNROLL(8)
-                for (int c = 0; c < N; ++c) {
-                    low.v[c] = V::dot_pairs(low.v[c], m, pairs + b * N + c);
-                }
-            }
-            const typename V::floats d     = V::load_f16(w + lane * 2);
-            const typename V::floats d_min = V::load_f16(w + 32 + lane * 2);
-            DUO_UNROLL(8)
-            for (int c = 0; c < N; ++c) {
-                const typename V::floats dx = V::broadcast_f(scale + c);
-                out.v[c]                    = V::fma(part.v[c], V::mul(d, dx), out.v[c]);
-                out.v[c]                    = V::fnma(V::to_float(low.v[c]), V::mul(d_min, dx), out.v[c]);
-            }
+            subtract_minima<V, N, 4>(out, part, w, scale, least, pairs, lane);
         }
         store_sums<V, N>(out, acc, lane);
     }

@@ -2,29 +2,41 @@
 #pragma once
 
 #include "base/compiler.h"
-#include "panel.h"
+#include "panel_k.h"
 
 namespace duo::cpu {
 namespace {
 
-// Scales and minima of 4 bits. The minima's sums are added as floats, without rounding: they stay below 2^24.
+// Sums of 16 inputs in pairs, from -32 times each: [8][N] of 256 columns.
+template <int N> inline void pair_sums(const int32_t * start, int32_t * pairs) {
+    for (int b = 0; b < 8; ++b) {
+        for (int c = 0; c < N; ++c) {
+            const int32_t even = start[2 * b * N + c] / -32;
+            const int32_t odd  = start[(2 * b + 1) * N + c] / -32;
+            pairs[b * N + c]   = int32_t((uint32_t(even) & 0xffff) | (uint32_t(odd) << 16));
+        }
+    }
+}
+
+// Scales and minima of 4 bits.
 template <class V, int N> void panel_q2_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
     for (int lane = 0; lane < n_lanes; lane += V::L) {
         sums<V, N>      out   = load_sums<V, N>(acc, lane);
         const uint8_t * w     = w0;
         const auto *    codes = static_cast<const int8_t *>(x.codes) + k0 * N;
         const float *   scale = x.scale + k0 / 256 * N;
-        const int32_t * start = x.start + k0 / 16 * N; // -32 * sum of 16
-        for (int64_t k = 0; k < n_k; k += 256, w += 1344, scale += N) {
+        const int32_t * start = x.start + k0 / 16 * N;
+        for (int64_t k = 0; k < n_k; k += 256, w += 1344, scale += N, start += 16 * N) {
             prefetch<5>(w, x);
             alignas(64) uint8_t sc[256];
             alignas(64) uint8_t least[256];
+            alignas(64) int32_t pairs[8 * N];
             for (int i = 0; i < 256; ++i) {
                 sc[i]    = w[64 + i] & 15;
                 least[i] = w[64 + i] >> 4;
             }
+            pair_sums<N>(start, pairs);
             sums<V, N> part = no_sums<V, N>();
-            sums<V, N> low  = no_sums<V, N>();
             for (int b = 0; b < 16; ++b) {
                 block<V, N, 2>  s;
                 const uint8_t * q = w + 320 + b * 64 + lane * 4;
@@ -37,23 +49,9 @@ template <class V, int N> void panel_q2_k(const uint8_t * w0, const tile & x, in
                     dot(s, c.lo, c.hi, codes + i * 8 * N);
                 });
                 add_scaled<V, N>(part, finish(s, no_start), V::load_u8(sc + b * 16 + lane));
-                const typename V::floats m = V::load_u8(least + b * 16 + lane);
-                DUO_UNROLL(8)
-                for (int c = 0; c < N; ++c) {
-                    low.v[c] = V::fma(m, V::to_float(V::broadcast(start + c)), low.v[c]);
-                }
                 codes += 16 * N;
-                start += N;
             }
-            const typename V::floats d     = V::load_f16(w + lane * 2);
-            const typename V::floats d_min = V::load_f16(w + 32 + lane * 2);
-            DUO_UNROLL(8)
-            for (int c = 0; c < N; ++c) {
-                const float              thirty_second = scale[c] / 32.0f;
-                const typename V::floats dx            = V::broadcast_f(scale + c);
-                out.v[c]                               = V::fma(part.v[c], V::mul(d, dx), out.v[c]);
-                out.v[c] = V::fma(low.v[c], V::mul(d_min, V::broadcast_f(&thirty_second)), out.v[c]);
-            }
+            subtract_minima<V, N, 8>(out, part, w, scale, least, pairs, lane);
         }
         store_sums<V, N>(out, acc, lane);
     }

@@ -27,7 +27,6 @@ template <class H> struct twice {
     }
     static floats zero() { return {H::zero(), H::zero()}; }
     static ints   zero_i() { return {H::zero_i(), H::zero_i()}; }
-    static ints   broadcast(const int32_t * p) { return {H::broadcast(p), H::broadcast(p)}; }
     static floats broadcast_f(const float * p) { return {H::broadcast_f(p), H::broadcast_f(p)}; }
     static floats add(const floats & x, const floats & y) { return {H::add(x.a, y.a), H::add(x.b, y.b)}; }
     static floats mul(const floats & x, const floats & y) { return {H::mul(x.a, y.a), H::mul(x.b, y.b)}; }
