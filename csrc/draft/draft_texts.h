@@ -24,7 +24,7 @@ class draft_texts {
 
     // Has work, and its nodes are taken at the other end.
     [[nodiscard]] bool wants_step(const draft_text & t) const {
-        return t.wants_step() && !wires_.backpressured[size_t(t.slot())].load(std::memory_order_relaxed);
+        return t.wants_step() && !wires_.signals[size_t(t.slot())].backpressured.load(std::memory_order_relaxed);
     }
     [[nodiscard]] bool any_wants_step() const;
 

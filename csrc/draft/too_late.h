@@ -16,7 +16,7 @@ class too_late {
     too_late(const token_model & model, wires & w) : model_(model), wires_(w) {}
 
     // The verdict that the flag told of has come.
-    void lower(int32_t slot) { wires_.step_obsolete[size_t(slot)].store(false, std::memory_order_relaxed); }
+    void lower(int32_t slot) { wires_.signals[size_t(slot)].step_obsolete.store(false, std::memory_order_relaxed); }
 
     // What ends the step early. Nodes of one text: a verdict after which none of them is needed. A state that was
     // written in part cannot be mended in mid-text, so then only the end of the text does.
@@ -26,7 +26,7 @@ class too_late {
             return never_stop;
         }
         const bool by_verdict = !p.reads() && !wires_.on_host && model_.facts().undo == undo_kind::cells;
-        return by_verdict ? wires_.step_obsolete[size_t(p.text->slot())] : p.text->req().cancelled;
+        return by_verdict ? wires_.signals[size_t(p.text->slot())].step_obsolete : p.text->req().cancelled;
     }
 
   private:

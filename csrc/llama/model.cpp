@@ -6,6 +6,7 @@ namespace {
 
 model_facts facts_of(const model_weights & weights, model_decoder * decoder) {
     model_facts f{.n_vocab    = weights.n_vocab(),
+                  .n_proposed = decoder != nullptr ? decoder->n_proposed() : weights.n_vocab(),
                   .n_features = weights.n_features(),
                   .n_inputs   = weights.n_inputs(),
                   .n_state    = weights.n_state(),
@@ -28,7 +29,7 @@ llama_token_model::llama_token_model(std::shared_ptr<const model_weights> weight
     : weights_(std::move(weights)), vocabulary_(weights_->model, weights_->options.path) {
     if (!weights_->options.vocab_only) {
         decoder_ = model_decoder::make(*weights_, target == nullptr ? nullptr : target->decoder_->context().get());
-        sampler_.emplace(*weights_, *decoder_);
+        sampler_ = std::make_unique<row_sampler>(*weights_, *decoder_);
     }
     facts_ = facts_of(*weights_, decoder_.get());
 }

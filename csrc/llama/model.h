@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,12 +24,8 @@ class llama_token_model : public token_model {
     [[nodiscard]] const model_weights &   weights() const { return *weights_; }
     [[nodiscard]] const duo::vocabulary & vocabulary() const { return vocabulary_; }
 
-    // Number of tokens for which a draft computes logits.
-    [[nodiscard]] int32_t n_proposed() const { return decoder_ ? decoder_->n_proposed() : facts_.n_vocab; }
     // None without a context.
-    [[nodiscard]] const row_sampler * sampler() const { return sampler_ ? &*sampler_ : nullptr; }
-    // Limits candidates to ids below n, which the other model can read.
-    void limit_vocab(int32_t n) { sampler_->limit_vocab(n); }
+    [[nodiscard]] row_sampler * sampler() const { return sampler_.get(); }
 
     const model_facts & facts() const override { return facts_; }
 
@@ -56,26 +51,24 @@ class llama_token_model : public token_model {
     void encode(std::span<const float> in, std::span<float> out) override { decoder_->hidden().encode(in, out); }
     void state(int32_t i_row, std::span<float> out) const override { decoder_->hidden().state(i_row, out); }
 
-    bool        rollback(int32_t branch, int32_t pos) override { return cache().rollback(branch, pos); }
-    int32_t     take_back(int32_t branch, int32_t pos) override { return cache().take_back(branch, pos); }
-    int32_t     n_undo_together(int32_t n_texts) const override { return cache().n_undo_together(n_texts); }
-    void        mark(int32_t branch) override { cache().mark(branch); }
-    int64_t     mark_bytes() const override { return cache().mark_bytes(); }
-    void        fork(int32_t from, int32_t to, int32_t pos) override { cache().fork(from, to, pos); }
-    int32_t     n_held(int32_t branch) const override { return cache().n_held(branch); }
-    std::string save(int32_t branch) const override { return cache().save(branch); }
-    void        restore(int32_t branch, std::span<const char> saved) override { cache().restore(branch, saved); }
+    bool        rollback(int32_t branch, int32_t pos) override { return decoder_->cache().rollback(branch, pos); }
+    int32_t     take_back(int32_t branch, int32_t pos) override { return decoder_->cache().take_back(branch, pos); }
+    int32_t     n_undo_together(int32_t n_texts) const override { return decoder_->cache().n_undo_together(n_texts); }
+    void        mark(int32_t branch) override { decoder_->cache().mark(branch); }
+    int64_t     mark_bytes() const override { return decoder_->cache().mark_bytes(); }
+    void        fork(int32_t from, int32_t to, int32_t pos) override { decoder_->cache().fork(from, to, pos); }
+    int32_t     n_held(int32_t branch) const override { return decoder_->cache().n_held(branch); }
+    std::string save(int32_t branch) const override { return decoder_->cache().save(branch); }
+    void restore(int32_t branch, std::span<const char> saved) override { decoder_->cache().restore(branch, saved); }
 
     bool        is_end(token_id token) const override { return vocabulary_.is_end(token); }
     std::string piece(token_id token) const override { return vocabulary_.piece(token, false); }
 
   private:
-    [[nodiscard]] model_cache & cache() const { return decoder_->cache(); }
-
     std::shared_ptr<const model_weights> weights_;
     duo::vocabulary                      vocabulary_;
     std::unique_ptr<model_decoder>       decoder_; // none without a context
-    std::optional<row_sampler>           sampler_;
+    std::unique_ptr<row_sampler>         sampler_;
     model_facts                          facts_;
 };
 

@@ -14,13 +14,14 @@ enum class undo_kind : uint8_t {
 };
 
 struct model_facts {
-    int32_t   n_ctx    = 0; // positions
-    int32_t   n_batch  = 0; // rows in one decode()
-    int32_t   n_branch = 0; // branches, from 0
-    int32_t   n_cells  = 0; // rows that all branches together can have cached
-    int32_t   n_vocab  = 0; // token ids it can read
-    undo_kind undo     = undo_kind::cells;
-    int32_t   n_undo   = std::numeric_limits<int32_t>::max(); // guesses that can be taken back after a pass
+    int32_t   n_ctx      = 0; // positions
+    int32_t   n_batch    = 0; // rows in one decode()
+    int32_t   n_branch   = 0; // branches, from 0
+    int32_t   n_cells    = 0; // rows that all branches together can have cached
+    int32_t   n_vocab    = 0; // token ids it can read
+    int32_t   n_proposed = 0; // of these, as many as it computes logits for
+    undo_kind undo       = undo_kind::cells;
+    int32_t   n_undo     = std::numeric_limits<int32_t>::max(); // guesses that can be taken back after a pass
 
     // A target's hidden states that a draft head reads (EAGLE-3, MTP): floats of a row; 0: none are kept.
     int32_t n_features = 0;

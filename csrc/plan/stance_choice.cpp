@@ -30,6 +30,10 @@ constexpr double  small_gain    = 1.05;
 constexpr double  clear_loss    = 0.92;
 constexpr double  least_speedup = 1.02; // that speculation has brought, or it rests
 constexpr double  least_hope    = 1.10; // that it must promise several texts in its first passes, or it rests
+
+bool is_async(const plan_params & p) {
+    return p.mode == run_mode::async;
+}
 } // namespace
 
 void stance_choice::begin(const plan_params & params, const text_limits & limits) {
@@ -105,7 +109,7 @@ void stance_choice::on_pass(const pass_result & pass) {
 // nothing, so it takes turns anywhere.
 bool stance_choice::takes_turns_first() const {
     return !limits_.no_waits && (params_.mode == run_mode::sync ||
-                                 (async() && params_.has_model && (shared() || rates_.terms().n_levels > 1) &&
+                                 (is_async(params_) && params_.has_model && (shared() || rates_.terms().n_levels > 1) &&
                                   (!is_fixed(params_) || limits_.several())));
 }
 
@@ -156,7 +160,8 @@ bool stance_choice::end_rest() {
     if (memory_.now().n_in < rest_before_trial()) {
         return false;
     }
-    const bool turns = !async() || shared() || rates_.terms().n_levels > 1 || profile_.passes().slowdown() > 1.25;
+    const bool turns =
+        !is_async(params_) || shared() || rates_.terms().n_levels > 1 || profile_.passes().slowdown() > 1.25;
     memory_.now().change(turns && !limits_.no_waits ? stance::by_turn : stance::ahead);
     memory_.now().reading_us = 0.0;
     return true;
@@ -164,8 +169,8 @@ bool stance_choice::end_rest() {
 
 // Several texts on the same cores only ever take turns.
 bool stance_choice::begin_ahead_trial() {
-    if (!async() || rates_.terms().n_levels > 1 || (limits_.several() && shared()) || now() != stance::by_turn ||
-        memory_.now().n_in < turns_before_ahead()) {
+    if (!is_async(params_) || rates_.terms().n_levels > 1 || (limits_.several() && shared()) ||
+        now() != stance::by_turn || memory_.now().n_in < turns_before_ahead()) {
         return false;
     }
     memory_.now().change(stance::ahead);
@@ -184,7 +189,7 @@ bool stance_choice::begin_rest() {
 
 // Running ahead is tried again later, or sooner if there is another way to split the cores.
 bool stance_choice::fall_back(double own) {
-    if (!async() || limits_.no_waits || now() != stance::ahead || !turns_are_faster(own)) {
+    if (!is_async(params_) || limits_.no_waits || now() != stance::ahead || !turns_are_faster(own)) {
         return false;
     }
     const int32_t least   = profile_.passes().slowdown() > 1.5 ? n_turns_far : n_turns_first;
@@ -204,7 +209,7 @@ bool stance_choice::yardstick_due() const {
     if (profile_.passes().alone(1).n < n_alone && !profile_.passes().has_prior()) {
         return true;
     }
-    return async() && memory_.now().n_since + 1 > n_recheck;
+    return is_async(params_) && memory_.now().n_since + 1 > n_recheck;
 }
 
 // A pass over several texts tells as much as several passes, so what they have brought is believed sooner.

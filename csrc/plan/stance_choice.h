@@ -63,7 +63,6 @@ class stance_choice {
     [[nodiscard]] const stance_memory & memory() const { return memory_; }
 
   private:
-    [[nodiscard]] bool    async() const { return params_.mode == run_mode::async; }
     [[nodiscard]] bool    takes_turns_first() const;
     [[nodiscard]] stance  first() const;
     [[nodiscard]] int32_t turns_before_ahead() const;

@@ -189,7 +189,7 @@ void register_probe(py::module_ & m) {
         .def_property_readonly("same_bits", [](const probe & p) { return p.model().weights().same_bits(); })
         .def_property_readonly("uses_stock", [](const probe & p) { return p.model().weights().kernels.stock; })
         .def_property_readonly("n_duo_products", [](const probe & p) { return p.model().weights().kernels.n_duo; })
-        .def_property_readonly("n_proposed", [](const probe & p) { return p.model().n_proposed(); })
+        .def_property_readonly("n_proposed", [](const probe & p) { return p.model().facts().n_proposed; })
         .def_property_readonly("packed_as", [](const probe & p) { return p.model().weights().kernels.packed_as; })
         .def_property_readonly("n_cpu_products", [](const probe & p) { return p.model().weights().kernels.n_cpu; })
         .def("tokenize", [](const probe & p, const std::string & text) {

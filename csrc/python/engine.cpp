@@ -96,7 +96,7 @@ engine::engine(const engine_options & opt) {
             !why.empty()) {
             throw error(error_kind::bad_value, why);
         }
-        draft_->limit_vocab(target_->facts().n_vocab);
+        draft_->sampler()->limit_vocab(target_->facts().n_vocab);
     }
     target_view_    = target_;
     draft_view_     = draft_;

@@ -44,7 +44,7 @@ class draft_link {
     void give(std::span<const node_msg> nodes);
 
     // Any thread.
-    void               rtt(int64_t us) { wires_->rtt_us[size_t(slot_)].store(us, std::memory_order_relaxed); }
+    void               rtt(int64_t us) { wires_->signals[size_t(slot_)].rtt_us.store(us, std::memory_order_relaxed); }
     [[nodiscard]] bool closed() const { return wires_->verdicts.closed() || wires_->nodes.closed(); }
 
   private:

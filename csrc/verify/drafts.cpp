@@ -72,7 +72,7 @@ void drafts::forget_late_begins() {
 
 void drafts::end(verify_slot & s) {
     const request * told = s.draft.told();
-    wires_.step_obsolete[size_t(s.line)].store(told != nullptr, std::memory_order_relaxed);
+    wires_.signals[size_t(s.line)].step_obsolete.store(told != nullptr, std::memory_order_relaxed);
     if (told != nullptr && !told->draft_done.load(std::memory_order_acquire) &&
         !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = s.line})) {
         s.end_owed = s.line;

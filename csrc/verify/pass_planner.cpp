@@ -93,7 +93,7 @@ text_share pass_planner::share_of(verify_slot & s, bool may_wait) {
             .growing  = s.draft_may_grow() && begun && !s.text.cancelled() && may_wait,
             .fresh    = !s.text.guesses().was_hit(),
             .fixed    = fixed,
-            .away_us  = wires_.rtt_us[size_t(s.line)].load(std::memory_order_relaxed)};
+            .away_us  = wires_.signals[size_t(s.line)].rtt_us.load(std::memory_order_relaxed)};
 }
 
 int64_t pass_planner::next(target_pass & pass, int32_t n_rows, bool may_wait) {

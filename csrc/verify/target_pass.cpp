@@ -89,7 +89,7 @@ decode_status target_pass::timed_decode() {
         t1_ = now_us();
         wires_.verify_busy.end(t1_);
         for (verify_slot * s : slots_) {
-            s->text.count_busy(t1_ - t0_);
+            s->text.count_elsewhere(t1_ - t0_, 0);
         }
     };
     try {

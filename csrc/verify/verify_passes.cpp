@@ -15,7 +15,7 @@ constexpr int64_t reading_factor = 4; // a draft that reads is waited for so man
 // The wait since t0 was for this text's draft.
 void count_wait(int64_t t0, verify_slot & s, wires & w) {
     const int64_t t1 = now_us();
-    s.text.count_wait(t1 - t0);
+    s.text.count_elsewhere(0, t1 - t0);
     if (w.tracing) {
         w.verify_trace.try_push({.what = trace_event::kind::wait, .slot = s.index, .t0_us = t0, .t1_us = t1});
     }

@@ -148,14 +148,10 @@ void verify_text::commit(int64_t now, std::vector<verdict_msg> & out) {
     st.n_hits += guesses_.was_hit() ? 1 : 0;
 }
 
-void verify_text::count_busy(int64_t us) {
-    req_->stats.busy_us += us;
-    elsewhere_us_ += us;
-}
-
-void verify_text::count_wait(int64_t us) {
-    req_->stats.wait_us += us;
-    elsewhere_us_ += us;
+void verify_text::count_elsewhere(int64_t busy_us, int64_t wait_us) {
+    req_->stats.busy_us += busy_us;
+    req_->stats.wait_us += wait_us;
+    elsewhere_us_ += busy_us + wait_us;
 }
 
 } // namespace duo

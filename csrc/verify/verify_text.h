@@ -63,8 +63,7 @@ class verify_text {
     // Time since the last verdict, in microseconds; nothing: this is the first one.
     [[nodiscard]] std::optional<int64_t> us_since_verdict(int64_t now) const;
     // Time in the model, and time that was waited for the draft.
-    void count_busy(int64_t us);
-    void count_wait(int64_t us);
+    void count_elsewhere(int64_t busy_us, int64_t wait_us);
 
   private:
     void resume();

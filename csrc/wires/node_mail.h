@@ -19,7 +19,7 @@ class node_mail {
         mail_.sort();
         for (int32_t i = 0; i < n_slots_; ++i) {
             if (mail_.n_waiting(i) >= wires::n_nodes_each) {
-                wires_.backpressured[size_t(i)].store(true, std::memory_order_relaxed);
+                wires_.signals[size_t(i)].backpressured.store(true, std::memory_order_relaxed);
             }
         }
     }
@@ -40,7 +40,7 @@ class node_mail {
 
   private:
     void let_go_on(int32_t slot) {
-        if (wires_.backpressured[size_t(slot)].exchange(false, std::memory_order_relaxed)) {
+        if (wires_.signals[size_t(slot)].backpressured.exchange(false, std::memory_order_relaxed)) {
             wires_.draft_bell.ring();
         }
     }

@@ -14,6 +14,18 @@
 
 namespace duo {
 
+// Of one text, beside the rings. Relaxed order is enough, as they guard no other data.
+struct slot_signals {
+    // Round trip to a draft in another process, written by its link.
+    std::atomic<int64_t> rtt_us{0};
+    // Many nodes were not taken, so the draft makes no more for this text (node_mail.h). The bell of the draft rings
+    // when it goes on.
+    std::atomic<bool> backpressured{false};
+    // The text went another way than all that the draft evaluates now, so its step may stop. The verdict that says so
+    // is on its way.
+    std::atomic<bool> step_obsolete{false};
+};
+
 // Owned by the engine, which outlives both workers. Links share it if one of the workers is in another process.
 struct wires {
     static constexpr size_t n_nodes_each    = 1024; // messages of one text that a ring has room for
@@ -24,8 +36,7 @@ struct wires {
         : on_host(for_others), reader_bell(for_others ? draft_bell : own_reader_bell),
           nodes(n_nodes_each * size_t(n_texts), draft_bell, verify_bell),
           verdicts(std::max(size_t(8192), n_verdicts_each * size_t(n_texts)), verify_bell, draft_bell),
-          requests(std::max(size_t(4), size_t(n_texts)), reader_bell, verify_bell), rtt_us(size_t(n_texts)),
-          backpressured(size_t(n_texts)), step_obsolete(size_t(n_texts)) {}
+          requests(std::max(size_t(4), size_t(n_texts)), reader_bell, verify_bell), signals(size_t(n_texts)) {}
 
     const bool on_host; // texts are those of clients in other processes, and one client must not wait for another
 
@@ -44,15 +55,7 @@ struct wires {
     channel<trace_event> verify_trace{8192, verify_bell, reader_bell};
     bool                 tracing = false; // set before the workers start
 
-    // Round trips to drafts in other processes, by the text's slot, written by their links. Relaxed order is enough, as
-    // they guard no other data.
-    std::vector<std::atomic<int64_t>> rtt_us;
-    // By slot: many nodes were not taken, so the draft makes no more for this text (node_mail.h). Relaxed; the bell of
-    // the draft rings when it goes on.
-    std::vector<std::atomic<bool>> backpressured;
-    // By slot: the text went another way than all that the draft evaluates now, so its step may stop. The verdict that
-    // says so is on its way. Relaxed.
-    std::vector<std::atomic<bool>> step_obsolete;
+    std::vector<slot_signals> signals; // by slot
 
     // For a draft that reads the target's hidden states; set before the workers start. Null: it reads none.
     std::unique_ptr<feature_ring> features;
