@@ -167,8 +167,8 @@ def random_model(to: Path, architecture: str, type_of: str | Callable[[str], str
     shape = shape or Shape()
 
     def tensor(name: str, data: Array) -> tuple[str, Array, Any]:
-        kind = type_of if isinstance(type_of, str) else type_of(name)
-        if data.ndim == 1 or "ffn_gate_inp" in name or kind == "f32":
+        kind = type_of(name) if callable(type_of) else "f32" if "ffn_gate_inp" in name else type_of
+        if data.ndim == 1 or kind == "f32":
             return name, data, None
         raw_type = GGMLQuantizationType[kind.upper()]
         return name, quantized(data, raw_type), raw_type

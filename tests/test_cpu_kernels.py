@@ -14,6 +14,7 @@ import pytest
 from conftest import needs_kernels, run_python
 from gguf_files import Array
 from model_files import ARCHITECTURES, CHILD, N_PRODUCTS, TOKENS, TYPES, Shape, options, random_model, run
+from tiny_models import tiny
 from waits import join
 
 from duo import DuoError, _core
@@ -111,6 +112,22 @@ def test_routers_of_experts_are_duos_if_all_else_is(model: ModelMaker, tmp_path:
     assert not _core.Probe(options(model("mixtral", "q4_K"), ("q4_K",))).uses_stock
     path = random_model(tmp_path / "m.gguf", "mixtral", lambda name: "iq3_s" if name == "output.weight" else "q4_K")
     assert _core.Probe(options(path)).uses_stock
+    # Of another type; the type is none that a draft's packing or a race should know.
+    path = random_model(tmp_path / "f16.gguf", "mixtral", lambda name: "f16" if "gate_inp" in name else "q4_K")
+    assert not _core.Probe(options(path, ("q4_K",))).uses_stock and _core.cpu_types(str(path), 0) == ["q4_K"]
+    assert_same_bits(path, widths=(1, 2, 9), threads=(1, 2))
+
+
+@pytest.mark.parametrize("name", ["qwen2moe", "gpt-oss"])
+def test_experts_with_a_shared_one_or_biases(name: str, tmp_path: Path) -> None:
+    """A router of a single row, and matrices of biases, which are no products."""
+    path = tiny(name, demo_pair()[1], tmp_path / "m.gguf")
+    p = _core.Probe(options(path))
+    assert not p.uses_stock and p.same_bits
+    assert_same_bits(path, widths=(1, 2, 3, 9, 33), threads=(1, 2))
+    moved = options(path)
+    moved.override_tensors = [(r"ffn_gate_inp\.weight", "CPU")]
+    assert not _core.Probe(moved).uses_stock
 
 
 def test_products_of_kinds_that_duo_does_not_know_are_counted(model: ModelMaker) -> None:

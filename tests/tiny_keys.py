@@ -30,6 +30,7 @@ _EXPERTS = {
     "deepseek4",
     "qwen3next",
     "qwen35moe",
+    "qwen2moe",
     "gpt-oss",
     "llama4",
     "minimax-01",
@@ -100,6 +101,8 @@ def keys_of(name: str, n_mtp: int, n_vocab: int) -> dict[str, Value]:
             "attention.indexer.key_length": (U32, n_embd // n_head),
             "attention.indexer.top_k": (U32, 131072),
         }
+    if name == "qwen2moe":
+        keys["expert_shared_feed_forward_length"] = (U32, n_ff)
     if name == "deepseek4":
         keys |= {
             "attention.key_length": (U32, n_embd // n_head),

@@ -222,6 +222,21 @@ std::optional<matrix_shape> shape_of(ggml_type type, int64_t n_columns, int64_t 
     return matrix_shape{*f, n_rows, n_columns};
 }
 
+ggml_type type_named(const std::string & name) {
+    for (int t = 0; t < GGML_TYPE_COUNT; ++t) {
+        if (const char * known = ggml_type_name(ggml_type(t)); known != nullptr && name == known) {
+            return ggml_type(t);
+        }
+    }
+    return GGML_TYPE_COUNT;
+}
+
+int64_t packed_bytes(const std::string & type, int64_t n_columns, int64_t n_rows) {
+    const ggml_type t     = type_named(type);
+    const auto      shape = t == GGML_TYPE_COUNT ? std::nullopt : shape_of(t, n_columns, n_rows);
+    return shape ? int64_t(shape->bytes()) : 0;
+}
+
 matrix_shape shape_of(const ggml_tensor * weight) {
     const std::optional<matrix_shape> s = shape_of(stored_type(weight), weight->ne[0], weight->ne[1]);
     if (!s) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "format.h"
 #include "ggml_interface.h"
@@ -10,6 +11,10 @@ namespace duo::cpu {
 
 // The packed shape of a weight; empty: stock kernels handle this type or shape.
 std::optional<matrix_shape> shape_of(ggml_type type, int64_t n_columns, int64_t n_rows);
+// Bytes of a matrix of this type, by ggml's name, for duo's kernels; 0: they do not take it.
+int64_t packed_bytes(const std::string & type, int64_t n_columns, int64_t n_rows);
+// By ggml's name. GGML_TYPE_COUNT: there is no such type.
+ggml_type type_named(const std::string & name);
 
 // The packed shape of a tensor in a weight buffer; its third dimension counts matrices (experts).
 matrix_shape shape_of(const ggml_tensor * weight);

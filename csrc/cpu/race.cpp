@@ -42,12 +42,10 @@ double time_of(ggml_product & p) {
     return now_us() - t;
 }
 
-ggml_type type_named(const std::string & name) {
-    for (int t = 0; t < GGML_TYPE_COUNT; ++t) {
-        if (ggml_type_name(ggml_type(t)) != nullptr && name == ggml_type_name(ggml_type(t)) &&
-            shape_of(ggml_type(t), n_columns_raced, 16)) {
-            return ggml_type(t);
-        }
+ggml_type raced_type(const std::string & name) {
+    const ggml_type t = type_named(name);
+    if (t != GGML_TYPE_COUNT && shape_of(t, n_columns_raced, 16)) {
+        return t;
     }
     throw error(error_kind::bad_value, "duo has no CPU kernels for weights of type " + name +
                                            "; choose from q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, mxfp4, q2_K, "
@@ -180,7 +178,7 @@ std::vector<team_race> race(const std::string & name, const std::vector<int> & w
         std::any_of(teams.begin(), teams.end(), bad)) {
         throw error(error_kind::bad_value, "a race needs numbers of inputs and of threads from 1 to 512");
     }
-    const ggml_type type   = type_named(name);
+    const ggml_type type   = raced_type(name);
     const format    f      = shape_of(type, n_columns_raced, 16)->f;
     const int64_t   n_all  = race_bytes / int64_t(ggml_row_size(type, n_columns_raced)) / 512 * 512;
     const int64_t   n_few  = n_all / n_prompt_share;
@@ -215,11 +213,11 @@ std::vector<team_race> race(const std::string & name, const std::vector<int> & w
 }
 
 void read_ahead_of(const std::string & type, int n_bytes) {
-    set_read_ahead(shape_of(type_named(type), n_columns_raced, 16)->f, n_bytes);
+    set_read_ahead(shape_of(raced_type(type), n_columns_raced, 16)->f, n_bytes);
 }
 
 product_error product_errors(const std::string & name, std::string_view weights, int64_t n_columns, int width) {
-    const ggml_type type = type_named(name);
+    const ggml_type type = raced_type(name);
     if (n_columns < 1 || n_columns > (1 << 20) || !shape_of(type, n_columns, 1) || width < 1 || width > 512 ||
         weights.empty() || weights.size() % ggml_row_size(type, n_columns) != 0) {
         throw error(error_kind::bad_value, "the data is not a number of whole rows of " + std::to_string(n_columns) +

@@ -17,7 +17,7 @@ constexpr std::array kinds = {
     "ffn_up",         "ffn_down",     "ffn_gate_exps",  "ffn_up_exps",   "ffn_gate_up_exps",      "ffn_down_exps",
     "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", "nextn.eh_proj", "nextn.shared_head_head"};
 
-// Routers of experts. They are F32 as a rule, and small.
+// Routers of experts. They are small, and F32 as a rule.
 constexpr std::array routers = {"ffn_gate_inp", "ffn_gate_inp_shexp"};
 
 // "blk.7.ffn_up.weight" is layer 7, kind ffn_up. False: duo's kernels may not take it.
@@ -51,7 +51,7 @@ void read_file(const std::string & path, file_weights & out, std::vector<file_we
         const bool  known = parse(w.name, w) || w.name == "output.weight" || w.name == name_fc;
         if (w.name == "token_embd.weight") {
             embedding.push_back(w);
-        } else if (known && has(routers, w.kind) && t->type == GGML_TYPE_F32) {
+        } else if (known && has(routers, w.kind)) {
             out.routers.push_back(w);
         } else if (known && (w.n_matrices == 1 || w.kind.ends_with("_exps"))) {
             out.n_layer = std::max<int64_t>(out.n_layer, w.layer + 1);

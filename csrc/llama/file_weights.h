@@ -25,7 +25,7 @@ struct file_weight {
 struct file_weights {
     std::vector<file_weight> all;     // products that duo's kernels may take
     std::vector<file_weight> others;  // products that they may not take
-    std::vector<file_weight> routers; // F32: duo's kernels take them if they take all others
+    std::vector<file_weight> routers; // duo's kernels take them if they take all others
     std::vector<int>         small;   // layers of other F32 matrices
     int64_t                  n_layer    = 0;
     int64_t                  n_mtp      = 0; // of these layers, the last ones

@@ -15,16 +15,6 @@ namespace duo {
 
 namespace {
 
-// GGML_TYPE_COUNT: there is no such type.
-ggml_type type_named(const std::string & name) {
-    for (int t = 0; t < GGML_TYPE_COUNT; ++t) {
-        if (const char * known = ggml_type_name(ggml_type(t)); known != nullptr && name == known) {
-            return ggml_type(t);
-        }
-    }
-    return GGML_TYPE_COUNT;
-}
-
 std::string buffer_names() {
     std::string known;
     for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
@@ -111,8 +101,8 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     const int64_t n_all       = file.n_layer + 1;
     const int64_t i_gpu_start = n_gpu_layers < 0 ? 0 : std::max<int64_t>(n_all - n_gpu_layers, 0);
 
-    ggml_backend_buffer_type_t       buft   = types.empty() ? nullptr : cpu::weight_buffer_type();
-    const ggml_type                  stored = packing.stored.empty() ? GGML_TYPE_COUNT : type_named(packing.stored);
+    ggml_backend_buffer_type_t buft   = types.empty() ? nullptr : cpu::weight_buffer_type();
+    const ggml_type            stored = packing.stored.empty() ? GGML_TYPE_COUNT : cpu::type_named(packing.stored);
     const ggml_backend_buffer_type_t packed = stored == GGML_TYPE_COUNT ? nullptr : cpu::draft_buffer_type(stored);
     using memory                            = ggml_backend_buffer_type_t;
     std::map<std::pair<memory, std::string>, std::set<int>> taken;  // layers of each kind for duo's kernels
@@ -170,7 +160,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
         if (all_ours && !elsewhere(w) && cpu::shape_of(w.type, w.n_columns, w.n_rows)) {
             taken[{buft, w.kind}].insert(w.layer);
         } else {
-            n_small_ += counts(w.layer) ? 1 : 0;
+            (w.type == GGML_TYPE_F32 ? n_small_ : n_stock_) += counts(w.layer) ? 1 : 0;
         }
     }
     // libllama compiles every pattern for every tensor, so kinds with the same layers share a pattern.

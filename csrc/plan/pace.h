@@ -9,10 +9,10 @@ namespace duo {
 
 struct pace {
     static constexpr int32_t n_first = 3;
-    static constexpr double  spread  = 1.0; // standard deviation of the tokens of a pass
 
     int32_t n        = 0; // passes
     double  tokens   = 0.0;
+    double  squares  = 0.0; // of the tokens of each pass
     double  expected = 0.0; // tokens, by the planner
     double  time_us  = 0.0;
     double  weight   = 0.0; // of the passes in these sums
@@ -21,8 +21,12 @@ struct pace {
     // Tokens per microsecond, without single late passes; 0: nothing measured. Few passes may be unlucky, so what was
     // expected counts, as far as the passes do not contradict it: up to two standard errors above what they wrote.
     [[nodiscard]] double rate() const {
-        const double likely = std::min(expected, tokens + 2.0 * spread * std::sqrt(weight));
-        return usual_us > 0.0 ? std::max(likely, tokens) / usual_us : 0.0;
+        if (usual_us <= 0.0) {
+            return 0.0;
+        }
+        const double mean   = tokens / weight;
+        const double spread = std::sqrt(std::max(1.0, squares / weight - mean * mean)); // of a pass; few show none
+        return std::max(tokens, std::min(expected, tokens + 2.0 * spread * std::sqrt(weight))) / usual_us;
     }
 
     void add(int32_t n_tokens, double n_expected, double us) {
@@ -32,6 +36,7 @@ struct pace {
         usual_us          = (n < n_first ? mean * weight : usual_us) * memory + std::min(us, 1.25 * mean);
         weight            = weight * memory + 1.0;
         tokens            = tokens * memory + n_tokens;
+        squares           = squares * memory + double(n_tokens) * n_tokens;
         expected          = expected * memory + n_expected;
         time_us           = time_us * memory + us;
         ++n;

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bindings.h"
+#include "cpu/ggml_buffer.h"
 #include "cpu/ggml_device.h"
 #include "cpu/race.h"
 #include "llama/hidden.h"
@@ -218,6 +219,7 @@ void register_probe(py::module_ & m) {
             return weight_placement(path, {}, n_gpu_layers, {}, false, p).cpu_bytes();
         },
         "path"_a, "n_gpu_layers"_a, "packing"_a = std::pair<std::string, std::vector<std::string>>());
+    m.def("packed_bytes", &cpu::packed_bytes, "type"_a, "n_columns"_a, "n_rows"_a);
     m.def("packed_types", &cpu::packed_type_names);
     m.attr("RACE_BYTES")      = cpu::race_bytes;
     m.attr("KERNELS_VERSION") = cpu::kernels_version;

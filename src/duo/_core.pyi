@@ -59,6 +59,7 @@ def cpu_types(path: str | bytes, n_gpu_layers: int, overrides: Sequence[tuple[st
 def cpu_weight_bytes(
     path: str | bytes, n_gpu_layers: int, packing: tuple[str, list[str]] = ("", [])
 ) -> dict[str, int]: ...  # by the type in which they are kept
+def packed_bytes(type: str, n_columns: int, n_rows: int) -> int: ...  # of a matrix, for duo's kernels; 0: it has none
 def packed_types() -> list[str]: ...  # what ModelOptions.packing may requantise to
 def race(
     type: str, widths: Sequence[int], teams: Sequence[int], n_us: int

@@ -92,7 +92,7 @@ TEST(the_largest_codes_and_inputs_do_not_overflow) {
             if (traits_of(f).n_file_block == 1) { // no codes
                 continue;
             }
-            for (const uint8_t value : {0xff, 0x00, 0x7f, 0x80}) {
+            for (const uint8_t value : {0xff, 0x00, 0x7f, 0x80, 0x77}) {
                 problem p(f, 16, 256, 8, true, rng);
                 fill_codes(f, p.file, value);
                 pack_matrix(p.s, p.file.data(), p.row_bytes, p.packed.data(), 1);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +15,8 @@ from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
 from duo.placement.devices import Device, default_devices, default_flash_attn
 from duo.placement.fit import Placed, Placement, Room, Wish, place_layers
-from duo.placement.memory import Need, context, most_texts, need_of
+from duo.placement import kernels
+from duo.placement.memory import Need, context, kept_on_cpu, most_texts, need_of
 from duo.placement.packing import saved_bytes
 from duo.support.wording import gigabytes, plural
 
@@ -92,12 +94,29 @@ def needs(
         )
         for m, h, n_ctx in zip(models, headers, contexts(target, draft, headers), strict=True)
     ]  # fmt: skip
-    return [replace(n, host=n.host - _saved(m, devices)) for m, n in zip(models, found, strict=True)]
+    return [
+        replace(n, host=n.host - _saved(m, devices) + _added(m, h, devices))
+        for m, h, n in zip(models, headers, found, strict=True)
+    ]
 
 
 def _saved(m: ModelOptions, devices: Sequence[Device]) -> int:
     """Bytes of the machine's memory that requantising a draft saves."""
     return saved_bytes(m) if m.n_gpu_layers == 0 or not devices_for(m.devices, devices) else 0
+
+
+def _added(m: ModelOptions, h: Header, devices: Sequence[Device]) -> int:
+    """Bytes that weights of the CPU take beyond those of the file, because duo's kernels keep some scales in more."""
+    if m.cpu_kernels == "stock" or m.strict or not kernels.available():
+        return 0
+    all_here = m.n_gpu_layers == 0 or not devices_for(m.devices, devices)
+    here = None if all_here else kept_on_cpu(h, m.override_tensors)
+    matrices = (t for t in h.tensors if len(t.shape) > 1 and (here is None or t.name in here))
+    added = 0
+    for t in matrices:
+        n_columns, n_rows, *others = t.shape
+        added += max(0, _core.packed_bytes(t.type, n_columns, n_rows) * math.prod(others) - t.n_bytes)
+    return added
 
 
 def _wish(m: ModelOptions, need: Need, devices: Sequence[Device]) -> Wish:
@@ -187,7 +206,8 @@ def resolve_auto(
             # Without a device all files are in the machine's memory.
             # One file is in memory twice if its draft is packed in another way.
             saved = sum(_saved(m, devices) for m in models)
-            n_bytes = sum(map(model_bytes, [m.path for m in models] if saved else {m.path for m in models})) - saved
+            apart = models if saved else list({m.path: m for m in models}.values())
+            n_bytes = sum(model_bytes(m.path) + _added(m, read_header(m.path), devices) for m in apart) - saved
             _check_host(target, n_bytes, "")
         return _without_auto(target), None if draft is None else _without_auto(draft), None
     p = placement_of(target, draft, [read_header(m.path) for m in models], devices)

@@ -70,7 +70,8 @@ class Session:
         placed: _core.EngineOptions | None = None,
     ) -> None:
         """always: speculate even if it does not pay off."""
-        self.network, self.always = network, always
+        self.network = network
+        self._n_always = int(always)  # who wants texts to speculate whatever it costs
         self.timings: Timings = {}  # of the text that ended last
         # Guards what follows and the trace. Reentrant: the garbage collector may close a stream at any point.
         self.lock = threading.RLock()
@@ -146,14 +147,21 @@ class Session:
 
     # ---- texts
 
+    @property
+    def always(self) -> bool:
+        """Whether texts that begin now speculate even if it does not pay off."""
+        return self._n_always > 0
+
     @contextmanager
     def speculating_always(self) -> Iterator[None]:
         """Texts that begin meanwhile speculate even if it does not pay off."""
-        before, self.always = self.always, True
+        with self.lock:
+            self._n_always += 1
         try:
             yield
         finally:
-            self.always = before
+            with self.lock:
+                self._n_always -= 1
 
     def add_hook(self, hook: Inside | None) -> None:
         """A text with this function will begin."""
