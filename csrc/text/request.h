@@ -43,7 +43,7 @@ struct plan_params {
     int32_t  n_branch  = 0; // frontier nodes that the draft expands at once, at most; 0: the planner's choice
     int32_t  n_window  = n_window_auto; // last tokens of the prompt that the draft reads; see draft_window.h
     bool     has_model = true;          // the draft model takes part
-    bool     always    = false; // speculate whether it pays or not (for measurements)
+    bool     always    = false;         // speculate whether it pays or not (for measurements)
     tree_use use       = tree_use::automatic;
 
     guess_kind kind = guess_kind::noise; // of the text

@@ -64,7 +64,8 @@ class Texts:
     def _write(self, prompt: str, n: int, arm: Arm, more: GenerateOptions) -> Record:
         options: GenerateOptions = {**FIXED, "max_tokens": n, "mode": arm.local_mode, "n_draft": arm.n_draft or "auto"}
         options["seed"] = self._seed
-        r = self._duo.generate(prompt, **{**options, **more})
+        options |= more
+        r = self._duo.generate(prompt, **options)
         if r.warning:
             raise DuoError(f"the measurement failed: {r.warning}")
         return Record(arm, prompt, "", 0, 0, r.tokens, (), r.timings)

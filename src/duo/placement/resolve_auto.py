@@ -13,9 +13,9 @@ from duo.models.head import Head
 from duo.models.header import Header, read_header
 from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
+from duo.placement import kernels
 from duo.placement.devices import Device, default_devices, default_flash_attn
 from duo.placement.fit import Placed, Placement, Room, Wish, place_layers
-from duo.placement import kernels
 from duo.placement.memory import Need, context, kept_on_cpu, most_texts, need_of
 from duo.placement.packing import saved_bytes
 from duo.support.wording import gigabytes, plural
