@@ -22,12 +22,13 @@ from duo.models.demo import demo_pair
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "mixtral")
 N_PRODUCTS = 15  # by quantized weights, in a model of two layers
-# duo has kernels for.
+# Weight types that duo has kernels for.
 TYPES = (
     "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_xs", "bf16",
     "f16", "f32",
 )  # fmt: skip
 TOKENS: list[int] = np.random.default_rng(0).integers(5, 4096, 800).tolist()
+WIDTHS = (*range(1, 17), 33, 63, 64)
 N_EXPERT = 4
 N_LORA = 256
 
@@ -191,3 +192,23 @@ def run(p: _core.Probe, *widths: int) -> Array:
         rows.append(p.logits())
         pos += n
     return np.concatenate(rows)
+
+
+def assert_same_bits(
+    path: Path, n_context: int = 40, widths: tuple[int, ...] = WIDTHS, threads: tuple[int, ...] = (1, 2, 3)
+) -> None:
+    expected = None
+    for n_threads in threads:
+        p = _core.Probe(options(path, n_threads=n_threads, n_ctx=800))
+        assert p.same_bits
+        p.decode(TOKENS[:n_context], 0)
+        if expected is None:  # the reference: one by one, by one thread
+            ones = []
+            for i in range(n_context, n_context + max(widths)):
+                p.decode([TOKENS[i]], i)
+                ones.append(p.logits()[0])
+            expected = np.stack(ones)
+        for n in widths:
+            p.decode(TOKENS[n_context : n_context + n], n_context)
+            same = (p.logits() == expected[:n]).all(1)
+            assert same.all(), f"{n_threads} threads, {n} wide: rows {np.flatnonzero(~same)} differ"

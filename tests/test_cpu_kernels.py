@@ -13,8 +13,17 @@ import numpy as np
 import pytest
 from conftest import needs_kernels, run_python
 from gguf_files import Array
-from model_files import ARCHITECTURES, CHILD, N_PRODUCTS, TOKENS, TYPES, Shape, options, random_model, run
-from tiny_models import tiny
+from model_files import (
+    ARCHITECTURES,
+    CHILD,
+    N_PRODUCTS,
+    TYPES,
+    Shape,
+    assert_same_bits,
+    options,
+    random_model,
+    run,
+)  # fmt: skip
 from waits import join
 
 from duo import DuoError, _core
@@ -26,7 +35,6 @@ NEAR = {"bf16": 0.008, "f16": 0.002}  # relative RMS distance of a row from stoc
 NEAR_CODES = 0.05  # the same where inputs are rounded to 8 bits
 MIXED = ("q4_K+q6_K", "q5_K+q6_K")  # the second is V's, as in files of type Q4_K_M
 FLOAT_SUMS = 1e-12  # squared error of sums of floats; how many of them are added at once differs
-WIDTHS = (*range(1, 17), 33, 63, 64)
 ODD = Shape(n_ff=576, n_vocab=4103, n_head=8, n_head_kv=1)  # panels and blocks that are not full
 ISAS = ("portable", "avx2", "avx_vnni", "avx512", "avx512_bf16", "amx", "amx_emulated", "neon_dot", "neon_i8mm")
 
@@ -57,26 +65,6 @@ def assert_near_stock(path: Path, p: _core.Probe, tolerance: float) -> None:
     distance = np.sqrt(((ours - stock) ** 2).mean(1) / (stock**2).mean(1))
     assert np.isfinite(ours).all()
     assert distance.max() < tolerance, f"row {distance.argmax()} is {distance.max():.2g} away"
-
-
-def assert_same_bits(
-    path: Path, n_context: int = 40, widths: tuple[int, ...] = WIDTHS, threads: tuple[int, ...] = (1, 2, 3)
-) -> None:
-    expected = None
-    for n_threads in threads:
-        p = _core.Probe(options(path, n_threads=n_threads, n_ctx=800))
-        assert p.same_bits
-        p.decode(TOKENS[:n_context], 0)
-        if expected is None:  # the reference: one by one, by one thread
-            ones = []
-            for i in range(n_context, n_context + max(widths)):
-                p.decode([TOKENS[i]], i)
-                ones.append(p.logits()[0])
-            expected = np.stack(ones)
-        for n in widths:
-            p.decode(TOKENS[n_context : n_context + n], n_context)
-            same = (p.logits() == expected[:n]).all(1)
-            assert same.all(), f"{n_threads} threads, {n} wide: rows {np.flatnonzero(~same)} differ"
 
 
 @pytest.mark.slow
@@ -116,18 +104,6 @@ def test_routers_of_experts_are_duos_if_all_else_is(model: ModelMaker, tmp_path:
     path = random_model(tmp_path / "f16.gguf", "mixtral", lambda name: "f16" if "gate_inp" in name else "q4_K")
     assert not _core.Probe(options(path, ("q4_K",))).uses_stock and _core.cpu_types(str(path), 0) == ["q4_K"]
     assert_same_bits(path, widths=(1, 2, 9), threads=(1, 2))
-
-
-@pytest.mark.parametrize("name", ["qwen2moe", "gpt-oss"])
-def test_experts_with_a_shared_one_or_biases(name: str, tmp_path: Path) -> None:
-    """A router of a single row, and matrices of biases, which are no products."""
-    path = tiny(name, demo_pair()[1], tmp_path / "m.gguf")
-    p = _core.Probe(options(path))
-    assert not p.uses_stock and p.same_bits
-    assert_same_bits(path, widths=(1, 2, 3, 9, 33), threads=(1, 2))
-    moved = options(path)
-    moved.override_tensors = [(r"ffn_gate_inp\.weight", "CPU")]
-    assert not _core.Probe(moved).uses_stock
 
 
 def test_products_of_kinds_that_duo_does_not_know_are_counted(model: ModelMaker) -> None:

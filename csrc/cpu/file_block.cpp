@@ -24,23 +24,18 @@ void write_q8_0(const unit_row & u, uint8_t * p) {
     }
 }
 
-// Q4_0, IQ4_NL: code i and i + 16 of a block share a byte.
+// Q4_0, IQ4_NL.
 void read_q4(const uint8_t * p, unit_row & u) {
     for (int b = 0; b < 2; ++b, p += 18) {
         std::memcpy(u.d + 2 * b, p, 2);
-        for (int i = 0; i < 16; ++i) {
-            u.codes[32 * b + i]      = p[2 + i] & 15;
-            u.codes[32 * b + i + 16] = p[2 + i] >> 4;
-        }
+        read_halves(p + 2, u.codes + 32 * b);
     }
 }
 
 void write_q4(const unit_row & u, uint8_t * p) {
     for (int b = 0; b < 2; ++b, p += 18) {
         std::memcpy(p, u.d + 2 * b, 2);
-        for (int i = 0; i < 16; ++i) {
-            p[2 + i] = uint8_t(u.codes[32 * b + i] | (u.codes[32 * b + i + 16] << 4));
-        }
+        write_halves(u.codes + 32 * b, p + 2);
     }
 }
 
@@ -52,10 +47,7 @@ void read_mxfp4(const uint8_t * p, unit_row & u) {
         const int bits = e < 2 ? 0x20 << e : (e - 1) << 7;
         u.d[2 * b]     = uint8_t(bits & 255);
         u.d[2 * b + 1] = uint8_t(bits >> 8);
-        for (int i = 0; i < 16; ++i) {
-            u.codes[32 * b + i]      = p[1 + i] & 15;
-            u.codes[32 * b + i + 16] = p[1 + i] >> 4;
-        }
+        read_halves(p + 1, u.codes + 32 * b);
     }
 }
 
@@ -63,9 +55,7 @@ void write_mxfp4(const unit_row & u, uint8_t * p) {
     for (int b = 0; b < 2; ++b, p += 17) {
         const int bits = u.d[2 * b] | (u.d[2 * b + 1] << 8);
         p[0]           = uint8_t(bits < 0x80 ? bits >> 6 : (bits >> 7) + 1);
-        for (int i = 0; i < 16; ++i) {
-            p[1 + i] = uint8_t(u.codes[32 * b + i] | (u.codes[32 * b + i + 16] << 4));
-        }
+        write_halves(u.codes + 32 * b, p + 1);
     }
 }
 
@@ -86,10 +76,7 @@ void read_q45(const uint8_t * p, unit_row & u, const parts & at) {
         if (at.least != 0) {
             std::memcpy(u.d + 4 + 2 * b, p + at.least, 2);
         }
-        for (int i = 0; i < 16; ++i) {
-            codes[i]      = p[at.codes + i] & 15;
-            codes[i + 16] = p[at.codes + i] >> 4;
-        }
+        read_halves(p + at.codes, codes);
         for (int i = 0; at.high != 0 && i < 32; ++i) {
             codes[i] |= uint8_t(((p[at.high + i / 8] >> (i % 8)) & 1) << 4);
         }
@@ -103,9 +90,7 @@ void write_q45(const unit_row & u, uint8_t * p, const parts & at) {
         if (at.least != 0) {
             std::memcpy(p + at.least, u.d + 4 + 2 * b, 2);
         }
-        for (int i = 0; i < 16; ++i) {
-            p[at.codes + i] = uint8_t((codes[i] & 15) | ((codes[i + 16] & 15) << 4));
-        }
+        write_halves(codes, p + at.codes);
         for (int i = 0; at.high != 0 && i < 4; ++i) {
             p[at.high + i] = 0;
             for (int j = 0; j < 8; ++j) {

@@ -19,6 +19,20 @@ constexpr size_t file_unit(const format_traits & t) {
     return size_t(t.n_unit / t.n_file_block * t.n_file_bytes);
 }
 
+// 16 bytes of a block of 32: code i and i + 16 share a byte. Codes may have higher bits, which are elsewhere.
+inline void read_halves(const uint8_t * p, uint8_t * codes) {
+    for (int i = 0; i < 16; ++i) {
+        codes[i]      = p[i] & 15;
+        codes[i + 16] = p[i] >> 4;
+    }
+}
+
+inline void write_halves(const uint8_t * codes, uint8_t * p) {
+    for (int i = 0; i < 16; ++i) {
+        p[i] = uint8_t((codes[i] & 15) | ((codes[i + 16] & 15) << 4));
+    }
+}
+
 // Both functions are for the integer formats only.
 void read_unit(format f, const uint8_t * file, unit_row & u);
 void write_unit(format f, const unit_row & u, uint8_t * file);

@@ -163,10 +163,7 @@ void read_iq4_xs(const uint8_t * p, unit_row & u) {
         const int low  = (p[4 + b / 2] >> (b % 2 * 4)) & 15;
         const int high = (p[2 + b / 4] >> (b % 4 * 2)) & 3;
         u.scales[b]    = uint8_t((low | (high << 4)) - 32);
-        for (int i = 0; i < 16; ++i) {
-            u.codes[32 * b + i]      = p[8 + 16 * b + i] & 15;
-            u.codes[32 * b + i + 16] = p[8 + 16 * b + i] >> 4;
-        }
+        read_halves(p + 8 + 16 * b, u.codes + 32 * b);
     }
 }
 
@@ -177,9 +174,7 @@ void write_iq4_xs(const unit_row & u, uint8_t * p) {
         const int six = uint8_t(u.scales[b] + 32);
         p[4 + b / 2] |= uint8_t((six & 15) << (b % 2 * 4));
         p[2 + b / 4] |= uint8_t((six >> 4) << (b % 4 * 2));
-        for (int i = 0; i < 16; ++i) {
-            p[8 + 16 * b + i] = uint8_t(u.codes[32 * b + i] | (u.codes[32 * b + i + 16] << 4));
-        }
+        write_halves(u.codes + 32 * b, p + 8 + 16 * b);
     }
 }
 

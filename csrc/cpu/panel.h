@@ -131,6 +131,15 @@ inline void add_scaled(sums<V, N> & to, const ints<V, N> & s, typename V::floats
     }
 }
 
+// The same for the scaled sums of a unit's blocks.
+template <class V, int N>
+DUO_INLINE void add_scaled(sums<V, N> & to, const sums<V, N> & part, typename V::floats d, const float * scale) {
+    DUO_UNROLL(8)
+    for (int c = 0; c < N; ++c) {
+        to.v[c] = V::fma(part.v[c], V::mul(d, V::broadcast_f(scale + c)), to.v[c]);
+    }
+}
+
 // Adds a block's minimum, times each input's sum of the block.
 template <class V, int N> inline void add_minima(sums<V, N> & to, typename V::floats least, const float * total) {
     DUO_UNROLL(8)

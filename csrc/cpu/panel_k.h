@@ -119,11 +119,7 @@ template <class V, int N> void panel_q6_k(const uint8_t * w0, const tile & x, in
                 codes += 16 * N;
                 start += N;
             }
-            const typename V::floats d = V::load_f16(w + lane * 2);
-            DUO_UNROLL(8)
-            for (int c = 0; c < N; ++c) {
-                out.v[c] = V::fma(part.v[c], V::mul(d, V::broadcast_f(scale + c)), out.v[c]);
-            }
+            add_scaled<V, N>(out, part, V::load_f16(w + lane * 2), scale);
         }
         store_sums<V, N>(out, acc, lane);
     }
@@ -154,11 +150,7 @@ template <class V, int N> void panel_iq4_xs(const uint8_t * w0, const tile & x, 
                 codes += 32 * N;
                 start += N;
             }
-            const typename V::floats d = V::load_f16(w + lane * 2);
-            DUO_UNROLL(8)
-            for (int c = 0; c < N; ++c) {
-                out.v[c] = V::fma(part.v[c], V::mul(d, V::broadcast_f(scale + c)), out.v[c]);
-            }
+            add_scaled<V, N>(out, part, V::load_f16(w + lane * 2), scale);
         }
         store_sums<V, N>(out, acc, lane);
     }

@@ -110,16 +110,20 @@ template <class V> struct tiles_q8_0 : of_q8<V> {
     }
 };
 
+// Writes the codes of n vectors of four bits at q, less their offset.
+template <class V, code_table table, int n> DUO_INLINE void unpack_q4(const uint8_t * q, uint8_t * out) {
+    DUO_UNROLL(4)
+    for (int i = 0; i < n; ++i, out += 128) {
+        const eight_columns<V> c = codes_q4<V, table>(q + i * 64);
+        V::store_bytes(out, V::less(c.lo, table_of<table>::offset));
+        V::store_bytes(out + 64, V::less(c.hi, table_of<table>::offset));
+    }
+}
+
 template <class V, code_table table> struct tiles_q4 : of_q8<V, false, table> {
     static void unpack(const uint8_t * w, step & s, int at) {
         of_q8<V, false, table>::scales(w, s, at / 32);
-        uint8_t * out = s.codes + at * n_lanes;
-        DUO_UNROLL(4)
-        for (int i = 0; i < 8; ++i, out += 128) {
-            const eight_columns<V> c = codes_q4<V, table>(w + 64 + i * 64);
-            V::store_bytes(out, V::less(c.lo, table_of<table>::offset));
-            V::store_bytes(out + 64, V::less(c.hi, table_of<table>::offset));
-        }
+        unpack_q4<V, table, 8>(w + 64, s.codes + at * n_lanes);
     }
 };
 
@@ -194,13 +198,7 @@ template <class V> struct tiles_iq4_xs {
         for (int b = 0; b < 8; ++b) {
             V::store(s.scale[b], V::load_s8(w + 64 + b * 16));
         }
-        uint8_t * out = s.codes;
-        DUO_UNROLL(4)
-        for (int i = 0; i < 32; ++i, out += 128) {
-            const eight_columns<V> c = codes_q4<V, code_table::iq4_nl>(w + 192 + i * 64);
-            V::store_bytes(out, V::less(c.lo, table_of<code_table::iq4_nl>::offset));
-            V::store_bytes(out + 64, V::less(c.hi, table_of<code_table::iq4_nl>::offset));
-        }
+        unpack_q4<V, code_table::iq4_nl, 32>(w + 192, s.codes);
     }
 
     static void scale(const group & g, int c0, int c1) {

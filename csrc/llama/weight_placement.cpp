@@ -115,30 +115,31 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
             count_bytes(w.type, w.n_columns, w.n_rows, w.n_matrices);
         }
     }
-    const auto on_gpu = [&](const file_weight & w) { // unless the user says otherwise
-        return (w.layer < 0 ? file.n_layer : w.layer) >= i_gpu_start && !to_cpu(choice_of(w.name));
-    };
-    const auto elsewhere = [&](const file_weight & w) {
-        return choice_of(w.name) != nullptr && !to_cpu(choice_of(w.name));
+    enum class place { cpu, device, other_memory };
+    const auto place_of = [&](const file_weight & w) {
+        const choice * const chosen = choice_of(w.name);
+        const bool           stays  = (w.layer < 0 ? file.n_layer : w.layer) < i_gpu_start;
+        return to_cpu(chosen) ? place::cpu : !stays ? place::device : chosen ? place::other_memory : place::cpu;
     };
     for (const file_weight & w : file.all) {
-        const bool counted = counts(w.layer);
-        if (on_gpu(w) || !(counted || mtp)) {
+        const bool  counted = counts(w.layer);
+        const place where   = place_of(w);
+        if (where == place::device || !(counted || mtp)) {
             continue;
         }
-        const bool        is_elsewhere = elsewhere(w);
-        const std::string type         = ggml_type_name(w.type);
-        if (!is_elsewhere && !has(cpu_types_, type)) {
+        const bool        here = where == place::cpu;
+        const std::string type = ggml_type_name(w.type);
+        if (here && !has(cpu_types_, type)) {
             cpu_types_.push_back(type);
         }
-        const bool repacks = !is_elsewhere && packed != nullptr && has(packing.types, type) &&
+        const bool repacks = here && packed != nullptr && has(packing.types, type) &&
                              cpu::shape_of(stored, w.n_columns, w.n_rows) &&
                              cpu::conversion(w.type, stored, w.n_columns);
         const auto shape = cpu::shape_of(repacks ? stored : w.type, w.n_columns, w.n_rows);
         if (counted) {
             count_bytes(repacks ? stored : w.type, w.n_columns, w.n_rows, w.n_matrices);
         }
-        if (!repacks && (is_elsewhere || buft == nullptr || !shape || !has(types, type))) {
+        if (!repacks && (!here || buft == nullptr || !shape || !has(types, type))) {
             n_stock_ += counted ? 1 : 0;
             continue;
         }
@@ -154,10 +155,11 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     }
     const bool all_ours = buft != nullptr && n_duo_ > 0 && n_stock_ == 0;
     for (const file_weight & w : file.routers) {
-        if (on_gpu(w) || !(counts(w.layer) || mtp)) {
+        const place where = place_of(w);
+        if (where == place::device || !(counts(w.layer) || mtp)) {
             continue;
         }
-        if (all_ours && !elsewhere(w) && cpu::shape_of(w.type, w.n_columns, w.n_rows)) {
+        if (all_ours && where == place::cpu && cpu::shape_of(w.type, w.n_columns, w.n_rows)) {
             taken[{buft, w.kind}].insert(w.layer);
         } else {
             (w.type == GGML_TYPE_F32 ? n_small_ : n_stock_) += counts(w.layer) ? 1 : 0;
