@@ -166,7 +166,8 @@ def served(given: dict[str, Any] | None = None, **options: Any) -> Iterator[Serv
         return Duo(**{"n_ctx": 2048, "n_parallel": 4, "trace": service.events, **options})
 
     serving = Serving(service, found, load, drain_s=asked["drain"], ready=lambda _duo: there.set(),
-                      cert=asked.get("ssl_cert_file"), key=asked.get("ssl_key_file"))  # fmt: skip
+                      cert=asked.get("ssl_cert_file"), key=asked.get("ssl_key_file"),
+                      sleep_s=max(0, asked.get("sleep_idle_seconds", 0)))  # fmt: skip
     url = found[0].url("https" if asked.get("ssl_cert_file") else "http")
     thread = threading.Thread(target=serving.run, name="server")
     thread.start()

@@ -182,7 +182,7 @@ def test_metrics(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/embeddings", "/rerank", "/lora-adapters", "/tools", "/v1/chat/completions/control", "/slots/0"]
+    "path", ["/v1/embeddings", "/rerank", "/lora-adapters", "/tools", "/v1/chat/completions/control"]
 )
 def test_what_duo_does_not_have_is_refused_by_name(server: Server, path: str) -> None:
     answer = server.post(path, {})

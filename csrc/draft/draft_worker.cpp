@@ -223,6 +223,9 @@ void draft_worker::do_errand(draft_text & text, errand & job) {
                 cache.adopt(image.tokens);
             }
             break;
+        case errand::kind::erase:
+            cache.clear();
+            break;
         case errand::kind::look:
             image.held = all_held(model_);
             break;

@@ -6,6 +6,7 @@
 
 #include <llama.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "log_lines.h"
 
@@ -21,6 +22,9 @@ struct closer {
 struct sink {
     std::mutex                         mutex;
     bool                               to_stderr = false;
+    log_styler                         styler;
+    int64_t                            t_begin_us = now_us();
+    log_level                          level      = log_level::info; // of the line that came last
     std::unique_ptr<std::FILE, closer> file;
 };
 
@@ -36,11 +40,16 @@ void on_line(ggml_log_level level, const char * text, void *) {
                   text);
     sink &                            s = the_sink();
     const std::lock_guard<std::mutex> lock(s.mutex);
+    if (!s.to_stderr && !s.file) {
+        return;
+    }
+    s.level                = level == GGML_LOG_LEVEL_CONT ? s.level : log_level(level);
+    const std::string line = s.styler.styled(s.level, text, now_us() - s.t_begin_us);
     if (s.to_stderr) {
-        std::fputs(text, stderr);
+        std::fputs(line.c_str(), stderr);
     }
     if (s.file) {
-        std::fputs(text, s.file.get());
+        std::fputs(line.c_str(), s.file.get());
         std::fflush(s.file.get());
     }
 }
@@ -64,6 +73,12 @@ void log_to(bool to_stderr, const std::string & path) {
                         "the log file " + path + " cannot be written; choose another --log-file");
         }
     }
+}
+
+void set_log_style(const log_style & style) {
+    sink &                            s = the_sink();
+    const std::lock_guard<std::mutex> lock(s.mutex);
+    s.styler.set(style);
 }
 
 void log_clear_errors() {

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "log_style.h"
+
 namespace duo {
 
 // Installs the log callback for the whole process.
@@ -10,6 +12,9 @@ void log_install();
 
 // Sets where lines go from now on. `path` empty: no file. Throws duo::error if the file cannot be opened.
 void log_to(bool to_stderr, const std::string & path);
+
+// How lines look there from now on.
+void set_log_style(const log_style & style);
 
 // Forgets the thread's error lines so far (log_lines.h). Call it before an operation whose failure should be explained.
 void log_clear_errors();

@@ -38,6 +38,9 @@ struct model_options {
     bool                     vocab_only      = false;  // no weights and no context: the model only tokenizes
     bool                     offload_kqv     = true;   // a layer's cache and attention are where its weights are
     bool                     op_offload      = true;   // a GPU may compute prompts with weights of the CPU
+    bool                     check_tensors   = false;  // no weight may be NaN or infinite
+    bool                     host_buffers    = true;   // a GPU may give the memory for weights of the CPU
+    bool                     repack          = true;   // weights may be packed for kernels
     std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any
     bool                     guesses = false;          // passes verify guesses: a recurrent state keeps snapshots
     bool                     strict  = false;          // same bits at every width: see model_decoder::decode

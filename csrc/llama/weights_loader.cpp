@@ -94,7 +94,7 @@ void weights_loader::load() {
     check_model_file(opt_.path);
     w_.head = w_.is_draft ? read_head_file(opt_.path, opt_.mtp) : std::nullopt;
     try {
-        load_file(opt_.cpu_types, opt_.packing, cpu::extra_buffers_allowed());
+        load_file(opt_.cpu_types, opt_.packing, opt_.repack && cpu::extra_buffers_allowed());
     } catch (const error & e) {
         // Packed weights need memory of their own, a mapped file does not. So the model may fit without them.
         if (e.kind() != error_kind::does_not_fit) {
@@ -138,6 +138,8 @@ void weights_loader::load_file(const std::vector<std::string> & cpu_types, const
     params.main_gpu                 = opt_.main_gpu;
     params.load_mtp                 = mtp;
     params.vocab_only               = opt_.vocab_only;
+    params.check_tensors            = opt_.check_tensors;
+    params.no_host                  = !opt_.host_buffers;
     const auto overrides            = header_overrides(opt_);
     params.kv_overrides             = overrides.empty() ? nullptr : overrides.data();
     // With repacked weights the kernel depends on the width.

@@ -1,4 +1,4 @@
-// A job for the models between two texts: save or restore their caches, or find the log-probabilities of a given text.
+// A job for the models between two texts: save, restore or erase their caches, or find the log-probabilities of a given text.
 // Each worker does its part in its own thread.
 #pragma once
 
@@ -39,6 +39,7 @@ struct errand {
         look,    // tells what both caches hold
         save,    // tells them, and saves both caches
         restore, // replaces what the caches hold with these images
+        erase,   // empties the caches, and tells what they held
         score,   // evaluates the request's prompt
     };
 

@@ -15,6 +15,7 @@
 #include "llama/chat_template.h"
 #include "llama/log.h"
 #include "model/grammar_limits.h"
+#include "thoughts.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -70,6 +71,12 @@ PYBIND11_MODULE(_core, m) {
         "kind"_a);
     m.def("now_us", [] { return duo::now_us(); });
     m.def("log_to", &duo::log_to, "to_stderr"_a, "path"_a);
+    m.def(
+        "log_style",
+        [](bool prefix, bool timestamps, bool jsonl) {
+            duo::set_log_style({.prefix = prefix, .timestamps = timestamps, .jsonl = jsonl});
+        },
+        py::kw_only(), "prefix"_a, "timestamps"_a, "jsonl"_a);
     m.def("take_log", &duo::log_install);
     m.def("noise", &duo::gumbel_noise, "seed"_a, "pos"_a, "token"_a);
     duo::register_probe(m);
@@ -89,5 +96,6 @@ PYBIND11_MODULE(_core, m) {
     duo::register_remote(m);
     duo::register_model(m);
     duo::register_errand(m);
+    duo::register_thoughts(m);
     duo::register_engine(m);
 }

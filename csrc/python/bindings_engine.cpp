@@ -12,6 +12,7 @@
 #include "load_watch.h"
 #include "python_hook.h"
 #include "text_handle.h"
+#include "thoughts.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -193,9 +194,15 @@ void register_engine(py::module_ & m) {
             "begin",
             [](engine & e, std::vector<token_id> prompt, int32_t n_predict, const sampling_params & sampling,
                const plan_params & plan, std::vector<std::string> stop, int32_t n_logprobs, const py::object & hook,
-               int32_t place, bool use_cache, int32_t n_mark) {
-                auto                         own_hook = hook.is_none() ? nullptr : std::make_shared<python_hook>(hook);
+               int32_t place, bool use_cache, int32_t n_mark, std::vector<thought_marks> thoughts, int32_t n_thought) {
+                std::shared_ptr<token_hook> own_hook;
+                if (!hook.is_none()) {
+                    own_hook = std::make_shared<python_hook>(hook);
+                }
                 const py::gil_scoped_release released;
+                if (!thoughts.empty()) {
+                    own_hook = limited(e.target(), std::move(thoughts), n_thought, std::move(own_hook));
+                }
 
                 auto r        = std::make_unique<request>();
                 r->prompt     = std::move(prompt);
@@ -211,13 +218,14 @@ void register_engine(py::module_ & m) {
                 return text_handle(e, e.begin(std::move(r)));
             },
             py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "plan"_a, "stop"_a, "n_logprobs"_a,
-            "hook"_a = py::none(), "place"_a = -1, "use_cache"_a = true, "n_mark"_a = 0)
+            "hook"_a = py::none(), "place"_a = -1, "use_cache"_a = true, "n_mark"_a = 0,
+            "thoughts"_a = std::vector<thought_marks>(), "n_thought"_a = 0)
         .def(
             "begin_errand",
-            [](engine & e, std::shared_ptr<errand> job, std::vector<token_id> prompt) {
-                return text_handle(e, e.begin(std::move(job), std::move(prompt)));
+            [](engine & e, std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place) {
+                return text_handle(e, e.begin(std::move(job), std::move(prompt), place));
             },
-            "errand"_a, "prompt"_a = std::vector<token_id>(), py::call_guard<py::gil_scoped_release>())
+            "errand"_a, "prompt"_a = std::vector<token_id>(), "place"_a = -1, py::call_guard<py::gil_scoped_release>())
         .def(
             "next",
             [](engine & e, text_handle & text, int64_t timeout_us) -> std::optional<c> {

@@ -43,6 +43,7 @@ void register_errand(py::module_ & m) {
                  });
                  x->what   = kind == "save"      ? errand::kind::save
                              : kind == "restore" ? errand::kind::restore
+                             : kind == "erase"   ? errand::kind::erase
                              : kind == "score"   ? errand::kind::score
                                                  : errand::kind::look;
                  x->n_keep = n_keep;

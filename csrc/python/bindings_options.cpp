@@ -96,6 +96,9 @@ void add_devices(model_class & c) {
         .def_readwrite("main_gpu", &o::main_gpu)
         .def_readwrite("offload_kqv", &o::offload_kqv)
         .def_readwrite("op_offload", &o::op_offload)
+        .def_readwrite("check_tensors", &o::check_tensors)
+        .def_readwrite("host_buffers", &o::host_buffers)
+        .def_readwrite("repack", &o::repack)
         .def_readwrite("override_tensors", &o::override_tensors)
         .def_readwrite("load_mode", &o::load_mode)
         .def_readwrite("vocab_only", &o::vocab_only);

@@ -173,8 +173,9 @@ std::shared_ptr<open_text> engine::begin(std::unique_ptr<request> req) {
     return pipeline_->begin(std::move(req));
 }
 
-std::shared_ptr<open_text> engine::begin(std::shared_ptr<errand> job, std::vector<token_id> prompt) {
+std::shared_ptr<open_text> engine::begin(std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place) {
     auto r    = std::make_unique<request>();
+    r->wanted = place;
     r->job    = std::move(job);
     r->prompt = std::move(prompt);
     return begin(std::move(r));

@@ -44,10 +44,13 @@ finish_reason errand_desk::serve(request & req) noexcept {
 }
 
 // What is looked at or saved is the text that has the longest beginning in common with the request's prompt, or without
-// one the text that ended last. What is restored or scored takes the place of the oldest text.
+// one the text that ended last. What is restored or scored takes the place of the oldest text. A place may be wanted.
 verify_slot & errand_desk::choose_slot(const request & req) {
     const errand::kind what = req.job->what;
-    if (what == errand::kind::look || what == errand::kind::save) {
+    if (req.wanted >= 0 && size_t(req.wanted) < cache_.slots().size()) {
+        return cache_.slots()[size_t(req.wanted)];
+    }
+    if (what == errand::kind::look || what == errand::kind::save || what == errand::kind::erase) {
         return req.prompt.empty() ? *last_ : cache_.nearest_slot(req.prompt);
     }
     if (what == errand::kind::restore && req.job->target.given.empty()) {
@@ -104,6 +107,10 @@ void errand_desk::carry_out(verify_slot & s, request & req) {
                 model_.restore(s.first_branch, job.target.given);
                 s.cached = job.target.tokens;
             }
+            break;
+        case errand::kind::erase:
+            job.target.tokens = s.cached;
+            cache_.clear(s);
             break;
         case errand::kind::score:
             score(s, req);

@@ -68,10 +68,11 @@ answer read_all(pipeline & p) {
     return a;
 }
 
-answer run_errand(pipeline & p, errand & job, std::vector<token_id> prompt) {
+answer run_errand(pipeline & p, errand & job, std::vector<token_id> prompt, int32_t place) {
     auto r    = std::make_unique<request>();
     r->job    = std::shared_ptr<errand>(std::shared_ptr<void>(), &job);
     r->prompt = std::move(prompt);
+    r->wanted = place;
     p.begin(std::move(r));
     return read_all(p);
 }

@@ -59,8 +59,8 @@ bool read_some(pipeline & p, answer & a, size_t n);
 
 answer read_all(pipeline & p);
 
-// The caller keeps the errand.
-answer run_errand(pipeline & p, errand & job, std::vector<token_id> prompt = {});
+// The caller keeps the errand. place: in the target's cache; -1: the worker's choice.
+answer run_errand(pipeline & p, errand & job, std::vector<token_id> prompt = {}, int32_t place = -1);
 
 // What was saved, as the errand that brings it back.
 errand given(const errand & saved);

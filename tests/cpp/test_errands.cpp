@@ -49,6 +49,40 @@ TEST(what_is_saved_comes_back_in_another_pair) {
     }
 }
 
+TEST(a_place_is_saved_restored_and_erased_by_its_number) {
+    for (const bool with_draft : {false, true}) {
+        const run_mode mode = with_draft ? run_mode::async : run_mode::plain;
+        scripted_model target({.n_branch = 8, .n_spare = 600});
+        scripted_model draft({.n_branch = 8, .n_spare = 600, .agree = 0.7});
+        pipeline       line(&target, with_draft ? &draft : nullptr, {.n_texts = 2});
+        const auto     write = [&](const ask & q) {
+            line.begin(q.as(mode, 4).make());
+            check_same(read_all(line), reference({}, target.facts().n_ctx, q), "");
+        };
+        const auto here = [&](int32_t place) {
+            errand look;
+            CHECK_EQ(run_errand(line, look, {}, place).finish, finish_reason::stop);
+            return look;
+        };
+        write(asked);
+        write(ask{.prompt = {1, 5, 5, 3}});
+        errand saved{.what = errand::kind::save};
+        CHECK_EQ(run_errand(line, saved, {}, 1).finish, finish_reason::stop);
+        CHECK(saved.target.tokens == here(1).target.tokens && saved.draft.tokens == here(1).draft.tokens);
+        const auto first = here(0).target.tokens;
+        CHECK(n_same(first, saved.target.tokens) < 4 && first.size() > asked.prompt.size());
+        errand erased{.what = errand::kind::erase};
+        CHECK_EQ(run_errand(line, erased, {}, 0).finish, finish_reason::stop);
+        CHECK(erased.target.tokens == first);
+        CHECK(here(0).target.tokens.empty() && here(0).draft.tokens.empty());
+        CHECK(here(1).target.tokens == saved.target.tokens);
+        errand back = given(saved); // into the other place
+        CHECK_EQ(run_errand(line, back, {}, 0).finish, finish_reason::stop);
+        CHECK(here(0).target.tokens == saved.target.tokens && here(0).draft.tokens == saved.draft.tokens);
+        write(asked);
+    }
+}
+
 TEST(only_the_beginning_is_kept) {
     pair a({}, behaviour{.agree = 0.7});
     a.run(asked.as(run_mode::async, 4));

@@ -21,6 +21,7 @@ class Meant:
     args: list[str]  # in duo's own options
     defaults: dict[str, str]  # of parameters that are not given otherwise
     notes: dict[str, str]  # by llama.cpp's option: what duo does
+    warnings: dict[str, str]  # the same, where it is less than llama.cpp does
 
 
 def meaning_of(args: list[str], command: str, known: Collection[str], n_values: Callable[[str], int]) -> Meant:
@@ -33,7 +34,7 @@ def meaning_of(args: list[str], command: str, known: Collection[str], n_values: 
     parts: list[list[str]] = []
     at: dict[Taken, list[str]] = {}
     defaults: dict[Taken, dict[str, str]] = {}
-    notes: dict[str, str] = {}
+    notes: dict[bool, dict[str, str]] = {False: {}, True: {}}
     given = iter(args)
     for typed in given:
         if typed == "--":
@@ -51,9 +52,9 @@ def meaning_of(args: list[str], command: str, known: Collection[str], n_values: 
         at[taken] = [x for x in meaning if x != "-v" or x in known] if isinstance(meaning, list) else []
         defaults[taken] = meaning if isinstance(meaning, dict) else {}
         parts.append(at[taken])
-        notes[name] = taken.why
+        notes[taken.loud][name] = taken.why
     merged = {k: v for found in defaults.values() for k, v in found.items()}
-    return Meant([x for part in parts for x in part], merged, notes)
+    return Meant([x for part in parts for x in part], merged, notes[False], notes[True])
 
 
 def _meaning(taken: Taken, name: str, value: str, *, joined: bool) -> list[str] | dict[str, str]:

@@ -3,15 +3,23 @@
 # Options that llama.cpp has for a run and duo has only in `duo chat`.
 IN_CHAT = frozenset(
     ("-sys", "-sysf", "--system-prompt", "--system-prompt-file", "--chat-template", "--chat-template-file",
-     "--chat-template-kwargs", "--reasoning-format", "-rea", "--reasoning", "--reasoning-budget", "-cnv",
-     "--conversation", "-st", "--single-turn", "-i", "--interactive")
+     "--chat-template-kwargs", "--reasoning-format", "-rea", "--reasoning", "--reasoning-effort",
+     "--reasoning-preserve", "--no-reasoning-preserve", "-cnv",
+     "--conversation", "-st", "--single-turn")
 )  # fmt: skip
+
+# Those that a run takes and a chat does not: who gives one wants no chat template.
+IN_RUN = frozenset(
+    ("-no-cnv", "--no-conversation", "-if", "--interactive-first", "--in-prefix", "--in-suffix", "--in-prefix-bos")
+)
 
 # And those of llama-server that `duo serve` has.
 IN_SERVE = frozenset(
-    ("--host", "--port", "--api-prefix", "-a", "--alias", "-to", "--timeout", "--sse-ping-interval", "--api-key",
-     "--api-key-file", "--cors-origins", "--ssl-key-file", "--ssl-cert-file", "--slots", "--no-slots", "--metrics",
-     "--ui", "--no-ui", "--webui", "--no-webui")
+    ("-a", "--alias", "--api-key", "--api-key-file", "--api-prefix", "--cors-credentials", "--cors-headers",
+     "--cors-methods", "--cors-origins", "--host", "--metrics", "--no-cors-credentials", "--no-prefill-assistant",
+     "--no-slots", "--no-ui", "--no-webui", "--path", "--port", "--prefill-assistant", "--props", "--reuse-port",
+     "--sleep-idle-seconds", "--slot-save-path", "--slots", "--spm-infill", "--sse-ping-interval", "--ssl-cert-file",
+     "--ssl-key-file", "--tags", "--timeout", "-to", "--ui", "--webui")
 )  # fmt: skip
 
 # Those of programs for other purposes.
@@ -76,26 +84,11 @@ PROGRAM = {name: program for program, names in _ELSEWHERE.items() for name in na
 # Those of llama-server, llama-cli and llama-completion that duo does not have.
 NOT_IN_DUO = frozenset(
     """
-    --agent --audio --binary-file --cache-list --check-tensors --context-shift --cors-credentials --cors-headers
-    --cors-methods --cpu-mask-batch --cpu-mask-batch-draft --cpu-range-batch --cpu-range-batch-draft
-    --docker-repo --embd-gemma-default --embd-normalize --embedding --embeddings --fim-qwen-1.5b-default
-    --fim-qwen-14b-spec --fim-qwen-30b-default --fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec
-    --fit-ctx --fit-target --gpt-oss-120b-default --gpt-oss-20b-default --image --image-max-tokens
-    --image-min-tokens --in-prefix --in-prefix-bos --in-suffix --interactive-first --kv-unified-per-slot
-    --log-jsonl --log-prefix --log-prompts-dir --log-timestamps --lookup-cache-dynamic --lookup-cache-static
-    --lora-init-without-apply --mcp-servers-config --mcp-servers-json --media-path --mmproj --mmproj-auto
-    --mmproj-device --mmproj-url --model-url --models-autoload --models-dir --models-max --models-preset
-    --mtmd-batch-max-tokens --multiline-input --no-cache-idle-slots --no-cont-batching --no-cors-credentials
-    --no-host --no-jinja --no-kv-unified --no-models-autoload --no-prefill-assistant --no-reasoning-preserve
-    --no-repack --no-show-timings --output --output-file --path --pooling --prefill-assistant
-    --print-token-count --props --reasoning-budget-message --reasoning-effort --reasoning-preserve --rerank
-    --reranking --reuse-port --server-base --skip-chat-parsing --sleep-idle-seconds --slot-save-path
-    --spec-default --spec-draft-cpu-mask-batch --spec-draft-cpu-range-batch --spec-ngram-min-hits
-    --spec-ngram-mod-n-match --spec-ngram-mod-n-max --spec-ngram-mod-n-min --spec-ngram-size-m
-    --spec-ngram-size-n --spec-synth-len --spec-synth-rates --special --spm-infill --tags --tools
-    --tools-runtime --ui-config --ui-config-file --ui-mcp-proxy --video --video-ffmpeg-dir
-    --video-fps --video-timestamp-interval --vision-gemma-12b-default --vision-gemma-4b-default --webui-config
-    --webui-config-file --webui-mcp-proxy -Cb -Cbd -Crb -Crbd -ag -bf -cl -dr -fitc -fitt -if -lcd -lcs -mli -mm
-    -mmdev -mmu -mu -no-kvu -nocb -nr -o -ptc -sp
+    --agent --audio --context-shift --docker-repo --embd-gemma-default --embd-normalize --embedding
+    --embeddings --image --kv-unified-per-slot --log-prompts-dir --lookup-cache-dynamic --lookup-cache-static
+    --lora-init-without-apply --mcp-servers-config --mcp-servers-json --model-url --models-autoload
+    --models-dir --models-max --models-preset --no-models-autoload --output --output-file --pooling --rerank
+    --reranking --server-base --spec-synth-len --spec-synth-rates --special --tools --tools-runtime
+    --ui-mcp-proxy --video --webui-mcp-proxy -ag -dr -lcd -lcs -mu -o -sp
     """.split()  # noqa: SIM905 (a line for each otherwise)
 )

@@ -65,13 +65,14 @@ class ReaderGone(Exception):  # noqa: N818 - no error
 
 def _command_of(args: list[str]) -> str:
     """The command for options without one: run, unless some can only be meant for a conversation or the server."""
-    from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE
+    from duo.cli.llama_cpp_options import IN_CHAT, IN_RUN, IN_SERVE
 
     options = [arg.partition("=")[0] for before, arg in zip(["", *args], args, strict=False) if before not in OF_TEXT]
     names = {name.replace("_", "-") if name.startswith("--") else name for name in options}
-    if names & {"-no-cnv", "--no-conversation"}:
+    turns = bool(names & {"-i", "--interactive"})
+    if names & IN_RUN or (turns and names & {"-r", "--reverse-prompt"}):
         return "run"
-    return "serve" if names & IN_SERVE else "chat" if names & IN_CHAT else "run"
+    return "serve" if names & IN_SERVE else "chat" if turns or names & IN_CHAT else "run"
 
 
 class Program(click.Group):

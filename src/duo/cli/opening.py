@@ -34,6 +34,11 @@ def open_duo(
 
     models = chosen_models(params) if models is None else models
     guard.tell(show.warn)
+    style = {name: bool(params.get(f"log_{name}")) for name in ("prefix", "timestamps", "jsonl")}
+    if any(style.values()):
+        from duo import _core
+
+        _core.log_style(**style)
     # duo chooses kernels and threads for texts of this kind.
     of_texts = {name: params[name] for name in ("mode", "spec_type") if params.get(name) is not None}
     bar = show.loading(quiet=params["verbose"]) if progress is None else nullcontext(progress)

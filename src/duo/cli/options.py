@@ -94,6 +94,17 @@ def _set_priority(ctx: click.Context, _option: click.Parameter, value: int | Non
     return value
 
 
+def _log_options() -> Iterator[click.Option]:
+    for name, text in (
+        ("prefix", "its level, such as I or W"),
+        ("timestamps", "the time since the start"),
+    ):
+        yield Flag([f"log_{name}", f"--log-{name}/--no-log-{name}"], default=None, envvar=f"LLAMA_ARG_LOG_{name.upper()}",
+                   help=f"Each line of llama.cpp's log (-v, --log-file) begins with {text}.")  # fmt: skip
+    yield Flag(["log_jsonl", "--log-jsonl/--no-log-jsonl"], default=None, envvar="LLAMA_ARG_LOG_JSONL",
+               help="Each line of llama.cpp's log is a JSON object with its time, level and text.")  # fmt: skip
+
+
 def model_options(without: Collection[str] = (), defaults: Mapping[str, Any] | None = None) -> Iterator[click.Option]:
     """All options of a run, except those that are left out. defaults: a command's own ones for texts; help has them."""
     yield from (o for o in table_options(EngineOptions, ENGINE_OPTIONS) if o.name not in without)
@@ -101,6 +112,8 @@ def model_options(without: Collection[str] = (), defaults: Mapping[str, Any] | N
         yield click.Option(["prio", "--prio"], type=click.IntRange(-1, 3), metavar="N",
                            callback=_set_priority,
                            help="Priority of the process: -1 low, 0 normal, 1 medium, 2 high, 3 realtime.")  # fmt: skip
+    if "log_prefix" not in without:
+        yield from _log_options()
     for o in table_options(GenerateOptions, GENERATE_OPTIONS):
         if o.name in without:
             continue
@@ -222,7 +235,7 @@ class ModelCommand(click.Command):
         except ValueError as e:
             if not ctx.resilient_parsing:
                 raise click.ClickException(str(e)) from None
-            meant = Meant(args, {}, {})
+            meant = Meant(args, {}, {}, {})
         ctx.default_map = {**(ctx.default_map or {}), **meant.defaults}
         for name, option in ({} if ctx.resilient_parsing else without_effect()).items():
             click.echo(f"duo: the variable {name} has no effect, because llama.cpp's {option} is not in duo", err=True)
@@ -230,9 +243,9 @@ class ModelCommand(click.Command):
         for host, name in (("draft_host", "n_gpu_layers_draft"), ("verify_host", "n_gpu_layers")):
             if ctx.params.get(host) is not None and ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP:
                 ctx.params[name] = None  # that model is on another machine
-        if ctx.params.get("verbose"):
-            for name, why in meant.notes.items():
-                click.echo(f"duo: llama.cpp's {name}: {why}", err=True)
+        notes = meant.warnings | (meant.notes if ctx.params.get("verbose") else {})
+        for name, why in ({} if ctx.resilient_parsing else notes).items():
+            click.echo(f"duo: llama.cpp's {name}: {why}", err=True)
         return left
 
 

@@ -124,9 +124,10 @@ def first_line(
 class TokenPrinter:
     """Writes chunks as they arrive; tokens that the draft guessed are green."""
 
-    def __init__(self, out: TextIO, color: bool, reading: Reading | None = None) -> None:
-        """reading: what tells thoughts from the answer. Thoughts are for a terminal only: dimmed, or with a heading."""
-        self._out, self._color, self._now = out, color, ""
+    def __init__(self, out: TextIO, color: bool, reading: Reading | None = None, *, end: str = "\n") -> None:
+        """reading: what tells thoughts from the answer. Thoughts are for a terminal only: dimmed, or with a heading.
+        end: comes after a whole text."""
+        self._out, self._color, self._now, self._end = out, color, "", end
         self._n = 0  # characters written
         self._reading, self._thinks = reading, False
         self._shows_thoughts = color or out.isatty()
@@ -181,7 +182,7 @@ class TokenPrinter:
         finally:
             if self._reading is not None:
                 self._show(self._reading.finish(), False)
-            self._out.write(self._set("") + "\n")
+            self._out.write(self._set("") + self._end)
             self._out.flush()
         return None
 

@@ -24,6 +24,7 @@ from duo.options.option import (
     Threads,
     opt,
 )
+from duo.options.weights import WeightOptions
 from duo.support.context import N_CTX_DEFAULT
 
 
@@ -283,6 +284,13 @@ class PlaceOptions(TypedDict, total=False):
 
 
 class EngineOptions(
-    PlaceOptions, ExpertOptions, CheapDraftOptions, ClientOptions, OffloadOptions, ContextOptions, total=False
+    PlaceOptions,
+    ExpertOptions,
+    CheapDraftOptions,
+    ClientOptions,
+    OffloadOptions,
+    WeightOptions,
+    ContextOptions,
+    total=False,
 ):
     """Keywords of `Duo` for the models. Fixed from load to close."""

@@ -89,7 +89,7 @@ class GenerateOptions(SamplingOptions, total=False):
             "EAGLE-3 head, MTP layers, a DFlash or DSpark head), draft-eagle3, draft-mtp, draft-dflash or draft-dspark "
             "(the same, and it must be that; without -md, draft-mtp takes the target's own MTP layers), and one of "
             "ngram-simple, ngram-map-k, ngram-map-k4v (passages that occur in the text itself, for summaries and edits "
-            "of code; they need no draft); or none.",
+            "of code; they need no draft; ngram-mod means ngram-map-k, ngram-cache means ngram-map-k4v); or none.",
             "--spec-type",
             env="SPEC_TYPE",
             metavar="TYPE,TYPE",
@@ -103,6 +103,8 @@ class GenerateOptions(SamplingOptions, total=False):
             "--spec-ngram-simple-size-n",
             "--spec-ngram-map-k-size-n",
             "--spec-ngram-map-k4v-size-n",
+            "--spec-ngram-mod-n-match",
+            "--spec-ngram-size-n",
         ),
     ]
     ngram_size_m: Annotated[
@@ -113,6 +115,8 @@ class GenerateOptions(SamplingOptions, total=False):
             "--spec-ngram-simple-size-m",
             "--spec-ngram-map-k-size-m",
             "--spec-ngram-map-k4v-size-m",
+            "--spec-ngram-mod-n-max",
+            "--spec-ngram-size-m",
         ),
     ]
     ngram_min_hits: Annotated[
@@ -123,6 +127,7 @@ class GenerateOptions(SamplingOptions, total=False):
             "--spec-ngram-simple-min-hits",
             "--spec-ngram-map-k-min-hits",
             "--spec-ngram-map-k4v-min-hits",
+            "--spec-ngram-min-hits",
         ),
     ]
     accept: Annotated[
@@ -199,6 +204,16 @@ class GenerateOptions(SamplingOptions, total=False):
         Annotated[Int, Field(ge=0, le=100)] | None,
         opt(None, "The target's log-probabilities of each token and of its N best alternatives."),
     ]
+    reasoning_budget: Annotated[
+        Annotated[Int, Field(ge=-1, le=2**31 - 1)],
+        opt(-1, "Most tokens of a thought (<think> and its like): then it is ended. 0: no thoughts; -1: no limit.",
+            "--reasoning-budget", env="THINK_BUDGET"),
+    ]  # fmt: skip
+    reasoning_budget_message: Annotated[
+        str,
+        opt("", "What is written at the end of a thought that is ended.", "--reasoning-budget-message",
+            env="THINK_BUDGET_MESSAGE"),
+    ]  # fmt: skip
     logits_processor: Annotated[
         Hook,
         opt(None, "A function (input_ids, scores) -> scores, or a list of them; called for each token."),

@@ -33,7 +33,7 @@ def flag_of(role: Role, name: str) -> str:
 _AS_GIVEN = (
     "n_gpu_layers", "split_mode", "main_gpu", "n_ctx", "n_batch", "n_threads", "n_threads_batch", "flash_attn",
     "type_k", "type_v", "load_mode", "offload_kqv", "op_offload", "cpu_kernels", "strict",
-    "n_parallel", "draft_pack", "draft_vocab",
+    "n_parallel", "draft_pack", "draft_vocab", "check_tensors", "host_buffers", "repack",
 )  # fmt: skip
 
 
@@ -66,6 +66,10 @@ class ModelOptions:
     n_parallel: int | Literal["auto"]
     draft_pack: DraftPack  # counts for a draft only
     draft_vocab: DraftVocab  # the same
+    check_tensors: bool
+    host_buffers: bool
+    repack: bool
+    fit_target: tuple[int, ...]  # MiB that auto leaves free on each device, or on all; empty: its own choice
     context: ContextOptions  # complete
     n_contexts: int = 1  # the cache has room for so many texts of n_ctx tokens
     mtp: bool = False  # draft: it is the MTP layers of its file; target: its own MTP layers are the draft
@@ -85,6 +89,7 @@ class ModelOptions:
             path=path,
             devices=tuple(device_names(value("device"))),
             tensor_split=tuple(value("tensor_split") or ()),
+            fit_target=tuple(value("fit_target") or ()),
             n_ubatch=min(o["n_ubatch"], o["n_batch"]),
             cpus=tuple(cpu_list(value("cpu_mask"), value("cpu_range"), flags)),
             override_tensors=(

@@ -22,22 +22,35 @@ N_WINDOW_MAX = 1 << 20  # tokens; as many as a host accepts of a text
 
 Mode = Literal["plain", "sync", "async"]
 AcceptRule = Literal["noise", "rejection", "typical", "top-n"]
-OnOffAuto = Literal["on", "off", "auto"]
 SpecType = Literal[
     "none", "draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark",
     "ngram-simple", "ngram-map-k", "ngram-map-k4v",
 ]  # fmt: skip
-# The other kinds of speculation in the pinned release of llama.cpp.
-NOT_IN_DUO = ("ngram-mod", "ngram-cache")
+# llama.cpp's other kinds, by those that find the same passages in the text: its pools over several texts are not kept.
+SPEC_ALIASES = {"ngram-mod": "ngram-map-k", "ngram-cache": "ngram-map-k4v"}
 CpuKernels = Literal["auto", "duo", "stock"]
 SplitMode = Literal["none", "layer", "row"]
 LoadMode = Literal["auto", "none", "mmap", "mlock", "dio"]
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 
 
+# llama.cpp's other words (common/arg.cpp: is_truthy, is_falsey, is_autoy).
+_SWITCH = {"enabled": "on", "true": "on", "1": "on", "disabled": "off", "false": "off", "0": "off", "-1": "auto"}
+
+
+def _switch(value: Any) -> Any:
+    return _SWITCH.get(value, value) if isinstance(value, str) else value
+
+
+OnOffAuto = Annotated[Literal["on", "off", "auto"], BeforeValidator(_switch)]
+
+
 def _whole(value: Any) -> Any:
-    if isinstance(value, str) and not re.fullmatch(r"[+-]?[0-9]+", value.strip()):
-        raise ValueError("input should be a whole number")  # pydantic reads '0-7' as -7
+    if isinstance(value, str):
+        match = re.fullmatch(r"([+-]?[0-9]+)(\.0*)?", value.strip())  # pydantic reads '0-7' as -7
+        if match is None:
+            raise ValueError("input should be a whole number")
+        return match[1]
     return value
 
 
@@ -99,11 +112,8 @@ def _spec_types(value: Any) -> Any:
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) for n in names):
         raise ValueError(f"input should be one or more of {', '.join(get_args(SpecType))}")
-    names = [n.strip() for n in names]
-    names = list(dict.fromkeys(names))
+    names = list(dict.fromkeys(SPEC_ALIASES.get(n.strip(), n.strip()) for n in names))
     for n in names:
-        if n in NOT_IN_DUO:
-            raise ValueError(f"duo does not support llama.cpp's {n} yet; choose from {', '.join(get_args(SpecType))}")
         if n not in get_args(SpecType):
             raise ValueError(f"{quoted(n)} is not one of {', '.join(get_args(SpecType))}")
     drafts = [n for n in names if n.startswith("draft-") and n != "draft-simple"]

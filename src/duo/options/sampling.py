@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from typing_extensions import TypedDict
 
-from duo.options.markers import Field
+from duo.options.markers import BeforeValidator, Field
 from duo.options.option import (
     Bias,
     Breakers,
@@ -17,11 +17,16 @@ from duo.options.option import (
 from duo.options.samplers import Samplers
 
 
+def _until_full(value: Any) -> Any:
+    """llama.cpp's -2, until the context is full, is -1 in duo: no context is shifted."""
+    return -1 if str(value).strip() == "-2" else value
+
+
 class SamplingOptions(TypedDict, total=False):
     """The part of GenerateOptions that the text depends on."""
 
     max_tokens: Annotated[
-        Annotated[Int, Field(ge=-1, le=2**31 - 1)],
+        Annotated[Int, Field(ge=-1, le=2**31 - 1), BeforeValidator(_until_full)],
         opt(
             -1,
             "Tokens to generate; -1: until the model ends or the context is full.",

@@ -128,4 +128,54 @@ class ServeOptions(TypedDict, total=False):
         Literal["none", "llamacpp"],
         opt("none", "llamacpp: /metrics repeats the figures under llama.cpp's names.", "--metrics-compat"),
     ]
+    tags: Annotated[
+        str | None,
+        opt(None, "Tags of the model in lists, with commas between.", "--tags", env="TAGS", metavar="TAG,..."),
+    ]
+    props: Annotated[
+        bool, opt(False, "POST /props is answered; it changes nothing.", "--props/--no-props", env="ENDPOINT_PROPS")
+    ]
+    reuse_port: Annotated[
+        bool,
+        opt(False, "Other servers may listen on the port, too.", "--reuse-port/--no-reuse-port", env="REUSE_PORT"),
+    ]
+    cors_methods: Annotated[
+        str,
+        opt("GET,POST,OPTIONS", "Methods that pages of --cors-origins may use.", "--cors-methods", env="CORS_METHODS",
+            metavar="METHOD,..."),
+    ]  # fmt: skip
+    cors_headers: Annotated[
+        str,
+        opt("*", "Headers that they may send.", "--cors-headers", env="CORS_HEADERS", metavar="NAME,..."),
+    ]
+    cors_credentials: Annotated[
+        bool | None,
+        opt(None, "They may send cookies and keys. Default: unless any page may come.",
+            "--cors-credentials/--no-cors-credentials", env="CORS_CREDENTIALS"),
+    ]  # fmt: skip
+    path: Annotated[
+        str | None,
+        opt(None, "Serve the files of this folder in place of the page.", "--path", env="STATIC_PATH",
+            metavar="FOLDER"),
+    ]  # fmt: skip
+    slot_save_path: Annotated[
+        str | None,
+        opt(None, "Folder for what POST /slots/ID?action=save keeps of a slot: the caches of target and draft.",
+            "--slot-save-path", metavar="FOLDER"),
+    ]  # fmt: skip
+    sleep_idle_seconds: Annotated[
+        Annotated[Int, Field(ge=-1, le=10_000_000)],
+        opt(-1, "Seconds without a request after which the models are freed; the next request loads them again. -1: "
+            "never.", "--sleep-idle-seconds", env="SLEEP_IDLE_SECONDS", metavar="SECONDS"),
+    ]  # fmt: skip
+    prefill_assistant: Annotated[
+        bool,
+        opt(True, "An assistant's message that stands last in a chat is the beginning of the answer.",
+            "--prefill-assistant/--no-prefill-assistant", env="PREFILL_ASSISTANT"),
+    ]  # fmt: skip
+    skip_chat_parsing: Annotated[
+        bool,
+        opt(False, "Thoughts and calls of tools stay in the content, as the model wrote them.",
+            "--skip-chat-parsing/--no-skip-chat-parsing", env="SKIP_CHAT_PARSING"),
+    ]  # fmt: skip
     ui: Annotated[bool, opt(True, "A page at /.", "--ui/--no-ui", "--webui/--no-webui", env="UI")]

@@ -20,10 +20,12 @@ class Room(NamedTuple):
     free: int  # bytes
     total: int
     driver: int = 0  # bytes of the free ones that its libraries take when the first model computes there
+    margin: int | None = None  # bytes that stay free; None: auto
 
     @property
     def usable(self) -> int:
-        return max(0, self.free - max(self.driver, min(MARGIN, self.total // 16)))
+        margin = min(MARGIN, self.total // 16) if self.margin is None else self.margin
+        return max(0, self.free - max(self.driver, margin))
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ def _model(
     m.flash_attn, m.load_mode, m.strict = o.flash_attn, o.load_mode, o.strict and o.role == "target"
     m.offload_kqv, m.op_offload, m.mtp = o.offload_kqv, o.op_offload, o.mtp and o.role == "draft"
     m.type_k, m.type_v = o.type_k, o.type_v
+    m.check_tensors, m.host_buffers, m.repack = o.check_tensors, o.host_buffers, o.repack
     m.tensor_split, m.split_mode, m.main_gpu = list(o.tensor_split), o.split_mode, o.main_gpu
     m.n_threads, m.n_threads_batch = n_threads, o.n_threads_batch or n_threads
     m.n_gpu_layers = -1 if o.n_gpu_layers == "all" else int(o.n_gpu_layers)
@@ -52,6 +53,7 @@ def _model(
     # No race under --strict: duo's kernels give the same bits at a lower cost than stock ones, and a race would use the
     # stock ones before ggml is set up for it.
     choice = "duo" if o.strict and o.cpu_kernels == "auto" and kernels.available() else o.cpu_kernels
+    choice = choice if o.repack else "stock"
     n_gpu_layers = m.n_gpu_layers if _on_gpu(o) else 0
     teams = sorted({n_threads, n_threads_beside or n_threads})
     # A draft's step over several branches is as wide as a verification.

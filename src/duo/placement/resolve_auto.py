@@ -25,17 +25,18 @@ DRIVER = 256 << 20  # bytes, for handles, kernels and scratch
 DRIVEN = ("CUDA", "ROCm", "MUSA")  # devices of ggml-cuda, by the beginning of their names
 
 
-def rooms_of(devices: Sequence[Device]) -> dict[str, Room]:
-    """Devices that can hold layers, by name."""
+def rooms_of(devices: Sequence[Device], margins: Sequence[int] = ()) -> dict[str, Room]:
+    """Devices that can hold layers, by name. margins: MiB that stay free on each of them, or on all; empty: auto."""
     host = next((d for d in devices if d.type == "cpu"), None)
-    found = {}
+    found: dict[str, Room] = {}
     for d in devices:
         if d.type in ("cpu", "accel"):
             continue
         # Devices that share the machine's memory may report none. CUDA's do that if they are too full to be asked.
         borrows = not d.total and host is not None and not d.name.startswith(DRIVEN)
         free, total = (host.free, host.total) if borrows and host is not None else (d.free, d.total)
-        found[d.name] = Room(d.name, free, total, DRIVER if d.name.startswith(DRIVEN) else 0)
+        margin = None if not margins else margins[min(len(found), len(margins) - 1)] << 20
+        found[d.name] = Room(d.name, free, total, DRIVER if d.name.startswith(DRIVEN) else 0, margin)
     return found
 
 
@@ -141,7 +142,7 @@ def placement_of(
     need = needs(target, draft, headers, devices)
     wish = _wish(target, need[0], devices)
     wish_draft = None if draft is None else _wish(draft, need[1], devices)
-    return place_layers(wish, wish_draft, list(rooms_of(devices).values()))
+    return place_layers(wish, wish_draft, list(rooms_of(devices, target.fit_target).values()))
 
 
 def texts_that_fit(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> int:
@@ -174,7 +175,7 @@ def _fits(
     except DoesNotFit:
         return False
     free = _core.memory_available()
-    rooms = {"": Room("", free, free), **rooms_of(devices)}
+    rooms = {"": Room("", free, free), **rooms_of(devices, target.fit_target)}
     used = {"": sum(p.bytes.host for p in placed)}
     for p in placed:
         for name, n_bytes in zip(p.devices, p.bytes.devices, strict=True):

@@ -21,6 +21,8 @@ THOUGHTS = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
 )
 BEGINS = tuple(begin for begin, _ in THOUGHTS)
+# With those of gpt-oss's channels.
+THOUGHT_MARKS = (*THOUGHTS, ("<|channel|>analysis<|message|>", "<|end|>"))
 # Marks around an answer of Command R7B and its relatives.
 WRAPS = (("<|START_RESPONSE|>", "<|END_RESPONSE|>"), ("<|START_TEXT|>", "<|END_TEXT|>"))
 CHANNEL, MESSAGE, TO = "<|channel|>", "<|message|>", re.compile(r"to=([\w.-]+)")

@@ -1,4 +1,4 @@
-"""Whether a model thinks before it answers, as far as its chat template lets callers choose."""
+"""How a model thinks before it answers, as far as its chat template lets callers choose."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from duo.prompt.chat_template import ChatTemplate
 
-VARIABLE = "enable_thinking"
+THINKS = "enable_thinking"
+EFFORT = "reasoning_effort"
+PRESERVES = "preserve_reasoning"  # prompts keep the thoughts of earlier turns
 
 
 def can_choose(template: ChatTemplate) -> bool:
-    return VARIABLE in template.variables
+    """Whether callers choose if the model thinks."""
+    return THINKS in template.variables
 
 
-def with_thinking(variables: Mapping[str, Any], template: ChatTemplate, on: bool | None) -> dict[str, Any]:
-    """The variables of a template. on: None: as the template says. What the variables say already counts more."""
-    return dict(variables) if on is None or not can_choose(template) else {VARIABLE: on, **variables}
+def choices(on: bool | None, effort: str | None, preserves: bool | None) -> dict[str, Any]:
+    """What a template is told; None, and the effort "default": nothing."""
+    wanted = {THINKS: on, EFFORT: None if effort == "default" else effort, PRESERVES: preserves}
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def with_thinking(variables: Mapping[str, Any], template: ChatTemplate, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of a template, and those choices that it knows. What the variables say already counts more."""
+    return {name: value for name, value in wanted.items() if name in template.variables} | dict(variables)

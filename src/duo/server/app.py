@@ -16,7 +16,7 @@ from duo.errors import BadValue
 from duo.options.serve import ServeOptions
 from duo.server.errors import ApiError, as_api_error
 from duo.server.gate import Gate
-from duo.server.routes import about, anthropic, missing, page, responses, texts, tokens
+from duo.server.routes import about, anthropic, files, missing, page, responses, slots, texts, tokens
 from duo.server.service import Service
 from duo.server.settings import Settings
 from duo.server.visitors import LOCALHOST
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 # Options of the server that runs the app.
 OF_SERVER = (
-    "host", "port", "drain", "timeout", "keep_alive", "header_timeout", "ssl_key_file", "ssl_cert_file", "insecure",
+    "host", "port", "reuse_port", "drain", "timeout", "keep_alive", "header_timeout", "ssl_key_file", "ssl_cert_file",
+    "insecure", "sleep_idle_seconds",
 )  # fmt: skip
 
 
@@ -58,7 +59,7 @@ def make_app(service: Service) -> FastAPI:
     settings = service.settings
     app = FastAPI(title="duo serve", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     router = APIRouter(prefix=settings.api_prefix)
-    for add in (about.add, texts.add, tokens.add, anthropic.add, responses.add, missing.add, page.add):
+    for add in (about.add, slots.add, texts.add, tokens.add, anthropic.add, responses.add, missing.add, page.add):
         add(router, service)
 
     @router.get("/openapi.json", include_in_schema=False)
@@ -66,6 +67,7 @@ def make_app(service: Service) -> FastAPI:
         return app.openapi()
 
     app.include_router(router)
+    files.add(app, settings)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(ApiError, _raise)
     app.add_middleware(Gate, service=service)
@@ -75,9 +77,9 @@ def make_app(service: Service) -> FastAPI:
             CORSMiddleware,
             allow_origins=["*"] if "*" in origins else [o for o in origins if o != "localhost"],
             allow_origin_regex=LOCALHOST if "localhost" in origins else None,
-            allow_credentials="*" not in origins,
-            allow_methods=["GET", "POST", "OPTIONS"],
-            allow_headers=["*"],
+            allow_credentials="*" not in origins if settings.cors_credentials is None else settings.cors_credentials,
+            allow_methods=settings.cors_methods,
+            allow_headers=settings.cors_headers,
         )
     return app
 

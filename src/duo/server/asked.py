@@ -23,7 +23,7 @@ SAME: tuple[str, ...] = tuple(
         "frequency_penalty", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n",
         "dry_sequence_breakers", "ignore_eos", "stop", "grammar", "json_schema", "mode", "cache_prompt", "id_slot",
         "draft_tree", "draft_window", "n_draft_branches", "spec_type", "accept", "posterior_threshold",
-        "posterior_alpha", "accept_top",
+        "posterior_alpha", "accept_top", "reasoning_budget_message",
     )
     if name in GENERATE_OPTIONS
 )  # fmt: skip
@@ -50,6 +50,9 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
         out["max_tokens"] = -1 if n < 0 else min(n, NO_LIMIT)
     if f.seed is not None:
         out["seed"] = -1 if f.seed in (-1, ANY_SEED) else f.seed
+    budget = _first(f.reasoning_budget_tokens, f.thinking_budget_tokens)
+    if budget is not None and budget != -1:
+        out["reasoning_budget"] = min(budget, NO_LIMIT)
     if f.n_probs:
         out["logprobs"] = min(f.n_probs, duo.n_vocab())
     if f.logit_bias is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from duo.api.chat_prompt import ChatAsked, ChatPrompt
 from duo.errors import BadValue
 from duo.prompt.reading import reasoning_of
-from duo.prompt.thinking import with_thinking
+from duo.prompt.thinking import EFFORT, THINKS, with_thinking
 from duo.server.making import texts_of
 from duo.support.wording import quoted
 
@@ -32,7 +32,7 @@ def chat_asked(f: ChatFields, duo: Duo, settings: Settings) -> ChatAsked:
         response_format=f.response_format,
         reasoning=settings.reasoning if f.reasoning_format is None else reasoning_of(f.reasoning_format),
         variables=variables_of(f, duo, settings),
-        prefill=True,
+        prefill=settings.prefills,
     )
 
 
@@ -49,10 +49,10 @@ def variables_of(f: ChatFields, duo: Duo, settings: Settings) -> dict[str, Any]:
     found = {**settings.variables, **template.check_variables(f.chat_template_kwargs)}
     if f.reasoning_effort is not None:
         if f.reasoning_effort in EFFORTS_OFF:
-            found = with_thinking(found, template, False)
-        elif "reasoning_effort" in template.variables:
-            found.setdefault("reasoning_effort", f.reasoning_effort)
-    return with_thinking(found, template, settings.thinking)
+            found = with_thinking(found, template, {THINKS: False})
+        else:
+            found = with_thinking(found, template, {EFFORT: f.reasoning_effort})
+    return with_thinking(found, template, settings.thoughts)
 
 
 def prompt_of(f: ChatFields, duo: Duo, settings: Settings) -> ChatPrompt:
@@ -83,7 +83,8 @@ def chat_texts(f: ChatFields, duo: Duo, settings: Settings) -> list[Text]:
         shape["logprobs"] = _n_top(f.top_logprobs)
     elif f.top_logprobs:
         raise BadValue("top_logprobs needs logprobs; give logprobs: true as well")
-    reading = (lambda: prompt.reading(duo.local_model)) if prompt.is_read else None
+    is_read = prompt.is_read and settings.parses
+    reading = (lambda: prompt.reading(duo.local_model)) if is_read else None
     return texts_of(duo, f, [(prompt.text, prompt.tokens)], shape=shape, reading=reading)
 
 

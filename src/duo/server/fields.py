@@ -64,6 +64,9 @@ class TextFields(Fields):
     cache_prompt: bool | None = None
     id_slot: int | None = None
     lora: list[Any] | None = None
+    reasoning_budget_tokens: int | None = None
+    thinking_budget_tokens: int | None = None
+    reasoning_budget_message: str | None = None
     mode: str | None = None  # plain, sync, async
     accept: str | None = None  # noise, rejection, typical, top-n
     posterior_threshold: float | None = None
@@ -132,6 +135,12 @@ class ResponsesFields(TextFields):
     reasoning: Tree | None = None
     max_output_tokens: int | None = None
     previous_response_id: str | None = None
+
+
+class SlotFields(Fields):
+    """/slots/ID"""
+
+    filename: str | None = None
 
 
 class TokenizeFields(Fields):

@@ -41,7 +41,7 @@ class Gate:
             self._check_visitor(scope)
             self._check_key(scope)
             scope["duo.body"] = await self._body(scope, receive)
-            await self._app(scope, _after(receive), sent)
+            await self._inside(scope, _after(receive), sent)
         except Exception as e:
             if sent.status or isinstance(e, _Gone):
                 return  # the client has gone, or has a part of its answer
@@ -54,6 +54,16 @@ class Gate:
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self._service.metrics.answered(route, sent.status or 499)
+
+    async def _inside(self, scope: Any, receive: Receive, send: Send) -> None:
+        """A request that needs the models waits until they are loaded."""
+        naps = self._service.naps
+        if naps is None or not naps.wakes(self._route(scope)):
+            await self._app(scope, receive, send)
+            return
+        with naps.visit():
+            await naps.wake()
+            await self._app(scope, receive, send)
 
     def _route(self, scope: Any) -> str:
         """The path below the one at which another app may have mounted this one, and below --api-prefix."""

@@ -77,7 +77,10 @@ def listeners(o: ServeOptions) -> list[Listener]:
     found: list[Listener] = []
     try:
         for host in hosts_of(o["host"]):
-            found.append(_unix(host.removeprefix("unix:")) if is_path(host) else _tcp(host.strip("[]"), o["port"]))
+            if is_path(host):
+                found.append(_unix(host.removeprefix("unix:")))
+            else:
+                found.append(_tcp(host.strip("[]"), o["port"], shared=o["reuse_port"]))
     except BaseException:
         for one in found:
             one.close()
@@ -85,7 +88,7 @@ def listeners(o: ServeOptions) -> list[Listener]:
     return found
 
 
-def _tcp(host: str, port: int) -> Listener:
+def _tcp(host: str, port: int, *, shared: bool) -> Listener:
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = infos[0]
@@ -95,6 +98,8 @@ def _tcp(host: str, port: int) -> Listener:
         raise BadValue(f"the server cannot listen on {host} ({getattr(e, 'strerror', e)}); check --host") from None
     try:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared and (option := getattr(socket, "SO_REUSEPORT", None)) is not None:
+            s.setsockopt(socket.SOL_SOCKET, option, 1)
         if family == socket.AF_INET6:
             s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         s.bind(address)

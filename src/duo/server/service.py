@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
@@ -31,7 +32,20 @@ RETRY_S = "5"  # when a client may ask again, of a server that loads or ends
 class Stage(Enum):
     LOADING = "Loading model"
     READY = "ok"
+    ASLEEP = "the models are not loaded, because nobody asked for a while"
     DRAINING = "the server is shutting down"
+
+
+class Sleeper(Protocol):
+    """Frees the models while nobody asks (duo.server.naps)."""
+
+    remembered: dict[str, Any]  # answers of before, by route
+
+    def wakes(self, path: str) -> bool: ...
+
+    def visit(self) -> AbstractContextManager[None]: ...
+
+    async def wake(self) -> None: ...
 
 
 class Stoppable(Protocol):
@@ -52,6 +66,7 @@ class Service:
         self.writings: set[Stoppable] = set()
         self.plain_pass_ms = RecentMedian()
         self.metrics = Metrics(self._gauges, self._passes, of_llama_cpp=settings.metrics_of_llama_cpp)
+        self.naps: Sleeper | None = None  # None: the models are never freed
         self._duo: Duo | None = None
         self._n_tasks = 0
         self._pool = ThreadPoolExecutor(N_THREADS, "duo-serve")
@@ -62,8 +77,22 @@ class Service:
         n_queue = self.settings.n_queue
         self.admission = Admission(n, QUEUE_OF_A_PLACE * n if n_queue is None else n_queue)
         self._duo = duo
-        if self.stage is Stage.LOADING:
+        if self.stage in (Stage.LOADING, Stage.ASLEEP):
             self.stage = Stage.READY
+
+    def fall_asleep(self) -> Duo:
+        """The pair, which the caller closes; the next request loads it again. Raises ApiError 503."""
+        duo = self.check_ready()
+        self.stage, self._duo = Stage.ASLEEP, None
+        return duo
+
+    @property
+    def is_asleep(self) -> bool:
+        return self.stage is Stage.ASLEEP
+
+    def remembered(self, name: str) -> Any:
+        """An answer of before the models were freed, by its route; None: there is none."""
+        return None if self.naps is None else self.naps.remembered.get(name)
 
     @property
     def duo(self) -> Duo:
@@ -147,7 +176,7 @@ class Service:
             "requests_waiting": max(0, self.admission.n_inside - n_running),
             "places": self.admission.n_places,
             **self._cache(),
-            "ready": float(self.is_ready),
+            "ready": float(self.is_ready or self.is_asleep),
         }
 
     def stop_all(self) -> None:

@@ -15,7 +15,9 @@ import uvicorn
 
 from duo.server.app import make_app
 from duo.server.listening import Listener
+from duo.server.naps import Naps
 from duo.server.protocol import protocol_with
+from duo.server.routes.about import answers
 from duo.server.service import Service, Stage
 
 if TYPE_CHECKING:
@@ -48,9 +50,12 @@ class Serving:
         ready: Callable[[Duo], None] = lambda _duo: None,
         cert: str | None = None,
         key: str | None = None,
+        sleep_s: float = 0.0,
     ) -> None:
+        """sleep_s: seconds without a request after which the models are freed; 0: never."""
         self.service = service
         self._listeners, self._load, self._ready, self._drain_s = listeners, load, ready, drain_s
+        self._sleep_s = sleep_s
         config = uvicorn.Config(
             make_app(service),
             http=protocol_with(
@@ -89,16 +94,21 @@ class Serving:
         with suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread
             for s in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(s, self._signalled)
-        loading = asyncio.create_task(self._load_pair())
+        tasks = [asyncio.create_task(self._load_pair())]
+        if self._sleep_s:
+            self.service.naps = Naps(self.service, self._sleep_s, self._loaded, partial(answers, self.service))
+            tasks.append(asyncio.create_task(self.service.naps.watch()))
         try:
             await self._server.serve(sockets=[x.socket for x in self._listeners])
         finally:
             for x in self._listeners:
                 x.close()
-            loading.cancel()  # the load itself goes on, and frees what it has made
+            for task in tasks:
+                task.cancel()  # a load itself goes on, and frees what it has made
             await asyncio.to_thread(self.service.close)
 
-    async def _load_pair(self) -> None:
+    async def _loaded(self) -> Duo:
+        """The pair. Raises what loading raised."""
         done: asyncio.Future[Duo] = asyncio.get_running_loop().create_future()
 
         def work() -> None:
@@ -116,8 +126,11 @@ class Serving:
                     found.close()
 
         threading.Thread(target=work, name="duo-load", daemon=True).start()
+        return await done
+
+    async def _load_pair(self) -> None:
         try:
-            duo = await done
+            duo = await self._loaded()
             self.service.loaded(duo)
             if self.service.is_ready:
                 self._ready(duo)

@@ -35,8 +35,17 @@ class Settings:
     metrics: bool = True
     metrics_of_llama_cpp: bool = False
     ui: bool = True
+    tags: tuple[str, ...] = ()  # of the model
+    props: bool = False  # whether POST /props is answered
+    cors_methods: tuple[str, ...] = ("GET", "POST", "OPTIONS")
+    cors_headers: tuple[str, ...] = ("*",)
+    cors_credentials: bool | None = None  # None: unless any page may come
+    files: Path | None = None  # a folder in place of the page
+    slot_folder: Path | None = None  # for files of what the places hold; None: there are none
+    prefills: bool = True  # an assistant's message that stands last is gone on with
+    parses: bool = True  # answers are read for thoughts and calls of tools
     reasoning: bool = True  # thoughts are no part of an answer, unless a request says so
-    thinking: bool | None = None  # what its template is told, if it asks; None: nothing
+    thoughts: Mapping[str, Any] = field(default_factory=dict)  # what its template is told of them, if it asks
     variables: Mapping[str, Any] = field(default_factory=dict)  # of the chat template
 
     @classmethod
@@ -69,7 +78,16 @@ class Settings:
             slots=o["slots"],
             metrics=o["metrics"],
             metrics_of_llama_cpp=o["metrics_compat"] == "llamacpp",
-            ui=o["ui"],
+            ui=o["ui"] and o["path"] is None,
+            tags=tuple(comma_separated(o["tags"])),
+            props=o["props"],
+            cors_methods=tuple(x.upper() for x in comma_separated(o["cors_methods"])),
+            cors_headers=tuple(comma_separated(o["cors_headers"])),
+            cors_credentials=o["cors_credentials"],
+            files=folder_of(o["path"], "--path"),
+            slot_folder=folder_of(o["slot_save_path"], "--slot-save-path"),
+            prefills=o["prefill_assistant"],
+            parses=not o["skip_chat_parsing"],
             **more,
         )
 
@@ -77,6 +95,13 @@ class Settings:
         """Whether a client may send it. Takes as long for a wrong key as for a right one."""
         digest = _digest(given)
         return sum(hmac.compare_digest(digest, key) for key in self.keys) > 0
+
+
+def folder_of(path: str | None, flag: str) -> Path | None:
+    """Raises BadValue: it is no folder."""
+    if path is not None and not Path(path).is_dir():
+        raise BadValue(f"{path} ({flag}) is no folder; make it first")
+    return None if path is None else Path(path)
 
 
 def _digest(key: bytes) -> bytes:

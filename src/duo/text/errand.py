@@ -22,9 +22,12 @@ def turn(session: Session) -> Iterator[None]:
         session.turns.end(own)
 
 
-def finish(session: Session, errand: _core.Errand, prompt: Sequence[int] = ()) -> _core.Errand:
-    """Runs it to its end; call it in a turn. Raises BadValue (what is restored does not fit), Cancelled, DuoError."""
-    _wait(session, session.engine.begin_errand(errand, list(prompt)))
+def finish(session: Session, errand: _core.Errand, prompt: Sequence[int] = (), place: int = -1) -> _core.Errand:
+    """Runs it to its end; call it in a turn. place: in the target's cache; -1: where the prompt is, or the last text.
+
+    Raises BadValue (what is restored does not fit), Cancelled, DuoError.
+    """
+    _wait(session, session.engine.begin_errand(errand, list(prompt), place))
     return errand
 
 

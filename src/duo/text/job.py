@@ -64,6 +64,11 @@ def _hook_of(o: GenerateOptions, target: _core.Model | None) -> Hook | None:
     for name in ("logits_processor", "stopping_criteria"):
         if o[name] is not None and target is None:
             raise BadValue(f"{name} runs beside the target, which is on another machine; leave it out")
+    if o["reasoning_budget"] > 0 and target is None:
+        raise BadValue(
+            "reasoning_budget (--reasoning-budget) needs the target in this process, and it is on another machine; "
+            "leave it out"
+        )
     found = Hook(o["logits_processor"], o["stopping_criteria"])
     return found if found else None
 
@@ -161,6 +166,7 @@ def check_early(prompt: Prompt, given: dict[str, Any], function: str = "generate
         if not prompt:
             raise BadValue("the prompt is empty; give some text")
         check_text(prompt, "the prompt")
+    check_text(o["reasoning_budget_message"], "reasoning_budget_message (--reasoning-budget-message)")
     for s in _stops(o):
         if not s:
             raise BadValue("a stop string (-r) is empty; leave it out")

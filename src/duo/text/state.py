@@ -103,15 +103,18 @@ class State:
         return len(self.target.saved)
 
 
-def save(session: Session, n_keep: int = -1, tokens: Sequence[int] = ()) -> tuple[_core.Errand, list[CacheHead]]:
+def save(
+    session: Session, n_keep: int = -1, tokens: Sequence[int] = (), place: int = -1
+) -> tuple[_core.Errand, list[CacheHead]]:
     """What the caches hold of the text that begins with these tokens; without tokens, of the one that ended last.
 
-    n_keep: of at most so many tokens, and the rest is forgotten. Call it in a turn.
+    place: in the target's cache, whatever it holds. n_keep: of at most so many tokens, and the rest is forgotten. Call
+    it in a turn.
 
     The errand has the bytes of each. Raises DuoError.
     """
     of = session.belongings
-    errand = finish(session, _core.Errand("save", n_keep=n_keep), tokens)
+    errand = finish(session, _core.Errand("save", n_keep=n_keep), tokens, place)
     heads = []
     found = ((errand.target_tokens, errand.target_saved()), (errand.draft_tokens, errand.draft_saved()))
     for role, (tokens, saved) in zip(ROLES, found, strict=True):
@@ -126,8 +129,9 @@ def check_target(session: Session, head: CacheHead) -> None:
         raise BadState(f"was made with another {why}")
 
 
-def restore(session: Session, caches: Sequence[SavedCache]) -> None:
-    """Puts saved caches in place of what the models' hold. Call it in a turn. Raises BadState and DuoError.
+def restore(session: Session, caches: Sequence[SavedCache], place: int = -1) -> None:
+    """Puts saved caches in place of what the models' hold. place: in the target's cache; -1: that of the oldest text.
+    Call it in a turn. Raises BadState and DuoError.
 
     A draft's cache that belongs to another draft is left out: it would only have made the text faster.
     """
@@ -144,7 +148,7 @@ def restore(session: Session, caches: Sequence[SavedCache]) -> None:
                 give(head.tokens, cache.saved)
             except TypeError:
                 raise BadState("is damaged") from None
-    finish(session, errand)
+    finish(session, errand, place=place)
 
 
 def taken(session: Session, seed: int) -> State:

@@ -15,6 +15,7 @@ from duo.text.job import Job, makes_guesses, prepare, sampling, speculation
 from duo.text.prompt_cache import PromptCache, open_cache
 from duo.text.result import Chunk, FinishReason, Result, Timings, TokenLogprobs, timings
 from duo.text.session import SLICE_US, Session
+from duo.text.thoughts import marks_of
 from duo.text.turns import Turn
 
 if TYPE_CHECKING:
@@ -264,6 +265,8 @@ def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCac
             place=o["id_slot"],
             use_cache=o["cache_prompt"],
             n_mark=o["prompt_mark"],
+            thoughts=[] if session.engine.target is None else marks_of(session.engine.target, o),
+            n_thought=max(0, o["reasoning_budget"]),
         )
         if session.network is not None:
             session.network.text_began(text.slot)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,17 @@ from duo.cli.chat_input import Reader
 from duo.cli.commands.run import of_run
 from duo.cli.complete import by_metavar
 from duo.cli.models import model_sources
-from duo.cli.on_off import OnOffAuto
+from duo.cli.on_off import Flag, OnOffAuto
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, text_of, unescape
 from duo.errors import BadValue, ContextFull, DuoError
 from duo.options.tables import GENERATE_OPTIONS
-from duo.prompt.thinking import VARIABLE, can_choose, with_thinking
+from duo.prompt.thinking import EFFORT, THINKS, can_choose, choices, with_thinking
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:
     from duo.api.conversation import Conversation
+    from duo.options.generate import GenerateOptions
     from duo.prompt.chat_template import ChatTemplate
 
 HELP = f"""Talk with a model, turn by turn.
@@ -81,10 +83,18 @@ def template_choice(params: dict[str, Any]) -> tuple[str | None, dict[str, Any]]
     return chosen, _variables(params["chat_template_kwargs"])
 
 
-def warn_of_thoughts(thinking: bool | None, template: ChatTemplate) -> None:
-    """thinking: --reasoning; None: auto."""
-    if thinking is False and not can_choose(template):
-        show.warn(f"the chat template has no {VARIABLE}, so the model may think in spite of --reasoning off")
+def thoughts_of(params: dict[str, Any], wanted: GenerateOptions) -> dict[str, Any]:
+    """What the options say of the model's thoughts (duo.prompt.thinking). wanted: complete options of a text."""
+    on = False if params["reasoning"] is None and wanted["reasoning_budget"] == 0 else params["reasoning"]
+    return choices(on, params["reasoning_effort"], params["reasoning_preserve"])
+
+
+def warn_of_thoughts(thoughts: Mapping[str, Any], template: ChatTemplate) -> None:
+    """Says which of the choices the template does not know."""
+    if thoughts.get(THINKS) is False and not can_choose(template):
+        show.warn(f"the chat template has no {THINKS}, so the model may think in spite of --reasoning off")
+    if EFFORT in thoughts and EFFORT not in template.variables:
+        show.warn(f"the chat template has no {EFFORT}, so --reasoning-effort changes nothing")
 
 
 def answer(talk: Conversation, question: str, options: dict[str, Any], *, color: bool) -> None:
@@ -153,8 +163,9 @@ def chat(params: dict[str, Any]) -> None:
     interactive = sys.stdin is not None and sys.stdin.isatty()
     with open_duo(params) as d:
         template = template_of(d.local_model, chosen)
-        warn_of_thoughts(params["reasoning"], template)
-        variables = with_thinking(variables, template, params["reasoning"])
+        thoughts = thoughts_of(params, wanted)
+        warn_of_thoughts(thoughts, template)
+        variables = with_thinking(variables, template, thoughts)
         talk = Conversation(d, template, system, variables=variables, reasoning=reasoning)
         if interactive:
             introduce(d, wanted)
@@ -194,6 +205,12 @@ def _command() -> click.Command:
                      envvar="LLAMA_ARG_REASONING",
                      help="Whether the model thinks before it answers, if its template has enable_thinking. auto: as "
                           "the template says. [default: auto]"),
+        click.Option(["reasoning_effort", "--reasoning-effort"], metavar="LEVEL",
+                     envvar="LLAMA_ARG_REASONING_EFFORT",
+                     help="How much the model thinks, if its template has reasoning_effort: low, medium, high, ..."),
+        Flag(["reasoning_preserve", "--reasoning-preserve/--no-reasoning-preserve"], default=None,
+             envvar="LLAMA_ARG_REASONING_PRESERVE",
+             help="Whether prompts keep the thoughts of earlier turns, if the template has preserve_reasoning."),
     ]  # fmt: skip
     return ModelCommand(
         "chat",

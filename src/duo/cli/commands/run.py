@@ -11,6 +11,7 @@ import click
 from duo.cli import show
 from duo.cli.complete import by_metavar
 from duo.cli.models import model_sources
+from duo.cli.on_off import Flag
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, unescape
 from duo.errors import BadValue
@@ -70,15 +71,30 @@ def list_devices() -> None:
         show.warn(f"this llama-cpp-python was built without RPC; to get it: {rebuild()}")
 
 
+def list_cache() -> None:
+    from duo.models.hub.repository import cached_models
+
+    found = cached_models()
+    print(f"number of models in cache: {len(found)}")
+    for i, name in enumerate(found, 1):
+        print(f"{i:4}. {name}")
+
+
 def run(params: dict[str, Any]) -> None:
     if params["list_devices"]:
         list_devices()
+        return
+    if params["cache_list"]:
+        list_cache()
         return
     from duo.text.job import check_early
 
     file = params["file"]
     if file is not None and file.suffix == ".jsonl" and params["prompt"] is None:
         run_many(params)
+        return
+    if is_dialogue(params):
+        run_dialogue(params)
         return
     prompt = read_prompt(params["prompt"], file, params["escape"])
     text_options = given(params, GENERATE_OPTIONS)
@@ -97,7 +113,8 @@ def run(params: dict[str, Any]) -> None:
             warn_of_draft(d, stream)
         for note in stream.cache_notes:
             show.warn(f"prompt cache: {note}")
-        show.show_figures(result, sys.stderr)
+        if params["show_timings"]:
+            show.show_figures(result, sys.stderr)
         if params["json"]:
             print(show.as_json(result))
         if failure is not None:
@@ -121,12 +138,41 @@ def run_many(params: dict[str, Any]) -> None:
         write_all(d, prompts, text_options, sys.stdout)
 
 
+def is_dialogue(params: dict[str, Any]) -> bool:
+    return any(params[name] for name in ("interactive", "interactive_first", "in_prefix", "in_suffix", "in_prefix_bos"))
+
+
+def run_dialogue(params: dict[str, Any]) -> None:
+    """The model and the user write in turn."""
+    from duo.cli.dialogue import Dialogue
+    from duo.text.job import check_early
+
+    given_prompt = params["prompt"] is not None or params["file"] is not None
+    prompt = read_prompt(params["prompt"], params["file"], params["escape"]) if given_prompt else ""
+    around = {name: params[f"in_{name}"] or "" for name in ("prefix", "suffix")}
+    if params["escape"]:
+        around = {name: unescape(text) for name, text in around.items()}
+    text_options = given(params, GENERATE_OPTIONS)
+    wanted = check_early(prompt or "?", text_options)
+    show.warn_of_schema(wanted)
+    with open_duo(params, trace=params["trace"]) as d:
+        introduce(d, wanted)
+        warn_of_start(d)
+        if params["display_prompt"]:
+            sys.stdout.write(prompt)
+        color = show.wants_color(params["color"], sys.stdout)
+        talk = Dialogue(
+            d, text_options, **around, with_bos=params["in_prefix_bos"], escape=params["escape"], color=color
+        )
+        talk.write(prompt, user_first=params["interactive_first"])
+
+
 def _command() -> click.Command:
     path = click.Path(path_type=Path)
     first = [
         *model_sources(),
         click.Option(["prompt", "-p", "--prompt"], metavar="TEXT", help="The prompt. Default: standard input."),
-        click.Option(["file", "-f", "--file"], type=path, metavar="FILE",
+        click.Option(["file", "-f", "--file", "-bf", "--binary-file"], type=path, metavar="FILE",
                      help="A file with the prompt. A .jsonl file has one on each line: -np texts are written at once, "
                      "and printed as a line of JSON each."),
         click.Option(["escape", "-e/", "--escape/--no-escape"], default=True,
@@ -137,10 +183,22 @@ def _command() -> click.Command:
                      type=click.Choice(["on", "off", "auto"]), help="Show drafted tokens in green. [default: auto]"),
         click.Option(["display_prompt", "--display-prompt/--no-display-prompt"], default=True,
                      help="Print the prompt before the text. [default: on]"),
+        Flag(["show_timings", "--show-timings/--no-show-timings"], default=True, envvar="LLAMA_ARG_SHOW_TIMINGS",
+             help="Print the figures on standard error. [default: on]"),
+        click.Option(["interactive", "-i", "--interactive"], is_flag=True,
+                     help="Write in turn with the model: a string of -r gives you the turn, a line gives it back."),
+        click.Option(["interactive_first", "-if", "--interactive-first"], is_flag=True,
+                     help="The same, and yours is the first turn."),
+        click.Option(["in_prefix", "--in-prefix"], metavar="TEXT", help="The same, and TEXT comes before your turns."),
+        click.Option(["in_suffix", "--in-suffix"], metavar="TEXT", help="The same, and TEXT comes after your turns."),
+        click.Option(["in_prefix_bos", "--in-prefix-bos"], is_flag=True,
+                     help="The same, and the BOS token comes before your turns."),
         click.Option(["json", "--json"], is_flag=True, help="Print the figures as one JSON object on the last line."),
         click.Option(["trace", "--trace"], type=str, metavar="FILE", shell_complete=by_metavar,
                      help="Write every draft step and verification as a Chrome trace (see duo trace)."),
         click.Option(["list_devices", "--list-devices"], is_flag=True, help="List the devices and exit."),
+        click.Option(["cache_list", "-cl", "--cache-list"], is_flag=True,
+                     help="List the models in the cache of the Hugging Face Hub and exit."),
         click.Option(["verbose", "-v", "--verbose"], is_flag=True, help="Print llama.cpp's log on standard error."),
         click.Option(["log_file", "--log-file"], type=str, metavar="FILE", shell_complete=by_metavar,
                      envvar="LLAMA_ARG_LOG_FILE",

@@ -33,7 +33,10 @@ Examples:
   duo serve --pair llama-3.3-70b --host 0.0.0.0 --api-key-file keys.txt
 """
 N_PARALLEL = 4
-OF_CHAT = ("chat_template", "chat_template_file", "chat_template_kwargs", "reasoning_format", "reasoning")
+OF_CHAT = (
+    "chat_template", "chat_template_file", "chat_template_kwargs", "reasoning_format", "reasoning", "reasoning_effort",
+    "reasoning_preserve",
+)  # fmt: skip
 
 
 def name_of(params: dict[str, Any]) -> str:
@@ -49,7 +52,7 @@ def name_of(params: dict[str, Any]) -> str:
 
 def serve(params: dict[str, Any]) -> None:
     need_server("duo serve")
-    from duo.cli.commands.chat import template_choice, warn_of_thoughts
+    from duo.cli.commands.chat import template_choice, thoughts_of, warn_of_thoughts
     from duo.cli.opening import introduce, open_duo, warn_of_start
     from duo.options.validate import engine_options, serve_options
     from duo.prompt.reading import reasoning_of
@@ -63,23 +66,25 @@ def serve(params: dict[str, Any]) -> None:
     options = given(params, GENERATE_OPTIONS)
     o = serve_options(asked)
     template, variables = template_choice(params)
+    wanted = check_early("?", options)  # reports a bad value before minutes of loading
     settings = Settings.of(
-        asked, name_of(params), reasoning=reasoning_of(params["reasoning_format"]), thinking=params["reasoning"],
-        variables=variables,
+        asked, name_of(params), reasoning=reasoning_of(params["reasoning_format"]),
+        thoughts=thoughts_of(params, wanted), variables=variables,
     )  # fmt: skip
     check_tls(o)
     check_open(o, has_keys=bool(settings.keys))
     if params["n_parallel"] is None:
         params["n_parallel"] = N_PARALLEL if params["draft_host"] is None and params["verify_host"] is None else 1
     engine_options(given(params, ENGINE_OPTIONS))
-    wanted = check_early("?", options)  # reports a bad value before minutes of loading
     found = listeners(o)
     context = click.get_current_context()
 
     def load() -> Duo:
         with context.scope(cleanup=False):
             of_texts = {k: v for k, v in options.items() if k not in OF_BOTH}
-            d = open_duo(params, chat_template=template, trace=service.events, **of_texts)
+            d = open_duo(
+                params, chat_template=template, spm_infill=params["spm_infill"], trace=service.events, **of_texts
+            )
         try:
             if template is not None:
                 d.chat_template.check_variables(variables)
@@ -92,15 +97,18 @@ def serve(params: dict[str, Any]) -> None:
         with suppress(OSError):  # a full disk behind the standard streams must not end the server
             introduce(d, wanted)
             warn_of_start(d)
-            if settings.thinking is False:
-                warn_of_thoughts(settings.thinking, d.chat_template)
+            if settings.thoughts:
+                warn_of_thoughts(settings.thoughts, d.chat_template)
         scheme = "https" if o["ssl_cert_file"] else "http"
         where = " and ".join(x.url(scheme) + settings.api_prefix * (not x.path) for x in found)
         with suppress(OSError):
             print(f"duo serve: {settings.names[0]} on {where} ({d.session.turns.n} texts at once)", flush=True)
 
     service = Service(settings)
-    Serving(service, found, load, drain_s=o["drain"], ready=ready, cert=o["ssl_cert_file"], key=o["ssl_key_file"]).run()
+    Serving(
+        service, found, load, drain_s=o["drain"], ready=ready, cert=o["ssl_cert_file"], key=o["ssl_key_file"],
+        sleep_s=max(0, o["sleep_idle_seconds"]),
+    ).run()  # fmt: skip
     with suppress(OSError):
         show.warn("the server has ended")
 
@@ -115,6 +123,11 @@ def _command() -> click.Command:
             *model_sources(),
             *table_options(ServeOptions, SERVE_OPTIONS),
             *(p for p in chat_command.params if p.name in OF_CHAT),
+            click.Option(
+                ["spm_infill", "--spm-infill"],
+                is_flag=True,
+                help="What stands behind comes first in prompts of /infill (suffix, prefix, middle).",
+            ),
             *model_options(),
             *of_run("escape", "verbose", "log_file"),
         ],

@@ -155,3 +155,13 @@ def from_hub(
 def _files_in(folder: Path) -> list[str]:
     # is_file() is false for links to deleted data.
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+def cached_models(cache: Path | None = None) -> list[str]:
+    """What -hf finds without a network, as user/repo:QUANT, sorted. cache: None: the one that the environment names."""
+    found: set[str] = set()
+    for folder in (HubSettings(token=None).cache if cache is None else cache).glob("models--*/snapshots/*"):
+        repo = folder.parent.parent.name.removeprefix("models--").replace("--", "/", 1)
+        names = [p.relative_to(folder).as_posix() for p in folder.rglob("*.gguf") if p.is_file()]
+        found |= {str(Source(repo, hub_files.quant_of(n) or None)) for n in names if hub_files.is_model(n)}
+    return sorted(found)

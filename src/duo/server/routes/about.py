@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from duo import __version__
@@ -16,18 +16,35 @@ from duo.options.validate import generate_options
 from duo.server.asked import settings_shown
 from duo.server.errors import ApiError
 from duo.server.respond import Json
-from duo.server.text import Text
+from duo.server.routes.slots import slot_list
 
 if TYPE_CHECKING:
     from duo.server.service import Service
 
 
-def add(router: APIRouter, service: Service) -> None:
-    created = int(time.time())
+CREATED = int(time.time())
 
+
+def answers(service: Service, duo: Duo) -> dict[str, Any]:
+    """What the server says of its model, by route, as long as it is loaded."""
+    names = service.settings.names
+    return {
+        "models": model_list(duo, names, service.settings.tags),
+        "props": properties(duo, names[0]),
+        "slots": slot_list(duo, []),
+    }
+
+
+async def _remembered(service: Service, name: str) -> Any:
+    """The same while the models are freed. Raises ApiError 503."""
+    kept = service.remembered(name) if service.is_asleep else None
+    return kept if kept is not None else (await service.in_thread(answers, service, service.check_ready()))[name]
+
+
+def add(router: APIRouter, service: Service) -> None:
     async def health() -> Response:
         """200: requests are served. 503: the model is being loaded, or the server shuts down."""
-        if not service.is_ready:
+        if not service.is_ready and not service.is_asleep:
             raise service.not_ready()
         return Json({"status": "ok"})
 
@@ -42,7 +59,7 @@ def add(router: APIRouter, service: Service) -> None:
 
     async def models() -> Response:
         """The one model, as OpenAI lists it; `models` is the shape of llama-server."""
-        return Json(await service.in_thread(model_list, service.check_ready(), service.settings.names, created))
+        return Json(await _remembered(service, "models"))
 
     for path in ("/v1/models", "/models"):
         router.get(path, include_in_schema=path.startswith("/v1"))(models)
@@ -50,27 +67,22 @@ def add(router: APIRouter, service: Service) -> None:
     @router.get("/v1/models/{name:path}")
     async def model(name: str) -> Response:
         """The one model by its name."""
-        service.check_ready()
+        found = await _remembered(service, "models")
         if name not in service.settings.names:
             raise ApiError(404, f"there is no model {name[:100]!r} here; it is called {service.settings.names[0]}")
-        found = await service.in_thread(model_list, service.duo, service.settings.names, created)
         return Json(found["data"][0])
 
     @router.get("/props")
     async def props() -> Response:
         """What the server would do with a request that says nothing."""
-        return Json(await service.in_thread(properties, service.check_ready(), service.settings.names[0]))
+        return Json({**await _remembered(service, "props"), "is_sleeping": service.is_asleep})
 
-    @router.get("/slots")
-    async def slots(request: Request) -> Response:
-        """What each place is doing. fail_on_no_slot: 503 if none is idle."""
-        if not service.settings.slots:
-            raise ApiError(501, "/slots is off; start the server without --no-slots")
-        duo = service.check_ready()
-        found = slot_list(duo, list(service.running))
-        if request.query_params.get("fail_on_no_slot") and all(s["is_processing"] for s in found):
-            raise ApiError(503, "no slot available")
-        return Json(found)
+    @router.post("/props", include_in_schema=False)
+    async def change_props() -> Response:
+        """Changes nothing, as in llama-server."""
+        if not service.settings.props:
+            raise ApiError(501, "/props can only be read; start the server with --props")
+        return Json({"success": True})
 
     @router.get("/metrics", response_class=Response)
     async def metrics() -> Response:
@@ -81,7 +93,7 @@ def add(router: APIRouter, service: Service) -> None:
         return Response(service.metrics.page, media_type="text/plain; version=0.0.4", headers=headers)
 
 
-def model_list(duo: Duo, names: tuple[str, ...], created: int) -> dict[str, Any]:
+def model_list(duo: Duo, names: tuple[str, ...], tags: tuple[str, ...]) -> dict[str, Any]:
     m = duo.local_model
     try:
         meta = duo.metadata
@@ -102,9 +114,9 @@ def model_list(duo: Duo, names: tuple[str, ...], created: int) -> dict[str, Any]
     one = {
         "id": names[0],
         "aliases": list(names),
-        "tags": [],
+        "tags": list(tags),
         "object": "model",
-        "created": created,
+        "created": CREATED,
         "owned_by": "duo",
         "meta": about,
     }
@@ -153,7 +165,6 @@ def properties(duo: Duo, name: str) -> dict[str, Any]:
         "bos_token": _special(duo, m.token_bos),
         "eos_token": _special(duo, m.token_eos),
         "build_info": f"duo {__version__}",
-        "is_sleeping": False,
         "duo": {"draft": _draft_name(duo), "speculates": duo.session.has_draft},
     }
 
@@ -164,33 +175,3 @@ def _draft_name(duo: Duo) -> str | None:
 
 def _special(duo: Duo, token: int) -> str:
     return duo.decode([token], special=True) if token >= 0 else ""
-
-
-def slot_list(duo: Duo, running: list[Text]) -> list[dict[str, Any]]:
-    by_place = {t.stream.stream.place if t.stream is not None else -1: t for t in running}
-    return [_slot(i, duo, by_place.get(i)) for i in range(duo.session.turns.n)]
-
-
-def _slot(i: int, duo: Duo, text: Text | None) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "id": i,
-        "n_ctx": duo.n_ctx(),
-        "speculative": duo.session.has_draft,
-        "is_processing": text is not None,
-    }
-    if text is None:
-        return found
-    most = text.job.options["max_tokens"]
-    left = {
-        "has_next_token": True,
-        "has_new_line": "\n" in text.text,
-        "n_remain": most - text.n_tokens if most >= 0 else -1,
-        "n_decoded": text.n_tokens,
-    }
-    return {
-        **found,
-        "id_task": text.task_id,
-        "n_prompt_tokens": text.n_prompt,
-        "params": settings_shown(text.job.options),
-        "next_token": [left],
-    }

@@ -71,6 +71,8 @@ def as_chat(f: MessagesFields) -> ChatFields:
         more["stop"] = f.stop_sequences
     if f.thinking is not None:
         more["reasoning_effort"] = "none" if f.thinking.get("type") == "disabled" else "medium"
+        if isinstance(budget := f.thinking.get("budget_tokens"), int) and f.thinking.get("type") == "enabled":
+            more["reasoning_budget_tokens"] = budget
     config = f.output_config or {}
     if isinstance(config.get("format"), dict):
         more["response_format"] = config["format"]

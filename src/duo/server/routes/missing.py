@@ -24,7 +24,6 @@ MISSING = {
     "loading and unloading of models": ("/models/load", "/models/unload", "/models/sse"),
     "control of a running stream": ("/v1/chat/completions/control",),
     "streams that can be resumed": ("/v1/stream", "/v1/streams/lookup"),
-    "saving and restoring of slots": ("/slots/{id_slot}",),
 }
 
 
@@ -34,11 +33,6 @@ def add(router: APIRouter, service: Service) -> None:
             router.add_api_route(path, _refusal(path, what), methods=["GET", "POST", "DELETE"], include_in_schema=False)
     one = _refusal("/models", "several models at a time")
     router.add_api_route("/models", one, methods=["POST", "DELETE"], include_in_schema=False)
-
-    @router.post("/props", include_in_schema=False)
-    async def change_props() -> Response:
-        """llama-server changes nothing there either."""
-        raise ApiError(501, "/props can only be read; duo does not support changing it")
 
 
 def _refusal(path: str, what: str) -> Callable[[], Awaitable[Response]]:

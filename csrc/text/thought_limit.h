@@ -1,0 +1,52 @@
+// Ends a thought that has become too long: the model then gets no choice but the tokens that end it (llama.cpp's
+// common/reasoning-budget.h, which looks for tokens; here the text counts, however it is cut into tokens).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "token_hook.h"
+
+namespace duo {
+
+// The marks of one kind of thought.
+struct thought_marks {
+    std::string           begin;
+    std::string           end;
+    std::vector<token_id> forced; // what is written where the limit is reached: at least the end; empty: no limit
+};
+
+// One text. Belongs to the target's thread.
+class thought_limit : public token_hook {
+  public:
+    // n_most: tokens of each thought. The prompt may have begun one. spell: a token's bytes, control tokens by their
+    // names. ask: called first; null: nobody is.
+    thought_limit(std::vector<thought_marks> marks, int32_t n_most, std::function<std::string(token_id)> spell,
+                  std::shared_ptr<token_hook> ask = nullptr);
+
+    bool on_row(std::span<const token_id> text, std::span<float> logits) override;
+
+  private:
+    void take(token_id token);
+    bool take_mark(const std::string & mark);
+
+    const std::vector<thought_marks>           marks_;
+    const int32_t                              n_most_;
+    const std::function<std::string(token_id)> spell_;
+    const std::shared_ptr<token_hook>          ask_;
+    size_t                                     n_mark_ = 0; // bytes of the longest mark
+
+    size_t                n_seen_ = 0;         // tokens of the text
+    std::string           tail_;               // the text's last bytes, in which no mark was found
+    const thought_marks * inside_   = nullptr; // the thought that runs
+    int32_t               n_used_   = 0;       // its tokens that were generated
+    bool                  forcing_  = false;
+    size_t                n_forced_ = 0; // of inside_->forced
+};
+
+} // namespace duo

@@ -1,0 +1,48 @@
+"""The options of `Duo` that say how weights are checked, and where they are kept."""
+
+from typing import Annotated, Any
+
+from typing_extensions import TypedDict
+
+from duo.options.markers import BeforeValidator
+from duo.options.option import opt
+
+
+def _margins(value: Any) -> Any:
+    """A list of MiB, or text such as "1024,512" or "1024/512", as llama.cpp has it."""
+    given = value.replace("/", ",").split(",") if isinstance(value, str) else value
+    try:
+        found = [int(x) for x in ([given] if isinstance(given, int) else given)]
+    except (TypeError, ValueError):
+        found = []
+    if not found or not all(0 <= x < 2**31 for x in found):
+        raise ValueError("input should be a number of MiB for each device, such as 1024,512")
+    return found
+
+
+Margins = Annotated[list[int], BeforeValidator(_margins)]
+
+
+class WeightOptions(TypedDict, total=False):
+    """Options of both models."""
+
+    check_tensors: Annotated[
+        bool,
+        opt(
+            False, "Look for NaN and infinity in the weights while they are read.", "--check-tensors/--no-check-tensors"
+        ),
+    ]
+    host_buffers: Annotated[
+        bool,
+        opt(True, "A GPU may give the memory for weights that stay on the CPU.", "--host-buffers/--no-host"),
+    ]
+    repack: Annotated[
+        bool,
+        opt(True, "Weights may be packed for the CPU's kernels; otherwise stock kernels read them as they are.",
+            "--repack/--no-repack", " /-nr", env="REPACK"),
+    ]  # fmt: skip
+    fit_target: Annotated[
+        Margins | None,
+        opt(None, "MiB that -ngl auto leaves free on each device; one number: on all. Default: 1024, or a sixteenth of "
+            "a small device.", "-fitt", "--fit-target", env="FIT_TARGET", metavar="MIB,..."),
+    ]  # fmt: skip

@@ -1,0 +1,91 @@
+"""A server that nobody asks frees its models, and loads them again for the next request (--sleep-idle-seconds)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from duo.server.errors import ApiError
+from duo.support.wording import one_line
+
+if TYPE_CHECKING:
+    from duo.api.engine import Duo
+    from duo.server.service import Service
+
+# Monitors and lists of models ask for these again and again. They wake nobody, as in llama-server.
+QUIET = ("/health", "/v1/health", "/livez", "/metrics", "/props", "/models", "/v1/models", "/slots", "/", "/duo/trace")
+
+
+class Naps:
+    """For one event loop. idle_s: seconds without a request. load: makes the pair again. answers: what the quiet routes
+    say of the pair, for the time when it is not there."""
+
+    def __init__(
+        self,
+        service: Service,
+        idle_s: float,
+        load: Callable[[], Awaitable[Duo]],
+        answers: Callable[[Duo], dict[str, Any]],
+    ) -> None:
+        self._service, self._idle_s, self._load, self._answers = service, idle_s, load, answers
+        self._n_inside = 0
+        self._last = time.monotonic()
+        self._changing = asyncio.Lock()
+        self.remembered: dict[str, Any] = {}  # answers of quiet routes, of the time before
+
+    @staticmethod
+    def wakes(path: str) -> bool:
+        """Whether a request for this route needs the models."""
+        return path not in QUIET and not path.startswith("/ui/")
+
+    @contextmanager
+    def visit(self) -> Iterator[None]:
+        """A request that needs the models, from its head to the end of its answer."""
+        self._n_inside += 1
+        try:
+            yield
+        finally:
+            self._n_inside -= 1
+            self._last = time.monotonic()
+
+    async def wake(self) -> None:
+        """Returns when the models are there. Raises ApiError 503: they could not be loaded."""
+        if not self._service.is_asleep:
+            return
+        async with self._changing:
+            if not self._service.is_asleep:
+                return
+            try:
+                duo = await self._load()
+            except Exception as e:
+                raise ApiError(503, f"the models could not be loaded again: {one_line(e)}") from None
+            if self._service.is_asleep:
+                self._service.loaded(duo)
+            else:  # the server has ended meanwhile
+                await asyncio.to_thread(duo.close)
+                raise self._service.not_ready()
+
+    async def watch(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            due = self._last + self._idle_s
+            await asyncio.sleep(max(0.05, min(1.0, due - time.monotonic())))
+            if self._is_idle:
+                with suppress(ApiError):  # it is loading, or ends
+                    await self._fall_asleep()
+
+    @property
+    def _is_idle(self) -> bool:
+        idle = not self._n_inside and not self._service.is_busy and self._service.is_ready
+        return idle and time.monotonic() - self._last >= self._idle_s
+
+    async def _fall_asleep(self) -> None:
+        async with self._changing:
+            remembered = await self._service.in_thread(self._answers, self._service.check_ready())
+            if not self._is_idle:
+                return
+            self.remembered = remembered
+            await asyncio.to_thread(self._service.fall_asleep().close)

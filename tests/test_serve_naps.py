@@ -1,0 +1,92 @@
+"""--sleep-idle-seconds: the models are freed while nobody asks, and come back for the next request."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from conftest import HANG_S
+from served import GREEDY, PROMPT, Server, served
+
+from duo import DuoError
+
+BODY = {"prompt": PROMPT, **GREEDY}
+QUIET = ("/health", "/props", "/v1/models", "/models", "/slots", "/metrics", "/livez")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with served({"sleep_idle_seconds": 1}) as s:
+        yield s
+
+
+def wait_for_sleep(server: Server) -> None:
+    until = time.monotonic() + HANG_S
+    while not server.service.is_asleep:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_it_sleeps_answers_quiet_questions_and_wakes(server: Server) -> None:
+    first = server.post("/completion", BODY).json()["content"]
+    loaded = server.duo
+    before = {path: server.get(path) for path in QUIET}
+    wait_for_sleep(server)
+    with pytest.raises(DuoError, match="closed"):
+        loaded.generate(PROMPT)
+    for path, answer in before.items():
+        now = server.get(path)
+        assert now.status_code == answer.status_code == 200
+        if path not in ("/metrics", "/props"):
+            assert now.json() == answer.json()
+    assert server.get("/props").json() == {**before["/props"].json(), "is_sleeping": True}
+    assert "duo_ready 1.0" in server.get("/metrics").text
+    assert server.service.is_asleep  # nothing of that woke it
+    assert server.post("/completion", BODY).json()["content"] == first
+    assert not server.service.is_asleep and server.duo is not loaded
+
+
+def test_many_that_wake_it_at_once_are_all_answered(server: Server) -> None:
+    want = server.post("/completion", BODY).json()["content"]
+    wait_for_sleep(server)
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda: found.append(server.post("/completion", BODY).json()["content"]))
+               for _ in range(6)]  # fmt: skip
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(HANG_S)
+    assert found == [want] * 6
+
+
+def test_a_long_text_keeps_it_awake(server: Server) -> None:
+    loaded = server.post("/tokenize", {"content": "x"}).status_code == 200 and server.duo
+    with served({"sleep_idle_seconds": 1}, _delay=(150_000, 1)) as slow:
+        duo = slow.duo
+        body = {"prompt": PROMPT, "n_predict": 12, "ignore_eos": True, "mode": "plain"}
+        assert slow.post("/completion", body).status_code == 200
+        assert slow.duo is duo  # it took more than a second, and nobody slept
+    assert loaded
+
+
+def test_a_failed_load_is_told_and_tried_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    want = server.post("/completion", BODY).json()["content"]
+    wait_for_sleep(server)
+    naps = server.service.naps
+    assert naps is not None
+    load = naps._load
+
+    async def fails() -> None:
+        raise DuoError("the file has gone")
+
+    monkeypatch.setattr(naps, "_load", fails)
+    answer = server.post("/completion", BODY)
+    assert answer.status_code == 503
+    assert answer.json()["error"]["message"] == "the models could not be loaded again: the file has gone"
+    monkeypatch.setattr(naps, "_load", load)
+    assert server.post("/completion", BODY).json()["content"] == want
+
+
+def test_it_ends_while_it_sleeps() -> None:
+    with served({"sleep_idle_seconds": 1}) as s:
+        wait_for_sleep(s)
