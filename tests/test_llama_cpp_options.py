@@ -199,12 +199,12 @@ def test_a_variable_that_cannot_be_followed_is_named(
     run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain = run(*TEXT)[1]
-    for name, value in (("EMBEDDINGS", "1"), ("CONTEXT_SHIFT", "0"), ("CTX_SIZE", "256"), ("NO_SUCH_THING", "1")):
+    for name, value in (("TOOLS", "all"), ("CONTEXT_SHIFT", "0"), ("CTX_SIZE", "256"), ("NO_SUCH_THING", "1")):
         monkeypatch.setenv(f"LLAMA_ARG_{name}", value)
     code, text, err = run(*TEXT)
     assert (code, text) == (0, plain)
     assert [x for x in err.splitlines() if "LLAMA_ARG" in x] == [
-        "duo: the variable LLAMA_ARG_EMBEDDINGS has no effect, because llama.cpp's --embeddings is not in duo"
+        "duo: the variable LLAMA_ARG_TOOLS has no effect, because llama.cpp's --tools is not in duo"
     ]
     monkeypatch.setenv("LLAMA_ARG_FIT", "maybe")
     wrong = "duo: llama.cpp's variable LLAMA_ARG_FIT=maybe: it has to be on or off; change the value or unset it\n"

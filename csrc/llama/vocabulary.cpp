@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "base/error.h"
+#include "failed_check.h"
 
 namespace duo {
 
@@ -18,7 +19,8 @@ std::string vocabulary::piece(token_id token, bool special) const {
     check(token);
     std::string text(64, '\0');
     try {
-        int32_t n = llama_token_to_piece(get(), token, text.data(), int32_t(text.size()), 0, special);
+        const throwing_checks checks;
+        int32_t               n = llama_token_to_piece(get(), token, text.data(), int32_t(text.size()), 0, special);
         if (n < 0) {
             text.resize(size_t(-n));
             n = llama_token_to_piece(get(), token, text.data(), int32_t(text.size()), 0, special);
@@ -48,7 +50,8 @@ std::vector<token_id> vocabulary::tokenize(const std::string & text, bool add_sp
                                          parse_special);
     };
     try {
-        int32_t n = fill();
+        const throwing_checks checks; // of a file that names no separator, for example
+        int32_t               n = fill();
         if (n < 0) {
             ids.resize(size_t(-n));
             n = fill();

@@ -97,5 +97,6 @@ PYBIND11_MODULE(_core, m) {
     duo::register_model(m);
     duo::register_errand(m);
     duo::register_thoughts(m);
+    duo::register_embedder(m);
     duo::register_engine(m);
 }

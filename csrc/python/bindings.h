@@ -22,6 +22,9 @@ void register_engine(pybind11::module_ & m);
 // Errand: a job for the models between two texts.
 void register_errand(pybind11::module_ & m);
 
+// Embedder: a model that makes vectors of texts.
+void register_embedder(pybind11::module_ & m);
+
 // For `duo doctor` and the benchmarks: one model, pass by pass, and the kernels alone.
 void register_probe(pybind11::module_ & m);
 

@@ -160,7 +160,7 @@ std::shared_lock<std::shared_mutex> engine::enter() const {
     std::shared_lock entered(gate_);
     if (target_ && target_->weights().options.vocab_only) {
         throw error(error_kind::bad_value,
-                    "this Duo was loaded with vocab_only and cannot write; load it without that");
+                    "this Duo was loaded with vocab_only or embedding and cannot write; load it without that");
     }
     if (!pipeline_) {
         throw error(error_kind::cancelled, "this engine is closed; make a new one");

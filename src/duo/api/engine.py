@@ -18,6 +18,7 @@ from typing_extensions import Self, Unpack
 from duo import _core
 from duo.api import llama_cpp_names
 from duo.api.chat import Chats
+from duo.api.embeddings import Embeddings, open_embedder, pooling_named
 from duo.errors import BadValue, DoesNotFit, DuoError
 from duo.models.head import check_kind
 from duo.models.loading import Loading
@@ -54,17 +55,17 @@ def _close_all() -> None:
             d.close()
 
 
-def _without_weights(draft: PathLike | None, options: dict[str, Any]) -> dict[str, Any]:
-    """Options for a model that only tokenizes. Raises BadValue: there is another model."""
+def _without_weights(draft: PathLike | None, options: dict[str, Any], why: str) -> dict[str, Any]:
+    """Options for a model that writes nothing, because of the keyword `why`. Raises BadValue: there is another one."""
     for name in ("draft_host", "verify_host", "rpc"):
         if options.get(name) is not None:
-            raise BadValue(f"vocab_only loads no weights, so {name} has no use; leave one of them out")
+            raise BadValue(f"with {why} nothing is written, so {name} has no use; leave one of them out")
     if draft is not None:
-        raise BadValue("vocab_only loads no weights, so a draft has no use; leave one of them out")
+        raise BadValue(f"with {why} nothing is written, so a draft has no use; leave one of them out")
     return {**options, "cpu_kernels": "stock", "device": "none", "n_gpu_layers": 0}
 
 
-class Duo(Chats, Loading):
+class Duo(Chats, Embeddings, Loading):
     """A target model and, if given, a draft model, loaded and ready.
 
     `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
@@ -103,9 +104,11 @@ class Duo(Chats, Loading):
         model, options = llama_cpp_names.translated(model, dict(given), with_draft=draft is not None)
         self._choose_chat(options)
         options.pop("spm_infill", None)  # see the property
-        vocab_only = bool(options.pop("vocab_only", False))
+        embeds, pooling = bool(options.pop("embedding", False)), pooling_named(options.pop("pooling_type", -1))
+        vocab_only = bool(options.pop("vocab_only", False)) or embeds
+        of_embedder = {k: v for k, v in options.items() if k in ENGINE_OPTIONS}
         if vocab_only:
-            options = _without_weights(draft, options)
+            options = _without_weights(draft, options, "embedding" if embeds else "vocab_only")
         check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
         log_path = b"" if log_file is None else os.fsencode(written(log_file, "log file"))
         recent = trace if isinstance(trace, RecentEvents) else None
@@ -164,6 +167,8 @@ class Duo(Chats, Loading):
         try:
             _core.log_to(bool(verbose), log_path)
             engine = _core.Engine(placed, progress)
+            if embeds and model is not None:
+                self._embedder = open_embedder(path(model, "target"), engine_options(of_embedder), pooling, progress)
             if self._host is not None:
                 self._client = attach(self._host, engine)
             self.session = Session(
@@ -211,6 +216,7 @@ class Duo(Chats, Loading):
                 profiles.keep(engine, self.profile_key)
 
         self.session.close(last)
+        self._embedder = None
 
     def __enter__(self) -> Self:
         return self

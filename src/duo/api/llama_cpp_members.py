@@ -49,9 +49,6 @@ REFUSED = {
     "eval_tokens": "duo evaluates whole texts; Result.tokens has those of a text",
     "input_ids": "duo evaluates whole texts; Result.tokens has those of a text",
     "n_tokens": "duo evaluates whole texts; Result.tokens has those of a text",
-    "create_embedding": "duo writes texts and has no embeddings",
-    "embed": "duo writes texts and has no embeddings",
-    "pooling_type": "duo writes texts and has no embeddings",
     "model_params": "Duo.options has what a model was loaded with",
     "context_params": "Duo.options has what a model was loaded with",
 }

@@ -11,9 +11,7 @@ from duo.support.wording import quoted
 
 # Arguments that duo does not support: the values that change nothing, and why or what instead.
 NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
-    "pooling_type": ((-1,), "duo has no embeddings"),
-    "attention_type": ((-1,), "duo has no embeddings"),
-    "embedding": ((False,), "duo has no embeddings"),
+    "attention_type": ((-1,), "the model's file says how its tokens attend"),
     "swa_full": ((None, True), "taking back a wrong guess needs the whole cache of a sliding window"),
     "lora_base": ((None,), "libllama needs none: the adapter is added to the weights as they are"),
     "tokenizer": ((None,), "the target and the draft must read the same tokens"),

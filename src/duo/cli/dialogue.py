@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Dialogue:
     """At each stop string of the options the user's turn comes; it stays in the text (llama.cpp's reverse prompts).
 
-    prefix, suffix: around what the user writes. with_bos: the BOS token comes before. escape: \\n in a line is a line end.
+    prefix, suffix: around what the user writes. with_bos: the BOS token comes before. escape: \\n is a line end there.
     """
 
     def __init__(

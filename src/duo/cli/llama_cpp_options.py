@@ -84,11 +84,10 @@ PROGRAM = {name: program for program, names in _ELSEWHERE.items() for name in na
 # Those of llama-server, llama-cli and llama-completion that duo does not have.
 NOT_IN_DUO = frozenset(
     """
-    --agent --audio --context-shift --docker-repo --embd-gemma-default --embd-normalize --embedding
-    --embeddings --image --kv-unified-per-slot --log-prompts-dir --lookup-cache-dynamic --lookup-cache-static
-    --lora-init-without-apply --mcp-servers-config --mcp-servers-json --model-url --models-autoload
-    --models-dir --models-max --models-preset --no-models-autoload --output --output-file --pooling --rerank
-    --reranking --server-base --spec-synth-len --spec-synth-rates --special --tools --tools-runtime
-    --ui-mcp-proxy --video --webui-mcp-proxy -ag -dr -lcd -lcs -mu -o -sp
+    --agent --audio --context-shift --docker-repo --image --kv-unified-per-slot --log-prompts-dir
+    --lookup-cache-dynamic --lookup-cache-static --lora-init-without-apply --mcp-servers-config
+    --mcp-servers-json --model-url --models-autoload --models-dir --models-max --models-preset
+    --no-models-autoload --output --output-file --server-base --spec-synth-len --spec-synth-rates --special
+    --tools --tools-runtime --ui-mcp-proxy --video --webui-mcp-proxy -ag -dr -lcd -lcs -mu -o -sp
     """.split()  # noqa: SIM905 (a line for each otherwise)
 )

@@ -26,6 +26,14 @@ OF_PORT: dict[str, tuple[str, str]] = {
     "--vision-gemma-4b-default": ("8014", "-hf ggml-org/gemma-3-4b-it-qat-GGUF -c 0"),
     "--vision-gemma-12b-default": ("8014", "-hf ggml-org/gemma-3-12b-it-qat-GGUF -c 0"),
 }
+# For a server alone.
+OF_VECTORS = {
+    "--embd-gemma-default": (
+        "8011",
+        "-hf ggml-org/embeddinggemma-300M-qat-q4_0-GGUF -hff embeddinggemma-300M-qat-Q4_0.gguf "
+        "--embedding -c 2048 -b 2048 -ub 2048",
+    ),
+}
 _OF_KIND = {
     "--fim": "-c 0 -b 1024 -ub 1024",
     "--gpt": "-c 262144 -np 2 -b 32768 -ub 2048 --temp 1 --top-p 1 --top-k 0 --min-p 0.01",
@@ -34,6 +42,6 @@ _OF_KIND = {
 
 def arguments(name: str, *, serves: bool) -> tuple[str, ...]:
     """What the preset means in duo. serves: with the port."""
-    port, model = OF_PORT[name]
+    port, model = (OF_PORT | OF_VECTORS)[name]
     rest = _OF_KIND.get(name[:5], "")
     return (*model.split(), *rest.split(), *(("--port", port) if serves else ()))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from duo.cli.llama_cpp_presets import OF_PORT, arguments
+from duo.cli.llama_cpp_presets import OF_PORT, OF_VECTORS, arguments
 from duo.cli.on_off import AUTO, OFF, ON
 
 # What a value means: arguments of duo, or values of parameters that are not given. Raises ValueError.
@@ -229,8 +229,8 @@ TAKEN: tuple[Taken, ...] = (
 
 
 def _presets() -> Iterator[Taken]:
-    for name in OF_PORT:
-        for commands in (("serve",), ("run", "chat")):
+    for name in (*OF_PORT, *OF_VECTORS):
+        for commands in (("serve",), ("run", "chat"))[: 2 if name in OF_PORT else 1]:
             args = arguments(name, serves=commands == ("serve",))
             yield Taken((name,), f"it means {' '.join(args)}", instead=args, commands=commands)
 

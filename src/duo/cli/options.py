@@ -99,7 +99,8 @@ def _log_options() -> Iterator[click.Option]:
         ("prefix", "its level, such as I or W"),
         ("timestamps", "the time since the start"),
     ):
-        yield Flag([f"log_{name}", f"--log-{name}/--no-log-{name}"], default=None, envvar=f"LLAMA_ARG_LOG_{name.upper()}",
+        yield Flag([f"log_{name}", f"--log-{name}/--no-log-{name}"], default=None,
+                   envvar=f"LLAMA_ARG_LOG_{name.upper()}",
                    help=f"Each line of llama.cpp's log (-v, --log-file) begins with {text}.")  # fmt: skip
     yield Flag(["log_jsonl", "--log-jsonl/--no-log-jsonl"], default=None, envvar="LLAMA_ARG_LOG_JSONL",
                help="Each line of llama.cpp's log is a JSON object with its time, level and text.")  # fmt: skip

@@ -128,6 +128,26 @@ class ServeOptions(TypedDict, total=False):
         Literal["none", "llamacpp"],
         opt("none", "llamacpp: /metrics repeats the figures under llama.cpp's names.", "--metrics-compat"),
     ]
+    embedding: Annotated[
+        bool,
+        opt(False, "Serve /v1/embeddings with a model for that, and no texts.", "--embedding/--no-embedding",
+            "--embeddings/--no-embeddings", env="EMBEDDINGS"),
+    ]  # fmt: skip
+    rerank: Annotated[
+        bool,
+        opt(False, "Serve /v1/rerank with a model for that, and no texts: --embedding --pooling rank.",
+            "--rerank/--no-rerank", "--reranking/--no-reranking", env="RERANKING"),
+    ]  # fmt: skip
+    pooling: Annotated[
+        Literal["none", "mean", "cls", "last", "rank"] | None,
+        opt(None, "How the vectors of tokens become one of a text. Default: the model's own.", "--pooling",
+            env="POOLING"),
+    ]  # fmt: skip
+    embd_normalize: Annotated[
+        Annotated[Int, Field(ge=-1, le=1000)],
+        opt(2, "Norm that embeddings get: -1 none, 0 largest number, 1 taxicab, 2 Euclidean, N p-norm.",
+            "--embd-normalize"),
+    ]  # fmt: skip
     tags: Annotated[
         str | None,
         opt(None, "Tags of the model in lists, with commas between.", "--tags", env="TAGS", metavar="TAG,..."),

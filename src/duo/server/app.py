@@ -16,7 +16,7 @@ from duo.errors import BadValue
 from duo.options.serve import ServeOptions
 from duo.server.errors import ApiError, as_api_error
 from duo.server.gate import Gate
-from duo.server.routes import about, anthropic, files, missing, page, responses, slots, texts, tokens
+from duo.server.routes import about, anthropic, embeddings, files, missing, page, responses, slots, texts, tokens
 from duo.server.service import Service
 from duo.server.settings import Settings
 from duo.server.visitors import LOCALHOST
@@ -59,7 +59,17 @@ def make_app(service: Service) -> FastAPI:
     settings = service.settings
     app = FastAPI(title="duo serve", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     router = APIRouter(prefix=settings.api_prefix)
-    for add in (about.add, slots.add, texts.add, tokens.add, anthropic.add, responses.add, missing.add, page.add):
+    for add in (
+        about.add,
+        slots.add,
+        texts.add,
+        embeddings.add,
+        tokens.add,
+        anthropic.add,
+        responses.add,
+        missing.add,
+        page.add,
+    ):
         add(router, service)
 
     @router.get("/openapi.json", include_in_schema=False)

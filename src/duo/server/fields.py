@@ -137,6 +137,25 @@ class ResponsesFields(TextFields):
     previous_response_id: str | None = None
 
 
+class EmbeddingFields(Fields):
+    """/v1/embeddings"""
+
+    input: str | list[Any] | Tree | None = None
+    content: str | list[Any] | Tree | None = None  # llama-server's older name
+    encoding_format: str | None = None
+    embd_normalize: int | None = None
+
+
+class RerankFields(Fields):
+    """/v1/rerank"""
+
+    query: str | None = None
+    documents: list[str] | None = None
+    texts: list[str] | None = None  # text-embeddings-inference's name
+    top_n: int | None = None
+    return_text: bool | None = None
+
+
 class SlotFields(Fields):
     """/slots/ID"""
 

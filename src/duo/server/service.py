@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -120,9 +120,11 @@ class Service:
         """What a client gets while the server loads or ends. reason: one of REASONS, if that is to be counted."""
         return ApiError(503, self.stage.value, headers={"Retry-After": RETRY_S}, reason=reason)
 
-    def enter(self, n: int) -> Ticket:
-        """For n texts, before anything is computed. Raises ApiError 429 and 503."""
+    def enter(self, n: int, *, vectors: bool = False) -> Ticket:
+        """For n texts, before anything is computed. vectors: that are only read. Raises ApiError 429, 501 and 503."""
         self.check_ready()
+        if self.settings.embeds and not vectors:
+            raise ApiError(501, "this server was started for embeddings; start one without --embedding and --rerank")
         return self.admission.enter(n)
 
     async def in_thread(self, call: Callable[..., T], *args: Any) -> T:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from duo.errors import BadValue
+from duo.options.serve import ServeOptions
 from duo.options.validate import serve_options
 from duo.server.listening import hosts_of, is_loopback
 from duo.server.visitors import Visitors
@@ -35,6 +36,8 @@ class Settings:
     metrics: bool = True
     metrics_of_llama_cpp: bool = False
     ui: bool = True
+    embeds: bool = False  # it answers with vectors, and writes nothing
+    norm: int = 2  # of the vectors (duo.api.embeddings.normalized)
     tags: tuple[str, ...] = ()  # of the model
     props: bool = False  # whether POST /props is answered
     cors_methods: tuple[str, ...] = ("GET", "POST", "OPTIONS")
@@ -79,6 +82,8 @@ class Settings:
             metrics=o["metrics"],
             metrics_of_llama_cpp=o["metrics_compat"] == "llamacpp",
             ui=o["ui"] and o["path"] is None,
+            embeds=embeds_of(o),
+            norm=o["embd_normalize"],
             tags=tuple(comma_separated(o["tags"])),
             props=o["props"],
             cors_methods=tuple(x.upper() for x in comma_separated(o["cors_methods"])),
@@ -95,6 +100,13 @@ class Settings:
         """Whether a client may send it. Takes as long for a wrong key as for a right one."""
         digest = _digest(given)
         return sum(hmac.compare_digest(digest, key) for key in self.keys) > 0
+
+
+def embeds_of(o: ServeOptions) -> bool:
+    """Whether the server answers with vectors. Raises BadValue: options that need it, without it."""
+    if o["rerank"] and o["pooling"] not in (None, "rank"):
+        raise BadValue(f"--rerank needs --pooling rank, and it is {o['pooling']}; leave --pooling out")
+    return o["embedding"] or o["rerank"]
 
 
 def folder_of(path: str | None, flag: str) -> Path | None:

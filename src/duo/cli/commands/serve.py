@@ -52,6 +52,8 @@ def name_of(params: dict[str, Any]) -> str:
 
 def serve(params: dict[str, Any]) -> None:
     need_server("duo serve")
+    from pathlib import Path
+
     from duo.cli.commands.chat import template_choice, thoughts_of, warn_of_thoughts
     from duo.cli.opening import introduce, open_duo, warn_of_start
     from duo.options.validate import engine_options, serve_options
@@ -82,6 +84,8 @@ def serve(params: dict[str, Any]) -> None:
     def load() -> Duo:
         with context.scope(cleanup=False):
             of_texts = {k: v for k, v in options.items() if k not in OF_BOTH}
+            if settings.embeds:
+                of_texts = {"embedding": True, "pooling_type": "rank" if o["rerank"] else o["pooling"]}
             d = open_duo(
                 params, chat_template=template, spm_infill=params["spm_infill"], trace=service.events, **of_texts
             )
@@ -95,7 +99,10 @@ def serve(params: dict[str, Any]) -> None:
 
     def ready(d: Duo) -> None:
         with suppress(OSError):  # a full disk behind the standard streams must not end the server
-            introduce(d, wanted)
+            if settings.embeds:
+                show.warn(f"{Path(d.local_model.path).name} for embeddings (pooling {d.embedder.pooling}); no texts")
+            else:
+                introduce(d, wanted)
             warn_of_start(d)
             if settings.thoughts:
                 warn_of_thoughts(settings.thoughts, d.chat_template)

@@ -1,0 +1,54 @@
+// Texts as vectors.
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+
+#include "bindings.h"
+#include "llama/embedder.h"
+#include "load_watch.h"
+
+namespace py = pybind11;
+using namespace pybind11::literals;
+
+namespace duo {
+
+namespace {
+
+py::array_t<float> array_of(const std::vector<std::vector<float>> & rows, int32_t width) {
+    py::array_t<float> out({py::ssize_t(rows.size()), py::ssize_t(width)});
+    for (size_t i = 0; i < rows.size(); ++i) {
+        std::copy(rows[i].begin(), rows[i].end(), out.mutable_data(py::ssize_t(i), 0));
+    }
+    return out;
+}
+
+} // namespace
+
+void register_embedder(py::module_ & m) {
+    py::class_<embedder>(m, "Embedder")
+        .def(py::init([](model_options options, const std::string & pooling, const py::object & progress) {
+                 ask_guard();
+                 return load_watched({&options}, progress,
+                                     [&] { return std::make_unique<embedder>(options, pooling); });
+             }),
+             "options"_a, "pooling"_a = "", "progress"_a = py::none())
+        .def(
+            "embed",
+            [](embedder & e, const std::vector<std::vector<token_id>> & texts) {
+                std::vector<std::vector<float>> rows;
+                {
+                    const py::gil_scoped_release waiting;
+                    rows = e.embed(texts);
+                }
+                return array_of(rows, e.n_out());
+            },
+            "texts"_a)
+        .def_property_readonly("n_out", &embedder::n_out)
+        .def_property_readonly("n_most", &embedder::n_most)
+        .def_property_readonly("pooling", &embedder::pooling)
+        .def_property_readonly("rerank_template", &embedder::rerank_template)
+        .def_property_readonly("around_pair", &embedder::around_pair);
+}
+
+} // namespace duo

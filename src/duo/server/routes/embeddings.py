@@ -1,0 +1,125 @@
+"""Routes of a server that was started for vectors: embeddings of texts, and scores of documents."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from duo.api.engine import Duo
+from duo.errors import BadValue
+from duo.server.errors import ApiError
+from duo.server.fields import EmbeddingFields, RerankFields
+from duo.server.making import listed, tokens_of
+from duo.server.reading import body_of, fields_of
+from duo.server.respond import Json
+from duo.support.wording import quoted
+
+if TYPE_CHECKING:
+    from duo.server.service import Service
+
+FORMATS = ("float", "base64")
+
+
+def add(router: APIRouter, service: Service) -> None:
+    async def native(request: Request) -> Response:
+        """The vector of a text, or of each of several; without pooling, of each token."""
+        f = await fields_of(service, request, EmbeddingFields)
+        return await _answer(service, lambda duo: _native(duo, f, service.settings.norm))
+
+    async def openai(request: Request) -> Response:
+        """The same as OpenAI answers it. encoding_format: float or base64."""
+        f = await fields_of(service, request, EmbeddingFields)
+        name = service.settings.names[0]
+        if f.input is None and f.content is not None:
+            return await _answer(service, lambda duo: _native(duo, f, service.settings.norm))
+        return await _answer(service, lambda duo: _openai(duo, f, service.settings.norm, name))
+
+    async def rerank(request: Request) -> Response:
+        """How well each document answers the query, best first."""
+        f = await fields_of(service, request, RerankFields)
+        return await _answer(service, lambda duo: _ranked(duo, f, service.settings.names[0]))
+
+    for path in ("/embedding", "/embeddings"):
+        router.post(path, openapi_extra=body_of(EmbeddingFields), include_in_schema=path == "/embedding")(native)
+    router.post("/v1/embeddings", openapi_extra=body_of(EmbeddingFields))(openai)
+    for path in ("/v1/rerank", "/rerank", "/v1/reranking", "/reranking"):
+        router.post(path, openapi_extra=body_of(RerankFields), include_in_schema=path == "/v1/rerank")(rerank)
+
+
+async def _answer(service: Service, make: Callable[[Duo], Any]) -> Response:
+    if not service.settings.embeds:
+        raise ApiError(501, "this server writes texts; start one with --embedding or --rerank for vectors")
+    ticket = service.enter(1, vectors=True)
+    try:
+        return Json(await service.in_thread(make, service.duo))
+    finally:
+        ticket.leave()
+
+
+def _texts(duo: Duo, f: EmbeddingFields) -> list[list[int]]:
+    """The texts of a request as token ids. Raises BadValue."""
+    given = f.input if f.input is not None else f.content
+    if given is None:
+        raise BadValue("the request has no input; give a text, token ids, or a list of them")
+    return [tokens_of(duo, one) for one in listed(given)]
+
+
+def _norm(f: EmbeddingFields, norm: int) -> int:
+    found = norm if f.embd_normalize is None else f.embd_normalize
+    if not -1 <= found <= 1000:
+        raise BadValue(f"embd_normalize is {found}; give -1 to 1000")
+    return found
+
+
+def _native(duo: Duo, f: EmbeddingFields, norm: int) -> list[dict[str, Any]]:
+    found = duo.vectors(_texts(duo, f), _norm(f, norm))
+    return [{"index": i, "embedding": v.tolist()} for i, v in enumerate(found)]
+
+
+def _openai(duo: Duo, f: EmbeddingFields, norm: int, name: str) -> dict[str, Any]:
+    if duo.embedder.pooling == "none":
+        raise BadValue("OpenAI's embeddings are one vector for each text; start the server with another --pooling")
+    form = f.encoding_format or "float"
+    if form not in FORMATS:
+        raise BadValue(f"encoding_format is {quoted(form)}; it is float or base64")
+    texts = _texts(duo, f)
+    data = []
+    for i, rows in enumerate(duo.vectors(texts, _norm(f, norm))):
+        one: dict[str, Any] = {"object": "embedding", "index": i}
+        if form == "base64":
+            packed = base64.b64encode(rows[0].astype(np.dtype("<f4")).tobytes()).decode()
+            data.append({**one, "embedding": packed, "encoding_format": form})
+        else:
+            data.append({**one, "embedding": rows[0].tolist()})
+    n = sum(map(len, texts))
+    return {"object": "list", "data": data, "model": f.model or name, "usage": {"prompt_tokens": n, "total_tokens": n}}
+
+
+def _ranked(duo: Duo, f: RerankFields, name: str) -> Any:
+    """As Jina answers, or, for `texts`, as Hugging Face's text-embeddings-inference."""
+    documents = f.documents if f.documents is not None else f.texts
+    if f.query is None or not documents:
+        raise BadValue("the request needs a query and documents; give a text, and a list of texts")
+    n_most = len(documents) if f.top_n is None else f.top_n
+    if n_most < 1:
+        raise BadValue(f"top_n is {f.top_n}; give 1 or more")
+    if duo.embedder.pooling != "rank":
+        raise ApiError(501, "this server was started for embeddings; start one with --rerank")
+    tokens = [duo.rank_tokens(f.query, d) for d in documents]
+    scores = [float(v[0, 0]) for v in duo.vectors(tokens)]
+    best = sorted(range(len(scores)), key=lambda i: -scores[i])[:n_most]
+    if f.texts is not None and f.documents is None:
+        found = [{"index": i, "score": scores[i]} for i in best]
+        return [{**one, "text": documents[i]} for one, i in zip(found, best, strict=True)] if f.return_text else found
+    n = sum(map(len, tokens))
+    return {
+        "model": f.model or name,
+        "object": "list",
+        "usage": {"prompt_tokens": n, "total_tokens": n},
+        "results": [{"index": i, "relevance_score": scores[i]} for i in best],
+    }

@@ -1,0 +1,229 @@
+"""Texts as vectors: those of llama-cpp-python for the same file, in Python and from the server."""
+
+import base64
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import numpy as np
+import pytest
+from bert_models import N_CTX, N_EMBD, bert
+from conftest import HANG_S
+from openai import OpenAI
+from served import Server, served
+
+from duo import BadValue, Duo, DuoError
+from duo.models.demo import demo_pair
+
+TEXTS = ["a king and his daughter", "the sea", "x", "a king and his son went to the sea"]
+TARGET, DRAFT = map(str, demo_pair())
+CLS, SEP = 2, 3
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(bert(tmp_path_factory.mktemp("bert") / "encoder.gguf"))
+
+
+@pytest.fixture(scope="module")
+def reranker(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(bert(tmp_path_factory.mktemp("bert") / "reranker.gguf", reranks=True))
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Vectors of the same directions and lengths, but for the rounding of other kernels."""
+    x, y = np.array(a, np.float64), np.array(b, np.float64)
+    cosine = (x * y).sum(-1) / np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
+    ratio = np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
+    return bool((cosine > 0.999).all() and (abs(ratio - 1) < 0.02).all())
+
+
+@pytest.mark.parametrize("pooling", [-1, 0, 1, 2, 3])
+def test_vectors_are_llama_cpps(encoder: str, pooling: int) -> None:
+    with Duo(encoder, embedding=True, pooling_type=pooling) as d:
+        mine, n = d.embed(TEXTS, return_count=True)
+        one = d.embed(TEXTS[0], normalize=True)
+        assert d.pooling_type() == (2 if pooling < 0 else pooling)
+    theirs = llama_cpp.Llama(encoder, embedding=True, pooling_type=pooling, n_ctx=N_CTX, verbose=False)
+    # One by one: without pooling, llama-cpp-python's answers for several texts are not those for each of them.
+    want = [theirs.embed(t) for t in TEXTS]
+    assert n == theirs.embed(TEXTS, return_count=True)[1]
+    for a, b in zip(mine, want, strict=True):
+        assert np.shape(a) == np.shape(b) and alike(a, b)
+    assert alike(one, theirs.embed(TEXTS[0], normalize=True)) and np.shape(one)[-1] == N_EMBD
+
+
+def test_a_decoders_vectors_are_llama_cpps() -> None:
+    with Duo(TARGET, embedding=True, pooling_type=1) as d:
+        mine = d.embed(TEXTS)
+        assert alike(d.create_embedding(TEXTS[0])["data"][0]["embedding"], mine[0])
+    theirs = llama_cpp.Llama(TARGET, embedding=True, pooling_type=1, n_ctx=512, verbose=False)
+    assert alike(mine, theirs.embed(TEXTS))
+
+
+def test_many_texts_are_as_one_by_one(encoder: str) -> None:
+    texts = [" ".join("abcdefgh"[: 1 + i % 8]) for i in range(200)]
+    with Duo(encoder, embedding=True) as d:
+        assert alike(d.embed(texts), [d.embed(t) for t in texts])
+        found: list[Any] = [None] * 8
+        threads = [threading.Thread(target=lambda i=i: found.__setitem__(i, d.embed(texts[i]))) for i in range(8)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(HANG_S)
+        assert alike(found, d.embed(texts[:8]))
+
+
+def test_openais_answer(encoder: str) -> None:
+    with Duo(encoder, embedding=True) as d:
+        answer = d.create_embedding(TEXTS)
+        assert [x["index"] for x in answer["data"]] == [0, 1, 2, 3] and answer["object"] == "list"
+        assert answer["usage"]["prompt_tokens"] == sum(len(d.tokenize(t)) for t in TEXTS)
+
+
+def test_long_texts_are_cut_or_refused(encoder: str) -> None:
+    long = "a " * 500
+    with Duo(encoder, embedding=True, n_batch=64) as d:
+        assert alike(d.embed(long), d.vectors([d.tokenize(long)[:64]], -1)[0][0])
+        with pytest.raises(BadValue, match="a text of 502 tokens has no vector; give 1 to 64"):
+            d.embed(long, truncate=False)
+        with pytest.raises(BadValue, match="a text of 0 tokens has no vector"):
+            d.vectors([[]])
+        with pytest.raises(BadValue, match="outside the vocabulary"):
+            d.vectors([[1 << 20]])
+
+
+def unit(vectors: Any) -> Any:
+    return vectors / np.linalg.norm(vectors, axis=-1)[:, None]
+
+
+@pytest.mark.parametrize(
+    ("norm", "size"),
+    [
+        (0, lambda x: abs(x).max(-1) / 32760),
+        (1, lambda x: abs(x).sum(-1)),
+        (2, lambda x: np.linalg.norm(x, axis=-1)),
+        (3, lambda x: (abs(x) ** 3).sum(-1) ** (1 / 3)),
+    ],
+)
+def test_norms(encoder: str, norm: int, size: Callable[[Any], Any]) -> None:
+    with Duo(encoder, embedding=True) as d:
+        tokens = [d.tokenize(t) for t in TEXTS]
+        raw, found = (np.concatenate(d.vectors(tokens, n)) for n in (-1, norm))
+    assert np.allclose(size(found), 1, rtol=1e-4) and alike(unit(found), unit(raw))
+
+
+def test_scores_of_documents(reranker: str) -> None:
+    with Duo(reranker, embedding=True, pooling_type="rank") as d:
+        scores = d.rerank("a king", TEXTS)
+        assert len(set(scores)) == len(TEXTS)
+        a, b = d.tokenize("a", False), d.tokenize("b", False)
+        assert d.rank_tokens("a", "b") == [CLS, *a, SEP, SEP, *b, SEP]  # the file adds EOS and SEP, which are one token
+        theirs = llama_cpp.Llama(reranker, embedding=True, pooling_type=4, n_ctx=N_CTX, verbose=False)
+        for text, score in zip(TEXTS, scores, strict=True):
+            tokens = d.rank_tokens("a king", text)
+            theirs._batch.reset()
+            theirs._batch.add_sequence(tokens, 0, True)
+            theirs._ctx.kv_cache_clear()
+            theirs._ctx.decode(theirs._batch)
+            want = llama_cpp.llama_get_embeddings_seq(theirs._ctx.ctx, 0)[0]
+            assert score == pytest.approx(want, abs=0.02 * max(1.0, abs(want)))
+
+
+def test_what_does_not_go_together(encoder: str) -> None:
+    with Duo(encoder, embedding=True) as d:
+        with pytest.raises(BadValue, match="cannot write"):
+            d.generate("a king")
+        with pytest.raises(BadValue, match="scores need a model for reranking"):
+            d.rerank("a", ["b"])
+    with pytest.raises(DuoError, match="closed"):
+        d.embed("a")
+    with Duo() as d, pytest.raises(BadValue, match="load it with embedding=True"):
+        d.embed("a")
+    with pytest.raises(BadValue, match="with embedding nothing is written, so a draft has no use"):
+        Duo(TARGET, DRAFT, embedding=True)
+    with pytest.raises(BadValue, match="pooling_type is 7; choose from none, mean, cls, last, rank"):
+        Duo(encoder, embedding=True, pooling_type=7)
+
+
+# ---- the server
+
+
+@pytest.fixture(scope="module")
+def server(encoder: str) -> Iterator[Server]:
+    with served({"embedding": True}, model=encoder, embedding=True, n_ctx=None) as s:
+        yield s
+
+
+def test_the_server_answers_as_openai_and_llama_server(server: Server) -> None:
+    want = server.duo.embed(TEXTS, normalize=True)
+    answer = server.post("/v1/embeddings", {"input": TEXTS}).json()
+    assert alike([x["embedding"] for x in answer["data"]], want) and answer["model"] == "demo"
+    packed = server.post("/v1/embeddings", {"input": TEXTS[0], "encoding_format": "base64"}).json()["data"][0]
+    assert alike(np.frombuffer(base64.b64decode(packed["embedding"]), "<f4"), want[0])
+    client = OpenAI(base_url=server.url + "/v1", api_key="none")
+    found = client.embeddings.create(model="any", input=TEXTS)
+    assert alike([x.embedding for x in found.data], want) and found.usage.prompt_tokens > 0
+    for path in ("/embedding", "/embeddings"):
+        native = server.post(path, {"content": TEXTS[0], "embd_normalize": -1}).json()
+        assert native[0]["index"] == 0 and alike(native[0]["embedding"][0], server.duo.embed(TEXTS[0]))
+    tokens = server.duo.tokenize(TEXTS[0])
+    assert alike(server.post("/v1/embeddings", {"input": tokens}).json()["data"][0]["embedding"], want[0])
+    assert server.post("/tokenize", {"content": "a"}).status_code == 200
+    assert server.get("/v1/models").status_code == server.get("/props").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("/v1/embeddings", {}, 400, "no input"),
+        ("/v1/embeddings", {"input": []}, 400, "empty list"),
+        ("/v1/embeddings", {"input": "a", "encoding_format": "hex"}, 400, "it is float or base64"),
+        ("/v1/embeddings", {"input": "a " * 500}, 400, "has no vector"),
+        ("/v1/embeddings", {"input": "a", "embd_normalize": -7}, 400, "give -1 to 1000"),
+        ("/v1/embeddings", {"input": [[99999]]}, 400, "token ids"),
+        ("/v1/rerank", {"query": "a", "documents": ["b"]}, 501, "--rerank"),
+        ("/completion", {"prompt": "a"}, 501, "started for embeddings"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}, 501, "started for embeddings"),
+    ],
+)
+def test_mistakes_are_sentences(server: Server, path: str, body: Any, status: int, words: str) -> None:
+    answer = server.post(path, body)
+    assert answer.status_code == status and words in answer.json()["error"]["message"]
+
+
+def test_the_server_ranks(reranker: str) -> None:
+    with served({"rerank": True}, model=reranker, embedding=True, pooling_type="rank", n_ctx=None) as s:
+        scores = s.duo.rerank("a king", TEXTS)
+        order = sorted(range(len(TEXTS)), key=lambda i: -scores[i])
+        for path in ("/v1/rerank", "/rerank", "/v1/reranking", "/reranking"):
+            answer = s.post(path, {"query": "a king", "documents": TEXTS}).json()
+            assert [r["index"] for r in answer["results"]] == order
+            assert [r["relevance_score"] for r in answer["results"]] == pytest.approx(
+                [scores[i] for i in order], rel=1e-3
+            )
+        best = s.post("/rerank", {"query": "a king", "texts": TEXTS, "return_text": True, "top_n": 2}).json()
+        assert best == [{"index": i, "score": pytest.approx(scores[i], rel=1e-3), "text": TEXTS[i]} for i in order[:2]]
+        for body, words in (({"documents": TEXTS}, "a query and documents"), ({"query": "a"}, "a query and documents"),
+                            ({"query": "a", "documents": TEXTS, "top_n": 0}, "top_n is 0")):  # fmt: skip
+            assert words in s.post("/rerank", body).json()["error"]["message"]
+
+
+def test_a_server_for_texts_says_what_to_start() -> None:
+    with served() as s:
+        for path in ("/embedding", "/v1/embeddings", "/v1/rerank"):
+            answer = s.post(path, {"input": "a", "query": "a", "documents": ["b"]})
+            assert answer.status_code == 501 and "--embedding or --rerank" in answer.json()["error"]["message"]
+
+
+def test_a_damaged_or_unfit_file_is_a_sentence(encoder: str, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(Path(encoder).read_bytes()[:-4000])
+    with pytest.raises(DuoError, match=r"bad\.gguf"):
+        Duo(str(bad), embedding=True)
+    unfit = str(bert(tmp_path / "none.gguf", separator="nothing"))
+    words = r"the vocabulary of .*none\.gguf has no token for a part of the text"
+    with Duo(unfit, embedding=True) as d, pytest.raises(BadValue, match=words):
+        d.embed("a king")
