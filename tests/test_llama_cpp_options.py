@@ -211,7 +211,7 @@ def test_a_variable_that_cannot_be_followed_is_named(
     assert run(*TEXT) == (1, "", wrong)
     assert params("run", "--fit=off", "-p", "x")["n_gpu_layers"] == "all"  # typed wins
     found = command_named("run")
-    assert found is not None and "LLAMA_ARG_EMBEDDINGS" in capsys.readouterr().err
+    assert found is not None and "LLAMA_ARG_TOOLS" in capsys.readouterr().err
     with found.make_context("run", ["--dra"], resilient_parsing=True):  # completion
         assert capsys.readouterr().err == ""
 

@@ -1,5 +1,5 @@
-// A job for the models between two texts: save, restore or erase their caches, or find the log-probabilities of a given text.
-// Each worker does its part in its own thread.
+// A job for the models between two texts: save, restore or erase their caches, or find the log-probabilities of a given
+// text. Each worker does its part in its own thread.
 #pragma once
 
 #include <cstdint>
