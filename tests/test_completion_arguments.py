@@ -19,7 +19,6 @@ def pair() -> Iterator[Duo]:
 @pytest.mark.parametrize(
     "options",
     [
-        {"mirostat_mode": 2},
         {"logits_processor": [1]},
     ],
     ids=str,
@@ -62,8 +61,8 @@ def test_the_constructor_knows_llama_cpps_names() -> None:
         ({"lora_path": "no/such.gguf"}, "no LoRA adapter 'no/such.gguf'"),
         ({"rope_freq_base": -1.0}, "rope_freq_base"),
         ({"draft_model": len}, "draft="),
-        ({"embedding": True}, "embedding is True"),
-        ({"vocab_only": True}, "vocab_only and cannot write"),
+        ({"embedding": True}, "embedding and cannot write"),
+        ({"vocab_only": True}, "vocab_only or embedding and cannot write"),
         ({"swa_full": False}, "swa_full is False"),
         ({"split_mode": 7}, "split_mode"),
         ({"chat_format": "no-such"}, "no-such"),

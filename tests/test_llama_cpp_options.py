@@ -112,7 +112,6 @@ def test_the_text_is_the_same_and_verbose_says_why(run: Run) -> None:
 
 def test_values_that_change_something_are_refused_with_what_is_possible(run: Run) -> None:
     for args, why in (
-        (["--mirostat", "2"], "--mirostat 2: only 0 is possible in duo"),
         (["--keep", "x"], "--keep x: it has to be a whole number"),
         (["--keep", "1.5"], "--keep 1.5: it has to be a whole number"),
         (["--log-colors", "maybe"], "--log-colors maybe: it has to be on, off or auto"),
@@ -120,7 +119,6 @@ def test_values_that_change_something_are_refused_with_what_is_possible(run: Run
         (["--poll=101"], "--poll 101: it has to be a whole number from 0 to 100"),
         (["--rope-scale", "0"], "--rope-scale 0: it has to be a number above 0"),
         (["--samplers", "top_k;infill"], "(--samplers) is 'top_k;infill', but duo has no sampler 'infill'"),
-        (["--samplers", "temperature;top_k"], "samplers are applied in the order penalties;dry;"),
         (["--sampler-seq", "tz"], "duo has no sampler 'z'"),
         (["-lv", "high"], "-lv high: it has to be a whole number"),
         (["--jinja=1"], "--jinja takes no value"),

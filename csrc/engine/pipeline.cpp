@@ -95,6 +95,9 @@ std::shared_ptr<open_text> pipeline::begin(std::unique_ptr<request> req, int32_t
         check_prompt(*req);
     }
     req->set_grammar_start();
+    if (req->filtered) {
+        req->filtered->n_prompt = req->sampling.n_prompt;
+    }
     std::shared_ptr<open_text> before; // freed after the lock: a hook in Python is freed under the GIL
     const std::lock_guard      locked(mutex_);
     if (req->id == no_node) { // on a host it is the client's id

@@ -15,7 +15,7 @@
 #include "llama/chat_template.h"
 #include "llama/log.h"
 #include "model/grammar_limits.h"
-#include "thoughts.h"
+#include "token_hooks.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -96,7 +96,7 @@ PYBIND11_MODULE(_core, m) {
     duo::register_remote(m);
     duo::register_model(m);
     duo::register_errand(m);
-    duo::register_thoughts(m);
+    duo::register_token_hooks(m);
     duo::register_embedder(m);
     duo::register_engine(m);
 }

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include <functional>
+#include <optional>
 #include <type_traits>
 
 #include "base/error.h"
@@ -10,9 +11,8 @@
 #include "bindings_remote.h"
 #include "engine.h"
 #include "load_watch.h"
-#include "python_hook.h"
 #include "text_handle.h"
-#include "thoughts.h"
+#include "token_hooks.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -194,15 +194,10 @@ void register_engine(py::module_ & m) {
             "begin",
             [](engine & e, std::vector<token_id> prompt, int32_t n_predict, const sampling_params & sampling,
                const plan_params & plan, std::vector<std::string> stop, int32_t n_logprobs, const py::object & hook,
-               int32_t place, bool use_cache, int32_t n_mark, std::vector<thought_marks> thoughts, int32_t n_thought) {
-                std::shared_ptr<token_hook> own_hook;
-                if (!hook.is_none()) {
-                    own_hook = std::make_shared<python_hook>(hook);
-                }
+               std::vector<std::shared_ptr<token_hook>> hooks, const std::optional<sampling_params> & chosen_from,
+               int32_t place, bool use_cache, int32_t n_mark) {
+                auto                         own_hook = joined_hooks(hook, std::move(hooks));
                 const py::gil_scoped_release released;
-                if (!thoughts.empty()) {
-                    own_hook = limited(e.target(), std::move(thoughts), n_thought, std::move(own_hook));
-                }
 
                 auto r        = std::make_unique<request>();
                 r->prompt     = std::move(prompt);
@@ -210,6 +205,7 @@ void register_engine(py::module_ & m) {
                 r->n_logprobs = n_logprobs;
                 r->stop       = std::move(stop);
                 r->sampling   = sampling;
+                r->filtered   = chosen_from;
                 r->plan       = plan;
                 r->hook       = std::move(own_hook);
                 r->wanted     = place;
@@ -218,8 +214,8 @@ void register_engine(py::module_ & m) {
                 return text_handle(e, e.begin(std::move(r)));
             },
             py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "plan"_a, "stop"_a, "n_logprobs"_a,
-            "hook"_a = py::none(), "place"_a = -1, "use_cache"_a = true, "n_mark"_a = 0,
-            "thoughts"_a = std::vector<thought_marks>(), "n_thought"_a = 0)
+            "hook"_a = py::none(), "hooks"_a = std::vector<std::shared_ptr<token_hook>>(),
+            "chosen_from"_a = std::nullopt, "place"_a = -1, "use_cache"_a = true, "n_mark"_a = 0)
         .def(
             "begin_errand",
             [](engine & e, std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place) {

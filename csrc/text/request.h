@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -136,6 +137,8 @@ struct request : text_params {
     // Later prompts will probably begin with so many tokens of this one, and then differ. 0: unknown.
     int32_t                     n_mark = 0;
     std::shared_ptr<token_hook> hook; // null: none. Only for a target in this process
+    // How the target chooses from what the hook has left, if that is in place of `sampling`.
+    std::optional<sampling_params> filtered;
 
     std::shared_ptr<errand> job; // not a text, but this (errand.h); null: a text
 

@@ -8,17 +8,14 @@
 namespace duo {
 
 thought_limit::thought_limit(std::vector<thought_marks> marks, int32_t n_most,
-                             std::function<std::string(token_id)> spell, std::shared_ptr<token_hook> ask)
-    : marks_(std::move(marks)), n_most_(n_most), spell_(std::move(spell)), ask_(std::move(ask)) {
+                             std::function<std::string(token_id)> spell)
+    : marks_(std::move(marks)), n_most_(n_most), spell_(std::move(spell)) {
     for (const thought_marks & m : marks_) {
         n_mark_ = std::max({n_mark_, m.begin.size(), m.end.size()});
     }
 }
 
 bool thought_limit::on_row(std::span<const token_id> text, std::span<float> logits) {
-    if (ask_ && !ask_->on_row(text, logits)) {
-        return false;
-    }
     const bool is_prompt = n_seen_ == 0;
     while (n_seen_ < text.size()) {
         take(text[n_seen_++]);

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,9 +24,8 @@ struct thought_marks {
 class thought_limit : public token_hook {
   public:
     // n_most: tokens of each thought. The prompt may have begun one. spell: a token's bytes, control tokens by their
-    // names. ask: called first; null: nobody is.
-    thought_limit(std::vector<thought_marks> marks, int32_t n_most, std::function<std::string(token_id)> spell,
-                  std::shared_ptr<token_hook> ask = nullptr);
+    // names.
+    thought_limit(std::vector<thought_marks> marks, int32_t n_most, std::function<std::string(token_id)> spell);
 
     bool on_row(std::span<const token_id> text, std::span<float> logits) override;
 
@@ -38,7 +36,6 @@ class thought_limit : public token_hook {
     const std::vector<thought_marks>           marks_;
     const int32_t                              n_most_;
     const std::function<std::string(token_id)> spell_;
-    const std::shared_ptr<token_hook>          ask_;
     size_t                                     n_mark_ = 0; // bytes of the longest mark
 
     size_t                n_seen_ = 0;         // tokens of the text

@@ -24,17 +24,18 @@ std::optional<token_id> token_chooser::choose(verify_text & text, int32_t i_row)
         chosen_.pop_front();
         return next;
     }
-    const bool noise = req.sampling.rule() == accept_rule::noise;
+    const sampling_params & sampling = req.filtered ? *req.filtered : req.sampling;
+    const bool              noise    = sampling.rule() == accept_rule::noise;
     if (const auto guesses = noise ? guesses_below{} : text.guesses().below(text.row(), req.sampling);
         !guesses.tokens.empty()) {
-        model_.chances(i_row, req.sampling, text.tokens(), chances_);
+        model_.chances(i_row, sampling, text.tokens(), chances_);
         if (!chances_.empty()) {
-            return acceptance_.choose(req.sampling, text.tokens().size(), chances_, guesses);
+            return acceptance_.choose(sampling, text.tokens().size(), chances_, guesses);
         }
-    } else if (candidate chosen; model_.candidates(i_row, req.sampling, text.tokens(), std::span(&chosen, 1)) == 1) {
+    } else if (candidate chosen; model_.candidates(i_row, sampling, text.tokens(), std::span(&chosen, 1)) == 1) {
         return chosen.token;
     }
-    if (req.sampling.grammar.empty()) {
+    if (sampling.grammar.empty()) {
         throw error(error_kind::bad_value, req.hook ? "the logits_processor left no token that can be chosen"
                                                     : "the filters left no candidate token; allow more tokens");
     }

@@ -337,10 +337,20 @@ class Embedder:
     @property
     def around_pair(self) -> tuple[list[int], list[int], list[int]]: ...
 
+class TokenHook:
+    """Changes the rows of one text before the target chooses from them (csrc/text/token_hook.h)."""
+
 class ThoughtMarks:
     """What begins a thought, what ends it, and the tokens that end it where its limit is reached (thought_limit.h)."""
 
     def __init__(self, begin: str, end: str, forced: Sequence[int]) -> None: ...
+
+def thought_limit(engine: Engine, marks: Sequence[ThoughtMarks], n_most: int) -> TokenHook: ...
+def mirostat(version: int, tau: float, eta: float, sampling: Sampling) -> TokenHook: ...
+def ordered_samplers(engine: Engine, names: Sequence[str], sampling: Sampling) -> TokenHook: ...
+
+# How the target chooses from what ordered_samplers has left.
+def chosen_from(sampling: Sampling) -> Sampling: ...
 
 class Errand:
     """kind: look, save, restore, erase, score (csrc/model/errand.h)."""
@@ -430,8 +440,8 @@ class Engine:
         place: int = -1,
         use_cache: bool = True,
         n_mark: int = 0,
-        thoughts: Sequence[ThoughtMarks] = (),
-        n_thought: int = 0,
+        hooks: Sequence[TokenHook] = (),
+        chosen_from: Sampling | None = None,
     ) -> Text: ...
     def begin_errand(self, errand: Errand, prompt: Sequence[int] = (), place: int = -1) -> Text: ...
     def next(self, text: Text, timeout_us: int) -> TextChunk | None: ...

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "check.h"
+#include "text/hook_chain.h"
 #include "text/thought_limit.h"
 
 using namespace duo;
@@ -25,8 +26,10 @@ std::string spelled(token_id token) {
 // What a model writes that would write `wanted`, if nothing forced it to other tokens. A token that it did not want
 // takes the place of the one that it did.
 std::vector<token_id> written(std::vector<token_id> text, const std::vector<token_id> & wanted, int32_t n_most,
-                              std::shared_ptr<token_hook> ask = nullptr) {
-    thought_limit         limit(marks(), n_most, spelled, std::move(ask));
+                              const std::shared_ptr<token_hook> & ask = nullptr) {
+    const auto            limits = std::make_shared<thought_limit>(marks(), n_most, spelled);
+    hook_chain            limit(ask ? std::vector<std::shared_ptr<token_hook>>{ask, limits}
+                                    : std::vector<std::shared_ptr<token_hook>>{limits});
     std::vector<token_id> out;
     for (const token_id w : wanted) {
         std::vector<float> logits(n_vocab, 0.0f);
@@ -85,7 +88,7 @@ TEST(a_character_is_completed_first) {
           (tokens{begin_mark, 4, half, other_half, 2, 3, end_mark, 1}));
 }
 
-TEST(a_hook_is_asked_first_and_can_end_the_text) {
+TEST(a_hook_before_it_can_end_the_text) {
     struct forbids : token_hook {
         int  n_asked = 0;
         bool on_row(std::span<const token_id> text, std::span<float> logits) override {

@@ -11,21 +11,15 @@ from duo.api.answer import Answer
 from duo.api.infill import infill
 from duo.api.llama_cpp_members import PLACES_OF_COMPLETION, LlamaMembers, by_name
 from duo.api.openai import Completion, CompletionChunk
-from duo.errors import BadValue
 from duo.options.llama_cpp import CompletionOptions
 from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
-from duo.support.wording import quoted
 from duo.text.errand import score
 from duo.text.job import Prompt, prepare
 from duo.text.result import TokenLogprobs
 
-# llama_cpp's arguments that duo has nothing like: with these values they change nothing.
-NEUTRAL: dict[str, Any] = {
-    "mirostat_mode": 0,
-}
-WHY = {"mirostat_mode": " (it depends on the probability of every token before, which a draft does not know)"}
-WITHOUT_EFFECT = ("tfs_z", "mirostat_tau", "mirostat_eta")  # llama.cpp has no such samplers, or they are off
+WITHOUT_EFFECT = ("tfs_z",)  # llama.cpp has no such sampler any more
+OTHER_NAMES = {"mirostat_mode": "mirostat"}
 DEFAULTS: dict[str, Any] = {"max_tokens": 16}
 
 
@@ -34,14 +28,12 @@ def of_llama(
 ) -> dict[str, Any]:
     """Keywords of `Duo.stream`, of those that llama_cpp's function got. own: what `Duo` was given for all texts.
 
-    Raises TypeError (unknown keyword) and BadValue (not supported).
+    Raises TypeError (unknown keyword).
     """
     options = {**defaults, **own}
-    for name, value in given.items():
-        if name in NEUTRAL and value != NEUTRAL[name]:
-            why = WHY.get(name, "")
-            raise BadValue(f"{function} got {name}={quoted(value)}, which duo does not support{why}; leave {name} out")
-        if name in NEUTRAL or name in WITHOUT_EFFECT:
+    for theirs, value in given.items():
+        name = OTHER_NAMES.get(theirs, theirs)
+        if name in WITHOUT_EFFECT:
             continue
         if name not in GENERATE_OPTIONS:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

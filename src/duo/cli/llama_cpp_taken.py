@@ -99,7 +99,6 @@ _WAITS = "duo's threads wait as OpenMP does"
 _SAMPLING = "tokens are chosen on the CPU, which gives the same text"
 _ROWS = "measured times decide which guesses are verified"
 _QUIET = "llama.cpp's log is shown only with -v, and its lines are plain"
-_NO_MIROSTAT = "duo has no mirostat, so only --mirostat 0 is taken"
 _FIT = "off means -ngl all -ngld all where they are not given; on is what duo does anyway"
 _NO_IMAGES = "duo reads no images"
 _ONE_TEAM = "prompts are read on the CPUs that generate (-C, -Cr, -Cd, -Crd)"
@@ -154,8 +153,6 @@ TAKEN: tuple[Taken, ...] = (
     Taken(("--threads-http",), "the server needs one thread for HTTP", _whole()),
     Taken(("-bs", "--backend-sampling"), _SAMPLING),
     Taken(("--spec-draft-backend-sampling", "--no-spec-draft-backend-sampling"), _SAMPLING),
-    Taken(("--mirostat",), _NO_MIROSTAT, _only("0")),
-    Taken(("--mirostat-lr", "--mirostat-ent"), _NO_MIROSTAT, _number()),
     Taken(
         ("--adaptive-target",),
         "duo has no adaptive-p, so only a negative value is taken",

@@ -57,9 +57,7 @@ class SamplersOfLlama(TypedDict, total=False):
 
     model: Annotated[str | None, None]  # the name that the answer carries
     tfs_z: Annotated[float, 1.0]
-    mirostat_mode: Annotated[int, 0]
-    mirostat_tau: Annotated[float, 5.0]
-    mirostat_eta: Annotated[float, 0.1]
+    mirostat_mode: Annotated[int, 0]  # mirostat
 
 
 class CompletionOptions(GenerateOptions, SamplersOfLlama, total=False):

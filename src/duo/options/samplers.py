@@ -1,4 +1,4 @@
-"""llama.cpp's choice of samplers: which ones are applied. The order is llama.cpp's own; one that is left out is off."""
+"""llama.cpp's choice of samplers: which ones are applied, and in which order. One that is left out is off."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
@@ -29,6 +29,7 @@ ORDER = (
 ALL = [s.name for s in ORDER]
 _BY_NAME = {name.replace("_", x): name for name in ALL for x in ("_", "-", "")}
 _BY_NAME |= {"nucleus": "top_p", "typ": "typ_p", "temp": "temperature"}
+N_MOST = 32
 _BY_LETTER = {s.letter: s.name for s in ORDER}
 
 
@@ -43,13 +44,17 @@ def _samplers(value: Any) -> Any:
     for n in found:
         if n.lower() not in _BY_NAME:
             raise ValueError(f"duo has no sampler {quoted(n)}; choose from {', '.join(ALL)}")
-    names = [_BY_NAME[n.lower()] for n in found]
-    if names != [n for n in ALL if n in names]:
-        raise ValueError(f"samplers are applied in the order {';'.join(ALL)}; name each once, in this order")
-    return names
+    if len(found) > N_MOST:
+        raise ValueError(f"there can be {N_MOST} samplers at most")
+    return [_BY_NAME[n.lower()] for n in found]
 
 
 Samplers = Annotated[list[str], BeforeValidator(_samplers)]
+
+
+def is_usual(names: Sequence[str] | None) -> bool:
+    """Whether they are in llama.cpp's own order, each once. None: all of them."""
+    return names is None or list(names) == [n for n in ALL if n in names]
 
 
 def switched_off(names: Sequence[str]) -> dict[str, float]:

@@ -38,9 +38,21 @@ class SamplingOptions(TypedDict, total=False):
     ]
     samplers: Annotated[
         Samplers | None,
-        opt(None, "Samplers that are applied, such as top_k;temperature; the others are off. The order cannot be "
-            "changed. Default: all.", "--samplers", metavar="NAME;..."),
+        opt(None, "Samplers that are applied, in this order, such as top_k;temperature; the others are off. Default: "
+            "all in llama.cpp's order, which is the fastest.", "--samplers", metavar="NAME;..."),
     ]  # fmt: skip
+    mirostat: Annotated[
+        Annotated[Int, Field(ge=0, le=2)],
+        opt(0, "Mirostat 1 or 2 in place of all samplers but the temperature; 0: off.", "--mirostat"),
+    ]
+    mirostat_tau: Annotated[
+        Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
+        opt(5.0, "Mirostat: the surprise that tokens have in the mean, in bits.", "--mirostat-ent"),
+    ]
+    mirostat_eta: Annotated[
+        Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
+        opt(0.1, "Mirostat: how fast it follows.", "--mirostat-lr"),
+    ]
     temperature: Annotated[
         Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
         opt(

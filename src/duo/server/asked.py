@@ -23,7 +23,7 @@ SAME: tuple[str, ...] = tuple(
         "frequency_penalty", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n",
         "dry_sequence_breakers", "ignore_eos", "stop", "grammar", "json_schema", "mode", "cache_prompt", "id_slot",
         "draft_tree", "draft_window", "n_draft_branches", "spec_type", "accept", "posterior_threshold",
-        "posterior_alpha", "accept_top", "reasoning_budget_message",
+        "posterior_alpha", "accept_top", "reasoning_budget_message", "mirostat", "mirostat_tau", "mirostat_eta",
     )
     if name in GENERATE_OPTIONS
 )  # fmt: skip
@@ -70,8 +70,6 @@ def _first(*values: Any) -> Any:
 
 
 def _refuse(f: TextFields) -> None:
-    if f.mirostat:
-        raise BadValue("mirostat depends on the probability of every token before, which a draft does not know; use 0")
     if f.post_sampling_probs:
         raise BadValue("post_sampling_probs is not supported; n_probs gives the model's own probabilities")
     if any(isinstance(x, Mapping) and x.get("scale") for x in f.lora or ()):

@@ -54,6 +54,8 @@ class TextFields(Fields):
     dry_penalty_last_n: int | None = None
     dry_sequence_breakers: list[str] | None = None
     mirostat: int | None = None
+    mirostat_tau: float | None = None
+    mirostat_eta: float | None = None
     logit_bias: list[Any] | dict[str, Any] | None = None
     grammar: str | None = None
     json_schema: Any = None

@@ -12,9 +12,11 @@ from duo import _core
 from duo.errors import BadValue
 from duo.models.head import HEADS
 from duo.options.generate import GenerateOptions
+from duo.options.tables import GENERATE_OPTIONS
 from duo.options.validate import generate_options
 from duo.prompt.grammar import check_grammar, grammar_of
 from duo.text.hook import Hook
+from duo.text.row_hooks import has_mirostat, wanted_by
 
 Prompt = str | Iterable[SupportsIndex]  # text, or token ids: a list, an array, ...
 
@@ -64,11 +66,9 @@ def _hook_of(o: GenerateOptions, target: _core.Model | None) -> Hook | None:
     for name in ("logits_processor", "stopping_criteria"):
         if o[name] is not None and target is None:
             raise BadValue(f"{name} runs beside the target, which is on another machine; leave it out")
-    if o["reasoning_budget"] > 0 and target is None:
-        raise BadValue(
-            "reasoning_budget (--reasoning-budget) needs the target in this process, and it is on another machine; "
-            "leave it out"
-        )
+    if target is None and (name := wanted_by(o)):
+        flag = GENERATE_OPTIONS[name].flags[0]
+        raise BadValue(f"{name} ({flag}) needs the target in this process, and it is on another machine; leave it out")
     found = Hook(o["logits_processor"], o["stopping_criteria"])
     return found if found else None
 
@@ -111,6 +111,10 @@ def sampling(o: GenerateOptions, seed: int) -> _core.Sampling:
     s.ignore_eos, s.seed = o["ignore_eos"], seed
     s.logit_bias = list(o["logit_bias"].items())
     s.grammar = grammar_of(o)
+    if has_mirostat(o):
+        s.top_k, s.top_p, s.min_p, s.typical_p, s.top_n_sigma = 0, 1.0, 0.0, 1.0, -1.0
+        s.xtc_probability = s.dynatemp_range = s.dry_multiplier = 0.0
+        s.repeat_penalty, s.presence_penalty, s.frequency_penalty = 1.0, 0.0, 0.0
     return s
 
 

@@ -14,8 +14,8 @@ from duo.errors import Cancelled, DuoError, error_class
 from duo.text.job import Job, makes_guesses, prepare, sampling, speculation
 from duo.text.prompt_cache import PromptCache, open_cache
 from duo.text.result import Chunk, FinishReason, Result, Timings, TokenLogprobs, timings
+from duo.text.row_hooks import hooks_of
 from duo.text.session import SLICE_US, Session
-from duo.text.thoughts import marks_of
 from duo.text.turns import Turn
 
 if TYPE_CHECKING:
@@ -254,10 +254,12 @@ def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCac
         if session.network is not None:
             session.network.begin_text()
         session.add_hook(job.hook)  # the core may call it before begin() returns
+        how = sampling(o, job.seed)
+        hooks, chosen_from = hooks_of(session.engine, o, how)
         text = session.engine.begin(
             prompt=job.tokens,
             n_predict=o["max_tokens"],
-            sampling=sampling(o, job.seed),
+            sampling=how,
             plan=plan,
             stop=job.stop,
             n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
@@ -265,8 +267,8 @@ def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCac
             place=o["id_slot"],
             use_cache=o["cache_prompt"],
             n_mark=o["prompt_mark"],
-            thoughts=[] if session.engine.target is None else marks_of(session.engine.target, o),
-            n_thought=max(0, o["reasoning_budget"]),
+            hooks=hooks,
+            chosen_from=chosen_from,
         )
         if session.network is not None:
             session.network.text_began(text.slot)

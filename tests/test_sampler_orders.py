@@ -1,0 +1,200 @@
+"""Samplers in any order, and mirostat: one text in every mode, chosen as an independent reckoning says."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sizes import size
+
+from duo import BadValue, Duo
+from duo.options.samplers import ALL
+
+PROMPT = "Once upon a time"
+NEVER = -np.inf
+Row = Any
+WORD = 2**64 - 1
+
+
+@pytest.fixture(scope="module")
+def duo() -> Iterator[Duo]:
+    with Duo(n_ctx=512, _always=True) as d:
+        yield d
+
+
+# ---- the reckoning
+
+
+def mixed(x: int) -> int:
+    """csrc/text/sampling.h: splitmix64's finaliser."""
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & WORD
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & WORD
+    return x ^ (x >> 31)
+
+
+def noise(seed: int, pos: int, token: int) -> float:
+    row = mixed((seed + 0x9E3779B97F4A7C15 * (pos + 1)) & WORD)
+    bits = mixed((row + 0xD1B54A32D192ED03 * (token + 1)) & WORD)
+    return float(-np.log(-np.log(((bits >> 11) + 0.5) * 2.0**-53)))
+
+
+def chances(row: Row) -> Row:
+    e = np.exp(row - row.max())
+    return e / e.sum()
+
+
+def best_first(row: Row) -> Row:
+    return np.argsort(-row, kind="stable")
+
+
+def top_k(row: Row, k: int) -> Row:
+    out = np.full_like(row, NEVER)
+    keep = best_first(row)[:k]
+    out[keep] = row[keep]
+    return out
+
+
+def top_p(row: Row, p: float) -> Row:
+    order = best_first(row)
+    n = int(np.searchsorted(np.cumsum(chances(row)[order]), p)) + 1
+    out = np.full_like(row, NEVER)
+    out[order[:n]] = row[order[:n]]
+    return out
+
+
+def min_p(row: Row, p: float) -> Row:
+    return np.where(chances(row) >= p * chances(row).max(), row, NEVER)
+
+
+STEPS: dict[str, Callable[[Row, dict[str, Any]], Row]] = {
+    "top_k": lambda row, o: top_k(row, o["top_k"]),
+    "top_p": lambda row, o: top_p(row, o["top_p"]),
+    "min_p": lambda row, o: min_p(row, o["min_p"]),
+    "temperature": lambda row, o: row / o["temperature"],
+}
+
+
+def raced(row: Row, seed: int, pos: int) -> list[int]:
+    """Tokens by their score with the noise, best first, of those that are left."""
+    left = np.flatnonzero(np.isfinite(row))
+    return sorted(left.tolist(), key=lambda t: -(row[t] + noise(seed, pos, t)))
+
+
+def rows_of(d: Duo, **o: Any) -> tuple[list[int], list[Row], int]:
+    """The tokens of a text, the logits that they were chosen from, and the length of the prompt."""
+    rows: list[Row] = []
+
+    def keep(_ids: Any, scores: Row) -> Row:
+        rows.append(scores.astype(np.float64))
+        return scores
+
+    r = d.generate(PROMPT, logits_processor=keep, **o)
+    return list(r.tokens), rows, r.prompt_tokens
+
+
+# ---- orders
+
+
+@pytest.mark.parametrize(
+    "names",
+    ["temperature;top_p;top_k", "min_p;temperature;top_k", "temperature;min_p;top_p", "top_p;top_k;temperature", "t",
+     "temperature;temperature;top_k"],
+)  # fmt: skip
+def test_tokens_are_chosen_as_reckoned(duo: Duo, names: str) -> None:
+    o = {"temperature": 1.7, "top_k": 7, "top_p": 0.8, "min_p": 0.1}
+    steps = [n for n in names.split(";") if n in STEPS] or ["temperature"]
+    tokens, rows, n_prompt = rows_of(duo, samplers=names, seed=11, max_tokens=40, ignore_eos=False, **o)
+    for i, (token, row) in enumerate(zip(tokens, rows, strict=True)):
+        for step in steps:
+            row = STEPS[step](row, o)
+        found = raced(row, 11, n_prompt + i)
+        assert token == found[0] or (  # a tie of floats
+            token == found[1] and abs(row[found[0]] - row[found[1]]) < 1e-3
+        )
+
+
+@settings(
+    max_examples=size(25, 200),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    names=st.lists(st.sampled_from(ALL), max_size=10),
+    how=st.fixed_dictionaries({
+        "temperature": st.sampled_from([0.0, 0.5, 1.0, 3.0]), "top_k": st.sampled_from([0, 1, 5, 40]),
+        "top_p": st.sampled_from([0.3, 0.9, 1.0]), "min_p": st.sampled_from([0.0, 0.2]),
+        "typical_p": st.sampled_from([0.5, 1.0]), "top_n_sigma": st.sampled_from([-1.0, 1.0]),
+        "xtc_probability": st.sampled_from([0.0, 0.5]), "repeat_penalty": st.sampled_from([1.0, 1.3]),
+        "dry_multiplier": st.sampled_from([0.0, 1.0]), "dynatemp_range": st.sampled_from([0.0, 0.4]),
+        "seed": st.integers(0, 2**40), "max_tokens": st.integers(1, 40),
+    }),
+)  # fmt: skip
+def test_any_order_writes_one_text(duo: Duo, names: list[str], how: dict[str, Any]) -> None:
+    plain = duo.generate(PROMPT, mode="plain", samplers=names, **how)
+    for mode in ("sync", "async"):
+        r = duo.generate(PROMPT, mode=mode, samplers=names, **how)
+        assert (r.tokens, r.finish_reason) == (plain.tokens, plain.finish_reason), mode
+
+
+def test_the_usual_order_is_the_usual_text(duo: Duo) -> None:
+    o = {"seed": 4, "max_tokens": 30}
+    assert duo.generate(PROMPT, samplers=";".join(ALL), **o).tokens == duo.generate(PROMPT, **o).tokens
+
+
+def test_guesses_are_still_accepted(duo: Duo) -> None:
+    order = "top_k;top_p;min_p;temperature;dry;typ_p;xtc"
+    r = duo.generate(PROMPT, samplers=order, seed=3, max_tokens=100, mode="sync", n_draft=4)
+    assert r.timings["draft_acceptance"] > 0.2
+
+
+# ---- mirostat
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_mirostat_writes_one_text(duo: Duo, version: int) -> None:
+    o = {"mirostat": version, "mirostat_tau": 3.0, "mirostat_eta": 0.3, "max_tokens": 60, "seed": 6}
+    plain = duo.generate(PROMPT, mode="plain", **o)
+    for mode in ("sync", "async"):
+        r = duo.generate(PROMPT, mode=mode, **o)
+        assert r.tokens == plain.tokens
+        assert r.timings["draft_n_accepted"] > 0
+    assert duo.generate(PROMPT, **{**o, "mirostat": 0}).tokens != plain.tokens
+    # It replaces the other samplers.
+    assert duo.generate(PROMPT, **o, top_k=1, top_p=0.1, repeat_penalty=1.5).tokens == plain.tokens
+
+
+def test_mirostat_2_chooses_as_reckoned(duo: Duo) -> None:
+    tau, eta, temp = 2.5, 0.4, 0.9
+    tokens, rows, n_prompt = rows_of(
+        duo, mirostat=2, mirostat_tau=tau, mirostat_eta=eta, temperature=temp, seed=21, max_tokens=40
+    )
+    limit, n_dropped = 2 * tau, 0
+    for i, (token, row) in enumerate(zip(tokens, rows, strict=True)):
+        p = chances(row / temp)
+        kept = p >= min(p.max(), 2.0**-limit)
+        n_dropped += int((~kept).sum())
+        found = raced(np.where(kept, row / temp, NEVER), 21, n_prompt + i)
+        assert token == found[0]
+        limit -= eta * (-np.log2(p[token] / p[kept].sum()) - tau)
+    assert n_dropped
+
+
+def test_mirostat_without_a_temperature_is_greedy(duo: Duo) -> None:
+    o = {"temperature": 0, "max_tokens": 20}
+    assert duo.generate(PROMPT, mirostat=2, **o).tokens == duo.generate(PROMPT, **o).tokens
+
+
+def test_llama_cpps_names(duo: Duo) -> None:
+    o = {"max_tokens": 12, "seed": 2, "mirostat_tau": 2.0, "mirostat_eta": 0.2}
+    want = duo.generate(PROMPT, mirostat=2, **o).text
+    assert duo.create_completion(PROMPT, mirostat_mode=2, **o)["choices"][0]["text"] == want
+
+
+def test_mistakes_are_sentences(duo: Duo) -> None:
+    for bad, words in (({"mirostat": 3}, "mirostat"), ({"mirostat_tau": -1.0}, "mirostat_tau"),
+                       ({"samplers": ["top_q"]}, "no sampler"), ({"samplers": "t" * 40}, "32 samplers")):  # fmt: skip
+        with pytest.raises(BadValue, match=words):
+            duo.generate(PROMPT, **bad)
