@@ -86,8 +86,7 @@ NOT_IN_DUO = frozenset(
     """
     --agent --audio --context-shift --docker-repo --image --kv-unified-per-slot --log-prompts-dir
     --lookup-cache-dynamic --lookup-cache-static --lora-init-without-apply --mcp-servers-config
-    --mcp-servers-json --model-url --models-autoload --models-dir --models-max --models-preset
-    --no-models-autoload --output --output-file --server-base --spec-synth-len --spec-synth-rates --special
-    --tools --tools-runtime --ui-mcp-proxy --video --webui-mcp-proxy -ag -dr -lcd -lcs -mu -o -sp
+    --mcp-servers-json --model-url --output --output-file --server-base --spec-synth-len --spec-synth-rates
+    --special --tools --tools-runtime --ui-mcp-proxy --video --webui-mcp-proxy -ag -dr -lcd -lcs -mu -o -sp
     """.split()  # noqa: SIM905 (a line for each otherwise)
 )

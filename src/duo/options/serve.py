@@ -128,6 +128,26 @@ class ServeOptions(TypedDict, total=False):
         Literal["none", "llamacpp"],
         opt("none", "llamacpp: /metrics repeats the figures under llama.cpp's names.", "--metrics-compat"),
     ]
+    models_dir: Annotated[
+        str | None,
+        opt(None, "Serve the models of this folder, a process for each that a request names (also those of the hub's "
+            "cache). A folder in it holds the parts of one model, and its draft (draft-*.gguf, mtp-*.gguf, ...).",
+            "--models-dir", env="MODELS_DIR", metavar="FOLDER"),
+    ]  # fmt: skip
+    models_preset: Annotated[
+        str | None,
+        opt(None, "The same with the options of each model: a section for each, [*] for all; KEY = VALUE.",
+            "--models-preset", env="MODELS_PRESET", metavar="FILE.ini"),
+    ]  # fmt: skip
+    models_max: Annotated[
+        Annotated[Int, Field(ge=0, le=100_000)],
+        opt(4, "Models of them that are loaded at a time; 0: any number.", "--models-max", env="MODELS_MAX"),
+    ]
+    models_autoload: Annotated[
+        bool,
+        opt(True, "A request loads the model that it names; otherwise POST /models/load does.",
+            "--models-autoload/--no-models-autoload", env="MODELS_AUTOLOAD"),
+    ]  # fmt: skip
     embedding: Annotated[
         bool,
         opt(False, "Serve /v1/embeddings with a model for that, and no texts.", "--embedding/--no-embedding",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fastapi import APIRouter, FastAPI, Request
 from starlette.exceptions import HTTPException
@@ -54,28 +55,27 @@ def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack
     return make_app(service)
 
 
-def make_app(service: Service) -> FastAPI:
+class Routes(Protocol):
+    """A module of routes."""
+
+    def add(self, router: APIRouter, service: Any, /) -> None: ...
+
+
+OF_PAIR: tuple[Routes, ...] = (about, slots, texts, embeddings, tokens, anthropic, responses, missing, page)
+
+
+def make_app(service: Service, parts: Sequence[Routes] = OF_PAIR) -> FastAPI:
     """The app for a service, which may still be loading."""
     settings = service.settings
     app = FastAPI(title="duo serve", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     router = APIRouter(prefix=settings.api_prefix)
-    for add in (
-        about.add,
-        slots.add,
-        texts.add,
-        embeddings.add,
-        tokens.add,
-        anthropic.add,
-        responses.add,
-        missing.add,
-        page.add,
-    ):
-        add(router, service)
 
     @router.get("/openapi.json", include_in_schema=False)
     async def openapi() -> dict[str, Any]:
         return app.openapi()
 
+    for part in parts:
+        part.add(router, service)
     app.include_router(router)
     files.add(app, settings)
     app.add_exception_handler(HTTPException, _refused)

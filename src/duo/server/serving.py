@@ -21,6 +21,8 @@ from duo.server.routes.about import answers
 from duo.server.service import Service, Stage
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from duo.api.engine import Duo
 
 # Seconds between "not ready" and the end, so that a balancer that asks every half second has heard of it.
@@ -51,13 +53,14 @@ class Serving:
         cert: str | None = None,
         key: str | None = None,
         sleep_s: float = 0.0,
+        app: FastAPI | None = None,
     ) -> None:
-        """sleep_s: seconds without a request after which the models are freed; 0: never."""
+        """sleep_s: seconds without a request after which the models are freed; 0: never. app: in place of a pair's."""
         self.service = service
         self._listeners, self._load, self._ready, self._drain_s = listeners, load, ready, drain_s
         self._sleep_s = sleep_s
         config = uvicorn.Config(
-            make_app(service),
+            make_app(service) if app is None else app,
             http=protocol_with(
                 service.settings.header_timeout_s,
                 service.settings.timeout_s,
@@ -94,7 +97,7 @@ class Serving:
         with suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread
             for s in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(s, self._signalled)
-        tasks = [asyncio.create_task(self._load_pair())]
+        tasks = [asyncio.create_task(self._begin())]
         if self._sleep_s:
             self.service.naps = Naps(self.service, self._sleep_s, self._loaded, partial(answers, self.service))
             tasks.append(asyncio.create_task(self.service.naps.watch()))
@@ -105,7 +108,10 @@ class Serving:
                 x.close()
             for task in tasks:
                 task.cancel()  # a load itself goes on, and frees what it has made
-            await asyncio.to_thread(self.service.close)
+            await self._free()
+
+    async def _free(self) -> None:
+        await asyncio.to_thread(self.service.close)
 
     async def _loaded(self) -> Duo:
         """The pair. Raises what loading raised."""
@@ -128,7 +134,7 @@ class Serving:
         threading.Thread(target=work, name="duo-load", daemon=True).start()
         return await done
 
-    async def _load_pair(self) -> None:
+    async def _begin(self) -> None:
         try:
             duo = await self._loaded()
             self.service.loaded(duo)

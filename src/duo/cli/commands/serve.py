@@ -10,10 +10,12 @@ import click
 from duo.cli import show
 from duo.cli.commands.chat import command as chat_command
 from duo.cli.commands.run import of_run
-from duo.cli.models import model_sources
+from duo.cli.models import model_sources, names_draft, names_target
 from duo.cli.options import ModelCommand, given, model_options, table_options
+from duo.errors import BadValue
 from duo.options.serve import ServeOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, SERVE_OPTIONS
+from duo.remote.parent import WITH_PARENT
 from duo.server import need_server
 
 if TYPE_CHECKING:
@@ -52,6 +54,13 @@ def name_of(params: dict[str, Any]) -> str:
 
 def serve(params: dict[str, Any]) -> None:
     need_server("duo serve")
+    if params["end_with_parent"]:
+        from duo.remote.parent import end_with_parent
+
+        end_with_parent(str(params["host"]).removeprefix("unix:"))
+    if params["models_dir"] is not None or params["models_preset"] is not None:
+        serve_many(params)
+        return
     from pathlib import Path
 
     from duo.cli.commands.chat import template_choice, thoughts_of, warn_of_thoughts
@@ -120,6 +129,55 @@ def serve(params: dict[str, Any]) -> None:
         show.warn("the server has ended")
 
 
+def serve_many(params: dict[str, Any]) -> None:
+    """Without models of its own: a process for each that is asked for."""
+    from pathlib import Path
+
+    from duo.cli.typed import spelled_by, typed_args
+    from duo.models.hub.repository import cached_models
+    from duo.options.validate import serve_options
+    from duo.server.listening import check_open, check_tls, listeners
+    from duo.server.router.service import Router
+    from duo.server.router.serving import RouterServing
+    from duo.server.router.sources import known_models, presets_of
+    from duo.server.settings import Settings
+
+    if names_target(params) or names_draft(params):
+        raise BadValue("--models-dir and --models-preset name the models; leave out -m, -md, -hf and --pair")
+    asked = given(params, SERVE_OPTIONS)
+    o = serve_options(asked)
+    settings = Settings.of({**asked, "ui": False}, "duo")
+    check_tls(o)
+    check_open(o, has_keys=bool(settings.keys))
+    context = click.get_current_context()
+    file = None if o["models_preset"] is None else Path(o["models_preset"])
+    sources = known_models(
+        folder=None if o["models_dir"] is None else Path(o["models_dir"]),
+        presets={} if file is None else presets_of(file, spelled_by(context.command, "serve")),
+        cached=cached_models(),
+        own=typed_args(context, OF_ROUTER),
+    )
+    found = listeners(o)
+
+    def ready() -> None:
+        scheme = "https" if o["ssl_cert_file"] else "http"
+        where = " and ".join(x.url(scheme) + settings.api_prefix * (not x.path) for x in found)
+        most = f"{o['models_max']} at a time" if o["models_max"] else "any number at a time"
+        with suppress(OSError):
+            print(f"duo serve: {len(sources)} models on {where} ({most})", flush=True)
+
+    router = Router(settings, sources, n_most=o["models_max"], autoload=o["models_autoload"], say=show.warn)
+    RouterServing(router, found, drain_s=o["drain"], ready=ready, cert=o["ssl_cert_file"], key=o["ssl_key_file"]).run()
+    with suppress(OSError):
+        show.warn("the server has ended")
+
+
+# What a router does itself; its models get the other options.
+OF_ROUTER = (
+    "host", "port", "reuse_port", "api_prefix", "alias", "api_key", "api_key_file", "allowed_hosts", "cors_origins",
+    "cors_methods", "cors_headers", "cors_credentials", "ssl_key_file", "ssl_cert_file", "insecure", "ui", "path",
+    "models_dir", "models_preset", "models_max", "models_autoload", "end_with_parent",
+)  # fmt: skip
 OF_BOTH = ("mode", "spec_type")  # `open_duo` gives them itself
 
 
@@ -135,6 +193,7 @@ def _command() -> click.Command:
                 is_flag=True,
                 help="What stands behind comes first in prompts of /infill (suffix, prefix, middle).",
             ),
+            click.Option(["end_with_parent", WITH_PARENT], is_flag=True, hidden=True),
             *model_options(),
             *of_run("escape", "verbose", "log_file"),
         ],

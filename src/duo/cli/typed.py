@@ -1,0 +1,66 @@
+"""A command line as arguments for another process, and keys of a file as options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from duo.cli.llama_cpp_line import taken_by
+from duo.errors import BadValue
+
+ON, OFF = ("true", "on", "1", "yes", "enabled"), ("false", "off", "0", "no", "disabled")
+
+
+def typed_args(ctx: click.Context, without: Collection[str]) -> list[str]:
+    """The options that were typed, but for those of these names. What only llama.cpp has is there as what it meant."""
+    out: list[str] = []
+    for p in ctx.command.params:
+        if not isinstance(p, click.Option) or p.name is None or p.name in without:
+            continue
+        if ctx.get_parameter_source(p.name) is ParameterSource.COMMANDLINE:
+            out += _as_args(p, ctx.params[p.name])
+    return out
+
+
+def _as_args(p: click.Option, value: Any) -> list[str]:
+    if p.is_flag:
+        return [p.opts[0]] if value or not p.secondary_opts else [p.secondary_opts[0]]
+    several = value if p.multiple else [value]
+    return [x for one in several for x in (p.opts[-1], *map(_text, one if p.nargs > 1 else [one]))]
+
+
+def _text(value: Any) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else "auto" if value is None else str(value)
+
+
+def spelled_by(command: click.Command, name: str) -> Callable[[str, str], list[str]]:
+    """Arguments of a command for a key and its value, as llama.cpp's preset files have them: an option's name without
+    hyphens, or its variable of the environment. name: the command's."""
+    options = [p for p in command.params if isinstance(p, click.Option)]
+    by_name = {s: p for p in options for s in (*p.opts, *p.secondary_opts)}
+    by_variable = {v: p for p in options for v in ([p.envvar] if isinstance(p.envvar, str) else p.envvar or ())}
+
+    def spelled(key: str, value: str) -> list[str]:
+        found = by_variable.get(key)
+        if found is not None:
+            return _given(found, found.opts[-1], value)
+        for option in (f"--{key.replace('_', '-')}", f"-{key}"):
+            if (p := by_name.get(option)) is not None:
+                return _given(p, option, value)
+            if (taken := taken_by(option, name, by_name)) is not None:
+                return [option, value] if taken.means is not None else [option] if value.lower() not in OFF else []
+        raise BadValue(f"{key} is no option of duo {name}; see duo {name} --help")
+
+    return spelled
+
+
+def _given(p: click.Option, option: str, value: str) -> list[str]:
+    if not p.is_flag:
+        return [option, value]
+    if value.lower() not in (*ON, *OFF):
+        raise BadValue(f"{option.lstrip('-')} is {value!r}; write true or false")
+    wanted = (value.lower() in ON) == (option in p.opts)
+    return [p.opts[0]] if wanted else p.secondary_opts[:1]

@@ -1,0 +1,93 @@
+"""One model in a process of its own, which listens on a Unix socket that only this user can open."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import httpx2
+
+from duo.remote.parent import WITH_PARENT
+from duo.server.router.sources import Source
+
+LOOK_S = 0.05  # between two questions whether it is ready
+HEAD_S = 10.0  # for a short answer
+DEATH_S = 1.0  # from the last word of a process to its end
+
+
+class NotLoaded(Exception):  # noqa: N818 - told as a sentence
+    """The process ended before it was ready."""
+
+
+class Child:
+    """For one event loop. say: gets the lines that it writes on standard error."""
+
+    def __init__(self, source: Source, socket: Path, say: Callable[[str], None]) -> None:
+        self.source, self._socket, self._say = source, socket, say
+        self.last_line = ""
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        transport = httpx2.AsyncHTTPTransport(uds=str(socket), limits=httpx2.Limits(max_connections=None))
+        self.http = httpx2.AsyncClient(transport=transport, base_url="http://model", timeout=None)
+
+    @property
+    def args(self) -> list[str]:
+        """Of `duo`."""
+        return ["serve", *self.source.args, "--alias", self.source.name, "--host", f"unix:{self._socket}", "--no-ui"]
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """None: it has not ended, or not begun."""
+        return None if self._process is None else self._process.returncode
+
+    async def has_died(self) -> bool:
+        """After it gave no answer. The system tells of its end a moment later."""
+        until = asyncio.get_running_loop().time() + DEATH_S
+        while self.is_alive and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(LOOK_S)
+        return not self.is_alive
+
+    async def start(self) -> None:
+        """Returns when it serves. Raises NotLoaded, with what it said last."""
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "duo", *self.args, WITH_PARENT,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        self._reading = asyncio.create_task(self._read())
+        while self.is_alive:
+            with suppress(httpx2.HTTPError):
+                if (await self.http.get("/health", timeout=HEAD_S)).status_code == 200:
+                    return
+            await asyncio.sleep(LOOK_S)
+        await self._reading
+        raise NotLoaded(self.last_line.removeprefix("duo: ") or f"its process ended with code {self.exit_code}")
+
+    async def _read(self) -> None:
+        assert self._process is not None and self._process.stderr is not None
+        with suppress(ValueError):  # a line without an end
+            while line := await self._process.stderr.readline():
+                self.last_line = line.decode("utf-8", "replace").strip() or self.last_line
+                self._say(self.last_line)
+
+    async def stop(self) -> None:
+        """Ends it: at first its running texts get time. Safe to call twice."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), self.source.stop_s)
+            except asyncio.TimeoutError:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        if self._reading is not None:
+            await self._reading
+        await self.http.aclose()

@@ -1,0 +1,175 @@
+"""The routes of a router: lists and loads models, and hands every other request to the model that it names."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from duo.server.errors import ApiError
+from duo.server.fields import Fields
+from duo.server.reading import body_of, fields_of
+from duo.server.respond import CLIENT_GONE, Json
+from duo.server.routes.about import CREATED
+from duo.server.sse import first_of
+
+if TYPE_CHECKING:
+    from duo.server.router.child import Child
+    from duo.server.router.fleet import Member
+    from duo.server.router.service import Router
+
+# Of one hop (RFC 9110), or made anew for the next.
+NOT_HANDED_ON = (
+    "host", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "proxy-authorization",
+    "proxy-authenticate", "content-length", "authorization", "x-api-key", "origin", "sec-fetch-site", "expect",
+)  # fmt: skip
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+ON = ("true", "1")
+
+
+def add(router: APIRouter, service: Router) -> None:
+    async def health() -> Response:
+        """200: requests are served."""
+        if not service.is_ready:
+            raise service.not_ready()
+        return Json({"status": "ok"})
+
+    for path in ("/health", "/v1/health", "/livez"):
+        router.add_api_route(path, health, methods=["GET", "HEAD"], include_in_schema=path == "/health")
+
+    async def models() -> Response:
+        """All models and what has become of them; a loaded one says more of itself."""
+        found = await asyncio.gather(*(_listed(service, m) for m in service.fleet.members.values()))
+        return Json({"object": "list", "data": list(found)})
+
+    for path in ("/v1/models", "/models"):
+        router.get(path, include_in_schema=path.startswith("/v1"))(models)
+
+    @router.post("/models/load", openapi_extra=body_of(Fields))
+    async def load(request: Request) -> Response:
+        """Loads a model, and answers when it is there."""
+        f = await fields_of(service, request, Fields)
+        await service.fleet.load(service.fleet.find(f.model))
+        return Json({"success": True})
+
+    @router.post("/models/unload", openapi_extra=body_of(Fields))
+    async def unload(request: Request) -> Response:
+        """Ends the process of a model."""
+        f = await fields_of(service, request, Fields)
+        await service.fleet.unload(service.fleet.find(f.model))
+        return Json({"success": True})
+
+    @router.get("/metrics", response_class=Response)
+    async def metrics(request: Request) -> Response:
+        """The router's own figures; model=NAME: those of a model."""
+        if "model" in request.query_params:
+            return await _handed_on(service, request)
+        return Response(service.metrics.page, media_type="text/plain; version=0.0.4")
+
+    async def others(request: Request) -> Response:
+        return await _handed_on(service, request)
+
+    router.add_api_route("/{path:path}", others, methods=METHODS, include_in_schema=False)
+
+
+async def _listed(service: Router, member: Member) -> dict[str, Any]:
+    source = member.source
+    one: dict[str, Any] = {
+        "id": source.name, "object": "model", "created": CREATED, "owned_by": "duo", "path": source.path,
+        "status": member.status,
+    }  # fmt: skip
+    if member.is_there:
+        with suppress(ApiError, httpx2.HTTPError, ValueError, LookupError), service.fleet.used(member) as child:
+            said = (await child.http.get("/v1/models", timeout=5.0)).json()["data"][0]
+            one = {**said, **one}
+    return one
+
+
+def _named(service: Router, request: Request) -> Member:
+    """The model that a request names; it may name none if there is only one. Raises ApiError."""
+    name = request.query_params.get("model")
+    if name is None and (body := request.scope["duo.body"]):
+        with suppress(ValueError, RecursionError):
+            found = json.loads(body)
+            name = found.get("model") if isinstance(found, dict) else None
+    if name is not None:
+        return service.fleet.find(name)
+    loaded = [m for m in service.fleet.members.values() if m.is_there]
+    only = loaded if len(loaded) == 1 else list(service.fleet.members.values())
+    if len(only) != 1:
+        raise ApiError(400, "model name is missing from the request; give one of those that /v1/models lists")
+    return only[0]
+
+
+async def _handed_on(service: Router, request: Request) -> Response:
+    member = _named(service, request)
+    asked = request.query_params.get("autoload")
+    loads = service.autoload if asked is None else asked.lower() in ON
+    work = asyncio.create_task(_answer_of(service, member, request, loads=loads))
+    if not await first_of(work, request.receive):
+        return Response(status_code=CLIENT_GONE)
+    return work.result()
+
+
+async def _answer_of(service: Router, member: Member, request: Request, *, loads: bool) -> Response:
+    """The beginning of the model's answer. Raises ApiError.
+
+    A process that has died without an answer is started once more. If it was the request that ended it, it will not be
+    better the next time.
+    """
+    for is_last in (not loads, True):
+        if loads:
+            await service.fleet.load(member)
+        stack = ExitStack()
+        child = stack.enter_context(service.fleet.used(member))
+        try:
+            answer = await child.http.send(_sent_on(service, request, child), stream=True)
+        except httpx2.HTTPError as e:
+            stack.close()
+            died = await child.has_died()
+            if died and not is_last:
+                continue
+            why = child.last_line if died else type(e).__name__
+            raise ApiError(502, f"the model {member.source.name} gave no answer ({why}); try again") from None
+        except BaseException:
+            stack.close()
+            raise
+        return _Passed(service, answer, stack)
+    raise AssertionError
+
+
+def _sent_on(service: Router, request: Request, child: Child) -> httpx2.Request:
+    headers = [(k, v) for k, v in request.headers.items() if k not in NOT_HANDED_ON]
+    path = request.scope["path"].removeprefix(service.settings.api_prefix)
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    url = f"{path}?{query}" if query else path
+    return child.http.build_request(request.method, url, headers=headers, content=request.scope["duo.body"])
+
+
+class _Passed(StreamingResponse):
+    """Sends an answer on as it comes, and ends it when the client goes."""
+
+    def __init__(self, service: Router, answer: httpx2.Response, stack: ExitStack) -> None:
+        self._service, self._answer, self._stack = service, answer, stack
+        service.writings_begin(stack)
+        super().__init__(self._parts(), answer.status_code)
+        kept = [(k, v) for k, v in answer.headers.raw if k.lower().decode("latin-1") not in NOT_HANDED_ON]
+        self.raw_headers = [(k.lower(), v) for k, v in kept]
+
+    async def _parts(self) -> AsyncIterator[bytes]:
+        with suppress(httpx2.HTTPError):  # the model's process has died: the client sees an answer without an end
+            async for part in self._answer.aiter_raw():
+                yield part
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._answer.aclose()
+            self._service.writings_end(self._stack)

@@ -1,0 +1,79 @@
+"""What the server's other parts see of a router."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from duo.server.router.fleet import Fleet
+from duo.server.service import Service, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duo.server.router.sources import Source
+    from duo.server.settings import Settings
+
+
+class Router(Service):
+    """For one event loop. autoload: whether a request loads the model that it names. say: gets lines for the user."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        sources: Mapping[str, Source],
+        *,
+        n_most: int,
+        autoload: bool,
+        say: Callable[[str], None],
+    ) -> None:
+        super().__init__(settings)
+        self.fleet, self.autoload = Fleet(sources, n_most, say), autoload
+        self._say = say
+        self._passed: set[ExitStack] = set()  # answers that are being sent on
+        self._starting: set[asyncio.Task[None]] = set()
+
+    def begin(self) -> None:
+        """Requests are served from now on. Models that are wanted at once are loaded meanwhile."""
+        if self.stage is Stage.LOADING:
+            self.stage = Stage.READY
+        for m in self.fleet.members.values():
+            if m.source.on_startup:
+                task = asyncio.create_task(self._load(m))
+                self._starting.add(task)
+                task.add_done_callback(self._starting.discard)
+
+    async def _load(self, member: Any) -> None:
+        try:
+            await self.fleet.load(member)
+        except Exception as e:
+            self._say(str(e))
+
+    def writings_begin(self, stack: ExitStack) -> None:
+        """An answer is sent on. stack: frees what it uses."""
+        self._passed.add(stack)
+
+    def writings_end(self, stack: ExitStack) -> None:
+        self._passed.discard(stack)
+        stack.close()
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._passed)
+
+    def _gauges(self) -> dict[str, float]:
+        return {
+            "requests_running": len(self._passed),
+            "requests_waiting": 0,
+            "places": sum(m.is_there for m in self.fleet.members.values()),
+            "cache_usage_ratio": 0.0,
+            "ready": float(self.is_ready),
+        }
+
+    async def end(self) -> None:
+        """Ends all models."""
+        for task in list(self._starting):
+            task.cancel()
+        await self.fleet.close()

@@ -1,0 +1,152 @@
+"""The models that a router knows: files of a folder, sections of an INI file, and what the hub's cache holds."""
+
+from __future__ import annotations
+
+import configparser
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from duo.errors import BadValue
+
+# llama.cpp's common/preset.cpp: beside a model in its own folder, such a file is its draft.
+DRAFTS = ("mtp-", "dspark-", "dflash-", "eagle3-", "draft-")
+NO_MODEL = "mmproj"
+FIRST_PART = "-00001-of-"
+GLOBAL = "*"
+# What the router itself decides, by keys without hyphens at their beginning.
+OF_ROUTER = (
+    "host", "port", "api-key", "api-key-file", "ssl-key-file", "ssl-cert-file", "alias", "a", "models-dir",
+    "models-preset", "models-max", "models-autoload", "no-models-autoload", "api-prefix", "reuse-port", "insecure",
+)  # fmt: skip
+OF_PRESETS = ("load-on-startup", "stop-timeout", "dedup-cache-models", "version")
+ON, OFF = ("true", "on", "1", "yes", "enabled"), ("false", "off", "0", "no", "disabled")
+# An option of the server as arguments: (key, value) -> arguments. Raises BadValue: there is no such option.
+Spelled = Callable[[str, str], list[str]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model that can be loaded. args: those of `duo serve` that name it, and its own options."""
+
+    name: str
+    args: tuple[str, ...]
+    path: str = ""
+    on_startup: bool = False
+    stop_s: float = 10.0  # until it is killed
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A section of the INI file."""
+
+    args: tuple[str, ...]
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_model(self) -> bool:
+        return any(a in ("-m", "--model", "-hf", "-hfr", "--hf-repo", "--pair") for a in self.args)
+
+    def applied(self, source: Source) -> Source:
+        """The same model with the section's options behind its own."""
+        return replace(
+            source,
+            args=(*source.args, *self.args),
+            on_startup=self.keys.get("load-on-startup", "").lower() in ON or source.on_startup,
+            stop_s=_seconds(self.keys["stop-timeout"]) if "stop-timeout" in self.keys else source.stop_s,
+        )
+
+
+def _seconds(value: str) -> float:
+    try:
+        found = float(value)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1e6:
+        raise BadValue(f"stop-timeout is {value!r}; give seconds")
+    return found
+
+
+def of_folder(folder: Path) -> list[Source]:
+    """Files, and folders with the parts of one model and perhaps its draft. Raises BadValue: it is no folder."""
+    if not folder.is_dir():
+        raise BadValue(f"{folder} (--models-dir) is no folder; check the path")
+    found = []
+    for path in sorted(folder.iterdir()):
+        files = sorted(path.glob("*.gguf")) if path.is_dir() else [path] if path.suffix == ".gguf" else []
+        models = [f for f in files if NO_MODEL not in f.name and not f.name.startswith(DRAFTS)]
+        if not models:
+            continue
+        model = next((f for f in models if FIRST_PART in f.name), models[-1])
+        draft = next((f for f in files if f.name.startswith(DRAFTS)), None)
+        args = ["-m", str(model), *(["-md", str(draft)] if draft is not None else [])]
+        found.append(Source(path.name.removesuffix(".gguf"), tuple(args), str(model)))
+    return found
+
+
+def of_cache(names: Sequence[str]) -> list[Source]:
+    """What is in the hub's cache, by user/repo:QUANT."""
+    return [Source(name, ("-hf", name, "--offline")) for name in names]
+
+
+class _Ini(configparser.ConfigParser):
+    def optionxform(self, optionstr: str) -> str:
+        """As it is: names of variables are upper case."""
+        return optionstr
+
+
+def presets_of(file: Path, spelled: Spelled) -> dict[str, Preset]:
+    """The sections of an INI file by name, the global one (`[*]`) among them. Raises BadValue."""
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except (OSError, ValueError) as e:
+        why = getattr(e, "strerror", None) or "it is not UTF-8"
+        raise BadValue(f"the presets {file} (--models-preset) cannot be read ({why}); check the path") from None
+    ini = _Ini(interpolation=None, strict=False, delimiters=("=",), comment_prefixes=(";", "#"), default_section="\0")
+    try:
+        ini.read_string("[\1]\n" + text)  # llama.cpp's `version = 1` stands before the first section
+    except configparser.Error as e:
+        line = getattr(e, "lineno", None) or next(iter(getattr(e, "errors", None) or [(2,)]))[0]
+        raise BadValue(f"line {line - 1} of {file} (--models-preset) is no option; write KEY = VALUE") from None
+    found = {}
+    for name in ini.sections():
+        keys = dict(ini[name])
+        if name != "\1":
+            found[name] = Preset(tuple(_arguments(file, name, keys, spelled)), keys)
+    return found
+
+
+def _arguments(file: Path, section: str, keys: Mapping[str, str], spelled: Spelled) -> list[str]:
+    out: list[str] = []
+    for key, value in keys.items():
+        plain = key.removeprefix("LLAMA_ARG_").lower().replace("_", "-") if key.startswith("LLAMA_ARG_") else key
+        if plain in OF_ROUTER or plain in OF_PRESETS:
+            continue
+        try:
+            out += spelled(key, value)
+        except BadValue as e:
+            raise BadValue(f"[{section}] of {file}: {e}") from None
+    return out
+
+
+def known_models(
+    *, folder: Path | None, presets: Mapping[str, Preset], cached: Sequence[str], own: Sequence[str]
+) -> dict[str, Source]:
+    """All models by name. own: the router's own options for each of them, which count most.
+
+    Raises BadValue: a section names no model.
+    """
+    sources = {s.name: s for s in of_cache(cached)} | {s.name: s for s in (of_folder(folder) if folder else ())}
+    everywhere = presets.get(GLOBAL, Preset(()))
+    for name, preset in presets.items():
+        if name != GLOBAL and name not in sources:
+            if not preset.has_model and "/" not in name:
+                raise BadValue(f"[{name}] (--models-preset) names no model; give model or hf-repo")
+            sources[name] = Source(name, () if preset.has_model else ("-hf", name))
+    found = {}
+    for name, source in sources.items():
+        own_preset = presets.get(name, Preset(()))
+        # An option's last value counts, so what counts most comes last.
+        whole = own_preset.applied(everywhere.applied(replace(source, args=())))
+        found[name] = replace(whole, args=(*source.args, *whole.args, *own))
+    return found

@@ -1,0 +1,130 @@
+"""The models that a router knows, and what a file of presets says of them."""
+
+from pathlib import Path
+
+import pytest
+
+from duo import BadValue
+from duo.cli.main import command_named
+from duo.cli.typed import spelled_by, typed_args
+from duo.server.router.sources import known_models, of_folder, presets_of
+
+
+def presets(folder: Path, text: str) -> dict[str, tuple[str, ...]]:
+    file = folder / "models.ini"
+    file.write_text(text)
+    command = command_named("serve")
+    assert command is not None
+    return {name: p.args for name, p in presets_of(file, spelled_by(command, "serve")).items()}
+
+
+def touch(*files: Path) -> None:
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"")
+
+
+def test_a_folder_of_models(tmp_path: Path) -> None:
+    touch(tmp_path / "b.gguf", tmp_path / "notes.txt", tmp_path / "mmproj-x.gguf", tmp_path / "mtp-b.gguf",
+          tmp_path / "pair" / "8B.gguf", tmp_path / "pair" / "draft-1B.gguf", tmp_path / "pair" / "mmproj-F16.gguf",
+          tmp_path / "parts" / "m-00002-of-00002.gguf", tmp_path / "parts" / "m-00001-of-00002.gguf",
+          tmp_path / "empty" / "readme.md")  # fmt: skip
+    found = {s.name: s.args for s in of_folder(tmp_path)}
+    assert found == {
+        "b": ("-m", str(tmp_path / "b.gguf")),
+        "pair": ("-m", str(tmp_path / "pair" / "8B.gguf"), "-md", str(tmp_path / "pair" / "draft-1B.gguf")),
+        "parts": ("-m", str(tmp_path / "parts" / "m-00001-of-00002.gguf")),
+    }
+    with pytest.raises(BadValue, match=r"no/such \(--models-dir\) is no folder"):
+        of_folder(Path("no/such"))
+
+
+def test_keys_of_presets_are_options(tmp_path: Path) -> None:
+    text = """version = 1
+; a comment
+[*]
+n-gpu-layers = 8
+c = 8192
+[my model]
+model = /x/y=z.gguf
+LLAMA_ARG_CACHE_RAM = 0
+jinja = true
+cont-batching = off
+mmap = false
+no-webui = true
+chat_template = chatml
+spec-draft-n-max = 3
+fa = on
+host = 0.0.0.0
+load-on-startup = true
+stop-timeout = 3
+"""
+    assert presets(tmp_path, text) == {
+        "*": ("--n-gpu-layers", "8", "-c", "8192"),
+        "my model": (
+            "--model", "/x/y=z.gguf", "--cache-ram", "0", "--jinja", "--no-mmap", "--no-ui", "--chat-template",
+            "chatml", "--spec-draft-n-max", "3", "-fa", "on",
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[a]\nno-such-thing = 1\n", r"\[a\] of .*models\.ini: no-such-thing is no option of duo serve"),
+        ("[a]\nmmap = maybe\n", "mmap is 'maybe'; write true or false"),
+        ("[a]\njust words\n", r"line 2 of .*models\.ini \(--models-preset\) is no option; write KEY = VALUE"),
+        ("[a]\nmodel = x\nstop-timeout = soon\n", "stop-timeout is 'soon'; give seconds"),
+        ("[a]\nc = 5\n", r"\[a\] \(--models-preset\) names no model; give model or hf-repo"),
+    ],
+)
+def test_mistakes_are_sentences(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(BadValue, match=words):
+        presets(tmp_path, text)
+        command = command_named("serve")
+        assert command is not None
+        known_models(folder=None, presets=presets_of(tmp_path / "models.ini", spelled_by(command, "serve")), cached=[],
+                     own=[])  # fmt: skip
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "bad.ini").write_bytes(b"\xff\xfe\xff")
+    for name, why in (("none.ini", "No such file"), ("bad.ini", "it is not UTF-8")):
+        with pytest.raises(BadValue, match=why):
+            presets_of(tmp_path / name, lambda _key, _value: [])
+
+
+def test_what_counts_most_comes_last(tmp_path: Path) -> None:
+    touch(tmp_path / "m" / "m.gguf")
+    command = command_named("serve")
+    assert command is not None
+    file = tmp_path / "models.ini"
+    file.write_text("[*]\nc = 1\nload-on-startup = true\n[m]\nc = 2\n[user/repo:Q8_0]\nc = 3\n[other]\nhf-repo = a/b\n")
+    found = known_models(
+        folder=tmp_path, presets=presets_of(file, spelled_by(command, "serve")), cached=["user/cached:Q4_K_M"],
+        own=["-c", "4"],
+    )  # fmt: skip
+    assert {name: s.args for name, s in found.items()} == {
+        "user/cached:Q4_K_M": ("-hf", "user/cached:Q4_K_M", "--offline", "-c", "1", "-c", "4"),
+        "m": ("-m", str(tmp_path / "m" / "m.gguf"), "-c", "1", "-c", "2", "-c", "4"),
+        "user/repo:Q8_0": ("-hf", "user/repo:Q8_0", "-c", "1", "-c", "3", "-c", "4"),
+        "other": ("-c", "1", "--hf-repo", "a/b", "-c", "4"),
+    }
+    assert all(s.on_startup for s in found.values())
+
+
+def test_what_was_typed_goes_to_each_model() -> None:
+    command = command_named("serve")
+    assert command is not None
+    typed = [
+        "--port", "1", "-c", "99", "--no-mmap", "-fa", "--logit-bias", "5+1", "-l", "6+1", "--jinja",
+        "--control-vector-layer-range", "1", "2", "--rope-scale", "2", "--reasoning", "auto", "--api-key", "secret",
+        "--cache-prompt", "-v",
+    ]  # fmt: skip
+    with command.make_context("serve", typed) as ctx:
+        out = typed_args(ctx, ("port", "api_key"))
+    with command.make_context("serve", list(out)) as again, command.make_context("serve", typed) as ctx:
+        assert {k: v for k, v in again.params.items() if k not in ("port", "api_key")} == {
+            k: v for k, v in ctx.params.items() if k not in ("port", "api_key")
+        }
+    assert "secret" not in out and "--port" not in out

@@ -1,0 +1,239 @@
+"""`duo serve --models-dir`: a process for each model that is asked for, and requests go to the one that they name."""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from conftest import HANG_S
+from served import parsed
+
+from duo import Duo
+from duo.models.demo import demo_pair
+from duo.options.validate import serve_options
+from duo.server.listening import listeners
+from duo.server.router.fleet import Member
+from duo.server.router.service import Router
+from duo.server.router.serving import RouterServing
+from duo.server.router.sources import known_models
+from duo.server.settings import Settings
+
+pytestmark = pytest.mark.full
+
+TARGET, DRAFT = demo_pair()
+BODY = {"prompt": "Once upon a time", "n_predict": 12, "temperature": 0}
+LONG = {"n_predict": 5000, "ignore_eos": True, "stream": True, "mode": "plain"}  # a second and more
+
+
+class Served:
+    def __init__(self, url: str, router: Router) -> None:
+        self.url, self.router = url, router
+
+    def post(self, path: str, body: Any, **more: Any) -> httpx.Response:
+        return httpx.post(self.url + path, json=body, timeout=HANG_S, **more)
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(self.url + path, timeout=HANG_S)
+
+    def states(self) -> dict[str, str]:
+        return {m["id"]: m["status"]["value"] for m in self.get("/v1/models").json()["data"]}
+
+    def member(self, name: str) -> Member:
+        return self.router.fleet.members[name]
+
+    def pid(self, name: str) -> int:
+        child = self.member(name).child
+        assert child is not None and child._process is not None
+        return child._process.pid
+
+
+@contextmanager
+def routed(folder: Path, *own: str, n_most: int = 2, autoload: bool = True, **given: Any) -> Iterator[Served]:
+    asked = {"port": 0, "ui": False, **given}
+    settings = Settings.of(asked, "duo")
+    found = listeners(serve_options(asked))
+    there = threading.Event()
+    sources = known_models(folder=folder, presets={}, cached=[], own=["-c", "4096", *own])
+    router = Router(settings, sources, n_most=n_most, autoload=autoload, say=lambda _line: None)
+    serving = RouterServing(router, found, drain_s=5.0, ready=there.set)
+    thread = threading.Thread(target=serving.run, name="router")
+    thread.start()
+    try:
+        assert there.wait(HANG_S)
+        yield Served(found[0].url("http"), router)
+    finally:
+        serving.end()
+        thread.join(HANG_S)
+    assert not thread.is_alive() and not router.fleet._folder.exists()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models")
+    (path / "pair").mkdir()
+    (path / "alone.gguf").symlink_to(TARGET)
+    (path / "small.gguf").symlink_to(DRAFT)
+    (path / "pair" / "target.gguf").symlink_to(TARGET)
+    (path / "pair" / "draft-of-it.gguf").symlink_to(DRAFT)
+    (path / "broken.gguf").write_bytes(b"GGUF, but not really")
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Served]:
+    with routed(folder) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def right() -> str:
+    with Duo() as d:
+        return d.generate(BODY["prompt"], max_tokens=12, temperature=0).text
+
+
+def test_requests_go_to_the_model_that_they_name(server: Served, right: str) -> None:
+    for name in ("alone", "pair"):
+        answer = server.post("/completion", {**BODY, "model": name}).json()
+        assert (answer["content"], answer["model"]) == (right, name)
+        props = server.get(f"/props?model={name}").json()
+        assert props["duo"]["speculates"] is (name == "pair") and props["model_alias"] == name
+    assert server.post("/completion", {**BODY, "model": "small"}).json()["content"] != right
+    stream = server.post("/completion", {**BODY, "model": "pair", "stream": True})
+    assert stream.headers["content-type"].startswith("text/event-stream")
+    assert "".join(e["content"] for _, e in parsed(stream.text)) == right
+    chat = {"model": "pair", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
+    assert server.post("/v1/chat/completions", chat).json()["choices"][0]["message"]["content"]
+
+
+def test_the_model_that_was_used_longest_ago_makes_room(server: Served) -> None:
+    for name in ("alone", "pair", "alone", "small"):  # two at a time
+        server.post("/completion", {**BODY, "model": name})
+    assert server.states() == {"alone": "loaded", "broken": "unloaded", "pair": "unloaded", "small": "loaded"}
+    listed = {m["id"]: m for m in server.get("/models").json()["data"]}
+    assert listed["alone"]["meta"]["n_ctx"] == 4096 and "meta" not in listed["pair"]
+    assert "-c" in listed["alone"]["status"]["args"]
+
+
+def test_a_model_that_dies_takes_no_other_with_it(server: Served, right: str) -> None:
+    for name in ("alone", "small"):
+        server.post("/completion", {**BODY, "model": name})
+    other = server.pid("small")
+    os.kill(server.pid("alone"), signal.SIGKILL)
+    assert server.post("/completion", {**BODY, "model": "alone"}).json()["content"] == right
+    assert server.pid("small") == other
+
+
+def test_a_text_whose_model_dies_ends(server: Served) -> None:
+    body = {**BODY, **LONG, "model": "alone"}
+    with httpx.stream("POST", server.url + "/completion", json=body, timeout=HANG_S) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        os.kill(server.pid("alone"), signal.SIGKILL)
+        rest = [line for line in lines if line]
+    assert not any(json.loads(line.removeprefix("data: ")).get("stop") for line in rest if line.startswith("data: {"))
+    assert server.post("/completion", {**BODY, "model": "alone"}).status_code == 200
+
+
+def test_models_are_loaded_and_unloaded_by_name(server: Served) -> None:
+    assert server.post("/models/load", {"model": "pair"}).json() == {"success": True}
+    assert server.states()["pair"] == "loaded"
+    assert server.post("/models/unload", {"model": "pair"}).json() == {"success": True}
+    assert server.states()["pair"] == "unloaded"
+    assert server.post("/models/unload", {"model": "pair"}).json() == {"success": True}
+
+
+def test_many_that_want_one_model_load_it_once(server: Served, right: str) -> None:
+    server.post("/models/unload", {"model": "alone"})
+    n = server.router.fleet._n_started
+    found: list[str] = []
+    threads = [
+        threading.Thread(
+            target=lambda: found.append(server.post("/completion", {**BODY, "model": "alone"}).json()["content"])
+        )
+        for _ in range(5)
+    ]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(HANG_S)
+    assert found == [right] * 5 and server.router.fleet._n_started == n + 1
+
+
+def test_a_client_that_goes_frees_its_place(server: Served) -> None:
+    body = {**BODY, **LONG, "model": "alone"}
+    with httpx.stream("POST", server.url + "/completion", json=body, timeout=HANG_S) as answer:
+        next(answer.iter_lines())
+    until = time.monotonic() + HANG_S
+    while any(s["is_processing"] for s in server.get("/slots?model=alone").json()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("/completion", {**BODY, "model": "none"}, 404, "there is no model 'none' here; choose from alone, broken"),
+        ("/completion", {**BODY, "model": 5}, 404, "there is no model '5' here"),
+        ("/models/load", {}, 404, "there is no model"),
+        ("/completion", {**BODY, "model": "broken"}, 503, "the model broken could not be loaded"),
+        ("/completion", {"model": "alone", "prompt": 3}, 400, "prompt"),
+        ("/nothing", {"model": "alone"}, 404, "there is no route /nothing"),
+    ],
+)
+def test_mistakes_are_sentences(server: Served, path: str, body: Any, status: int, words: str) -> None:
+    answer = server.post(path, body)
+    assert answer.status_code == status and words in answer.json()["error"]["message"], answer.text
+    if body.get("model") == "broken":
+        assert server.get("/v1/models").json()["data"][1]["status"]["failed"]
+
+
+def test_who_names_no_model(folder: Path, tmp_path: Path, right: str) -> None:
+    with routed(folder) as s:
+        answer = s.post("/completion", BODY)
+        assert answer.status_code == 400 and "model name is missing" in answer.json()["error"]["message"]
+        assert s.get("/health").json() == {"status": "ok"} and "duo_ready 1.0" in s.get("/metrics").text
+    (tmp_path / "only.gguf").symlink_to(TARGET)
+    with routed(tmp_path) as s:
+        assert s.post("/completion", BODY).json()["content"] == right
+
+
+def test_without_autoload_somebody_else_loads(folder: Path, right: str) -> None:
+    with routed(folder, autoload=False) as s:
+        body = {**BODY, "model": "alone"}
+        answer = s.post("/completion", body)
+        assert answer.status_code == 503 and "POST /models/load" in answer.json()["error"]["message"]
+        assert s.post("/completion?autoload=true", body).json()["content"] == right
+
+
+def test_keys_are_asked_for_once(folder: Path) -> None:
+    with routed(folder, api_key="secret") as s:
+        assert s.post("/completion", {**BODY, "model": "alone"}).status_code == 401
+        headers = {"Authorization": "Bearer secret"}
+        assert s.post("/completion", {**BODY, "model": "alone"}, headers=headers).status_code == 200
+
+
+def test_all_that_are_loaded_are_busy(folder: Path) -> None:
+    with routed(folder, n_most=1) as s:
+        body = {**BODY, **LONG, "model": "alone"}
+        with httpx.stream("POST", s.url + "/completion", json=body, timeout=HANG_S) as answer:
+            lines = answer.iter_lines()  # without a name it would end, and the request with it
+            next(lines)
+            refused = s.post("/completion", {**BODY, "model": "small"})
+            assert refused.status_code == 503 and "(--models-max) are busy" in refused.json()["error"]["message"]
+        assert s.post("/models/unload", {"model": "alone"}).status_code == 200
+        assert s.post("/completion", {**BODY, "model": "small"}).status_code == 200
+
+
+def test_its_children_end_with_it(folder: Path) -> None:
+    with routed(folder) as s:
+        s.post("/completion", {**BODY, "model": "alone"})
+        pid = s.pid("alone")
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
