@@ -204,19 +204,17 @@ def test_who_names_no_model(folder: Path, tmp_path: Path, right: str) -> None:
         assert s.post("/completion", BODY).json()["content"] == right
 
 
-def test_without_autoload_somebody_else_loads(folder: Path, right: str) -> None:
-    with routed(folder, autoload=False) as s:
+def test_without_autoload_somebody_else_loads_and_keys_are_asked_for(folder: Path, right: str) -> None:
+    with routed(folder, autoload=False, api_key="secret") as s:
         body = {**BODY, "model": "alone"}
-        answer = s.post("/completion", body)
+        assert s.post("/completion", body).status_code == 401
+        key = {"Authorization": "Bearer secret"}
+        answer = s.post("/completion", body, headers=key)
         assert answer.status_code == 503 and "POST /models/load" in answer.json()["error"]["message"]
-        assert s.post("/completion?autoload=true", body).json()["content"] == right
-
-
-def test_keys_are_asked_for_once(folder: Path) -> None:
-    with routed(folder, api_key="secret") as s:
-        assert s.post("/completion", {**BODY, "model": "alone"}).status_code == 401
-        headers = {"Authorization": "Bearer secret"}
-        assert s.post("/completion", {**BODY, "model": "alone"}, headers=headers).status_code == 200
+        assert s.post("/completion?autoload=true", body, headers=key).json()["content"] == right
+        pid = s.pid("alone")
+    with pytest.raises(ProcessLookupError):  # its children end with it
+        os.kill(pid, 0)
 
 
 def test_all_that_are_loaded_are_busy(folder: Path) -> None:
@@ -229,11 +227,3 @@ def test_all_that_are_loaded_are_busy(folder: Path) -> None:
             assert refused.status_code == 503 and "(--models-max) are busy" in refused.json()["error"]["message"]
         assert s.post("/models/unload", {"model": "alone"}).status_code == 200
         assert s.post("/completion", {**BODY, "model": "small"}).status_code == 200
-
-
-def test_its_children_end_with_it(folder: Path) -> None:
-    with routed(folder) as s:
-        s.post("/completion", {**BODY, "model": "alone"})
-        pid = s.pid("alone")
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
