@@ -1,6 +1,7 @@
 """`duo check`: the engine's own answer, without loading anything."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from gguf_files import BOOL, I32, STR, U32, Value, rewrite, tiny_mamba, tokens_of
 from loads import load
 
-from duo import DuoError
+from duo import DuoError, _core
 from duo.cli.main import main
 from duo.dev.whole_file import Reader
 from duo.models.demo import demo_pair
@@ -171,6 +172,22 @@ def test_the_command_prints_and_answers_with_its_exit_code(tmp_path: Path, capfd
     assert facts["compatible"] is False and "token 999" in facts["why_not"]
     assert facts["target"]["memory"]["total"] == sum(facts["target"]["memory"][k] for k in ("weights", "cache", "work"))
     assert main(["check", "demo"]) == 0
+
+
+def test_the_command_names_types_without_kernels(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not _core.kernels()[0]:
+        pytest.skip("duo's kernels cannot be used here")
+    assert main(["check", "demo"]) == 0
+    out = capfd.readouterr().out
+    assert re.search(r"^types +q8_0 8 MB +q8_0 3 MB", out, re.MULTILINE) and "own kernels compute" not in out
+    monkeypatch.setattr(_core, "kernel_types", lambda: ["q4_0"])
+    assert main(["check", "demo"]) == 0
+    assert "on the CPU llama.cpp's own kernels compute q8_0; there a pass" in capfd.readouterr().out
+    assert main(["check", "demo", "--json"]) == 0
+    target = json.loads(capfd.readouterr().out)["target"]
+    assert target["without_kernels"] == ["q8_0"] and list(target["matrix_bytes"]) == ["q8_0"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,10 +84,21 @@ class Header:
     @property
     def weight_type(self) -> str:
         """The type that takes the most bytes."""
-        by_type: dict[str, int] = {}
-        for t in self.tensors:
-            by_type[t.type] = by_type.get(t.type, 0) + t.n_bytes
+        by_type = self._bytes_by_type(self.tensors)
         return max(by_type, key=lambda t: by_type[t], default="")
+
+    @property
+    def matrix_bytes(self) -> dict[str, int]:
+        """Bytes of the matrices by their type, most first."""
+        found = self._bytes_by_type(t for t in self.tensors if len(t.shape) > 1 and min(t.shape[:2]) > 1)
+        return dict(sorted(found.items(), key=lambda x: -x[1]))
+
+    @staticmethod
+    def _bytes_by_type(tensors: Iterable[Tensor]) -> dict[str, int]:
+        by_type: dict[str, int] = {}
+        for t in tensors:
+            by_type[t.type] = by_type.get(t.type, 0) + t.n_bytes
+        return by_type
 
 
 def _number(values: dict[str, Any], key: str, otherwise: int) -> int:

@@ -54,6 +54,8 @@ class CheckedModel:
             "architecture": self.header.architecture,
             "parameters": self.header.n_parameters,
             "weight_type": self.header.weight_type,
+            "matrix_bytes": self.header.matrix_bytes,
+            "without_kernels": [t for t in self.header.matrix_bytes if t not in _core.kernel_types()],
             "layers": self.header.n_layer,
             "mtp_layers": self.header.n_mtp,
             "context": self.n_ctx,

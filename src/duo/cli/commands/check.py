@@ -23,6 +23,7 @@ from duo.support.wording import gigabytes, plural
 
 if TYPE_CHECKING:
     from duo.models.hub.repository import Source
+    from duo.models.header import Header
     from duo.placement.compatibility import CheckedModel, PairCheck, Vocabulary
 
 HELP = """Say whether a draft fits a target, how much memory both need, and where they would go.
@@ -131,6 +132,7 @@ def _print(c: PairCheck) -> None:
     table.add_row("context", *(f"{m.n_ctx} tokens" for m in both))
     needs = [m.need for m in both]
     table.add_row("weights", *(gigabytes(n.total_weights) for n in needs))
+    table.add_row("types", *(_types(h) for h in headers))
     table.add_row("cache", *(gigabytes(n.total_cache) for n in needs))
     table.add_row("work", *(f"about {gigabytes(max(n.work, n.logits))}" for n in needs))
     table.add_row("together", *(gigabytes(n.total) for n in needs))
@@ -142,10 +144,40 @@ def _print(c: PairCheck) -> None:
         out.print(f"the target has {plural(n, 'MTP layer')}, which can be its draft: --spec-type draft-mtp without -md")
     if line := states.sentence(c.target.header):
         out.print(line)
+    if line := _stock_sentence(c.target.header):
+        out.print(line)
     out.print(
         c.placement.line() + ("" if c.fits else f"; the CPU has too little memory ({gigabytes(c.host_free)} free)")
     )
     out.print("the draft fits the target" + _padding(*vocabularies) if c.compatible else c.why_not)
+
+
+N_TYPES_SHOWN, SHARE_SHOWN = 4, 0.02
+
+
+def _main_types(h: Header) -> dict[str, int]:
+    """The types that take a part of the matrices' bytes that is worth a word."""
+    found = h.matrix_bytes
+    least = SHARE_SHOWN * sum(found.values())
+    return {t: n for t, n in list(found.items())[:N_TYPES_SHOWN] if n >= least}
+
+
+def _types(h: Header) -> str:
+    return ", ".join(f"{t} {gigabytes(n)}" for t, n in _main_types(h).items())
+
+
+def _stock_sentence(h: Header) -> str:
+    """Which of the target's types duo's kernels do not multiply, and what this means; empty: none."""
+    from duo import _core
+
+    name, _ = _core.kernels()
+    other = [t for t in _main_types(h) if t not in _core.kernel_types()]
+    if not name or not other:
+        return ""
+    return (
+        f"on the CPU llama.cpp's own kernels compute {' and '.join(other)}; there a pass that verifies several guesses "
+        "takes nearly as long as several passes, so a draft brings less"
+    )
 
 
 def _padding(target: Vocabulary, draft: Vocabulary) -> str:
