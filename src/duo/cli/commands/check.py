@@ -22,8 +22,8 @@ from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.support.wording import gigabytes, plural
 
 if TYPE_CHECKING:
-    from duo.models.hub.repository import Source
     from duo.models.header import Header
+    from duo.models.hub.repository import Source
     from duo.placement.compatibility import CheckedModel, PairCheck, Vocabulary
 
 HELP = """Say whether a draft fits a target, how much memory both need, and where they would go.
