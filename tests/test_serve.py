@@ -58,7 +58,7 @@ def test_llama_servers_completion(server: Server, alone: Duo) -> None:
     assert [t for _, e in events for t in e["tokens"]] == found["tokens"]
     assert [e["stop"] for _, e in events] == [False] * (len(events) - 1) + [True]
     picked = server.post("/completion", {**body, "response_fields": ["content", "generation_settings/seed"]}).json()
-    assert picked == {"content": right.text, "seed": 7}
+    assert picked == {"content": right.text, "generation_settings/seed": 7}
 
 
 def test_stop_words(server: Server, alone: Duo) -> None:

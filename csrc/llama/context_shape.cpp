@@ -58,9 +58,8 @@ llama_flash_attn_type flash_attn_type(const std::string & name) {
 } // namespace
 
 context_shape::context_shape(const model_weights & w, bool own_attention, bool snapshots) {
-    const model_options & opt   = w.options;
-    const int32_t         n_own = w.n_ctx_train();
-    n_ctx = opt.n_ctx > 0 ? opt.n_ctx : opt.n_ctx_most > 0 ? std::min(n_own, opt.n_ctx_most) : n_own;
+    const model_options & opt = w.options;
+    n_ctx                     = w.n_ctx();
     choose_batch(w);
     choose_branches(w);
 

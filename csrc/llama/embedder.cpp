@@ -38,9 +38,8 @@ embedder::embedder(const model_options & opt, const std::string & pooling) : wei
 }
 
 void embedder::create(const std::string & pooling) {
-    const model_options & opt     = weights_->options;
-    const int32_t         n_train = weights_->n_ctx_train();
-    const int32_t n_ctx = opt.n_ctx > 0 ? opt.n_ctx : opt.n_ctx_most > 0 ? std::min(n_train, opt.n_ctx_most) : n_train;
+    const model_options & opt   = weights_->options;
+    const int32_t         n_ctx = weights_->n_ctx();
     // A vector is made of all of a text at once, so a text has to fit into one pass.
     context_shape shape = context_shape(*weights_, false, false);
     shape.n_batch = shape.n_ubatch = std::min(n_ctx, opt.n_batch);
@@ -94,10 +93,13 @@ std::vector<std::vector<float>> embedder::embed(std::span<const std::vector<toke
     std::vector<std::vector<float>>   out;
     const auto                        n_seq = size_t(llama_n_seq_max(context_.get()));
     for (const auto & text : texts) {
-        if (text.empty() || int32_t(text.size()) > n_most()) {
+        if (text.empty()) {
+            throw error(error_kind::bad_value, "a text has no tokens; give some words");
+        }
+        if (int32_t(text.size()) > n_most()) {
             throw error(error_kind::bad_value, "a text of " + std::to_string(text.size()) +
-                                                   " tokens has no vector; give 1 to " + std::to_string(n_most()) +
-                                                   ", or raise -b and -c");
+                                                   " tokens is too large for a pass; give 1 to " +
+                                                   std::to_string(n_most()) + ", or raise -b and -c");
         }
         for (const token_id t : text) {
             if (t < 0 || t >= weights_->n_vocab()) {

@@ -33,6 +33,14 @@ std::vector<std::string> model_weights::helper_names() const {
     return helped() ? devices.names : std::vector<std::string>();
 }
 
+int32_t model_weights::n_ctx() const {
+    const int32_t n_own = n_ctx_train();
+    const int32_t n     = options.n_ctx > 0        ? options.n_ctx
+                          : options.n_ctx_most > 0 ? std::min(n_own, options.n_ctx_most)
+                                                   : n_own;
+    return n_positions > 0 ? std::min(n, n_positions) : n;
+}
+
 bool model_weights::keeps_state() const {
     return !is_mtp() && (llama_model_is_recurrent(model.get()) || llama_model_is_hybrid(model.get()));
 }

@@ -42,7 +42,8 @@ struct model_weights {
     std::vector<llama_adapter_lora *> loras; // the model's
     device_choice                     devices;
     kernel_choice                     kernels;
-    bool                              has_mtp = false; // the file has MTP layers that can be its draft
+    bool                              has_mtp     = false; // the file has MTP layers that can be its draft
+    int32_t                           n_positions = 0;     // that the file has vectors of, as GPT-2's; 0: it needs none
     std::string                       warning; // why duo's kernels are not used although they were requested; or empty
 
     [[nodiscard]] std::string description() const;
@@ -50,7 +51,9 @@ struct model_weights {
     [[nodiscard]] std::string architecture() const { return meta("general.architecture"); }
     [[nodiscard]] uint64_t    n_bytes() const { return llama_model_size(model.get()); }
     [[nodiscard]] int32_t     n_ctx_train() const { return llama_model_n_ctx_train(model.get()); }
-    [[nodiscard]] int32_t     n_layer() const { return is_mtp() ? 1 : llama_model_n_layer(model.get()); }
+    // Tokens of the context that the options ask for, as far as there are positions.
+    [[nodiscard]] int32_t n_ctx() const;
+    [[nodiscard]] int32_t n_layer() const { return is_mtp() ? 1 : llama_model_n_layer(model.get()); }
 
     [[nodiscard]] const llama_vocab * vocab() const { return llama_model_get_vocab(model.get()); }
     [[nodiscard]] int32_t             n_vocab() const { return llama_vocab_n_tokens(vocab()); }

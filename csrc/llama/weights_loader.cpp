@@ -90,6 +90,13 @@ class weights_loader {
     const model_weights * target_;
 };
 
+// Rows of the vectors that are added for the positions of tokens; 0: there are none.
+int32_t positions_of(const std::string & path) {
+    const gguf_handle   header(path);
+    const ggml_tensor * t = header ? ggml_get_tensor(header.tensors(), "position_embd.weight") : nullptr;
+    return t == nullptr ? 0 : int32_t(t->ne[1]);
+}
+
 void weights_loader::load() {
     check_model_file(opt_.path);
     w_.head = w_.is_draft ? read_head_file(opt_.path, opt_.mtp) : std::nullopt;
@@ -152,7 +159,8 @@ void weights_loader::load_file(const std::vector<std::string> & cpu_types, const
         params.load_mode = load_mode(opt_.load_mode);
     }
     read_file(params);
-    w_.has_mtp = placement.has_mtp() && placement.has_trunk() && runs_mtp(w_.architecture());
+    w_.n_positions = positions_of(opt_.path);
+    w_.has_mtp     = placement.has_mtp() && placement.has_trunk() && runs_mtp(w_.architecture());
     if (w_.architecture() == "grok") { // libllama never gives it flash attention
         w_.kernels.same_bits = opt_.strict;
         w_.kernels.attention = false;

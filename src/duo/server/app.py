@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fastapi import APIRouter, FastAPI, Request
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
@@ -84,7 +85,7 @@ def make_app(service: Service, parts: Sequence[Routes] = OF_PAIR) -> FastAPI:
     origins = settings.visitors.origins
     if origins:
         app.add_middleware(
-            CORSMiddleware,
+            _Cors,
             allow_origins=["*"] if "*" in origins else [o for o in origins if o != "localhost"],
             allow_origin_regex=LOCALHOST if "localhost" in origins else None,
             allow_credentials="*" not in origins if settings.cors_credentials is None else settings.cors_credentials,
@@ -92,6 +93,17 @@ def make_app(service: Service, parts: Sequence[Routes] = OF_PAIR) -> FastAPI:
             allow_headers=settings.cors_headers,
         )
     return app
+
+
+class _Cors(CORSMiddleware):
+    """A page that may not use the server learns it from what the answer lacks, as from llama-server."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        answer = super().preflight_response(request_headers)
+        if answer.status_code != 400:
+            return answer
+        kept = {k: v for k, v in answer.headers.items() if not k.startswith(("access-control-", "content-"))}
+        return Response("OK", 200, kept, media_type="text/plain")
 
 
 # Both are async, because Starlette runs other handlers in threads: up to 40 of them when many requests are refused.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from duo.api.chat_prompt import ChatAsked, ChatPrompt
 from duo.errors import BadValue
 from duo.prompt.reading import reasoning_of
-from duo.prompt.thinking import EFFORT, THINKS, with_thinking
+from duo.prompt.thinking import EFFORT, THINKS, dates, with_thinking
 from duo.server.making import texts_of
 from duo.support.wording import quoted
 
@@ -52,7 +52,9 @@ def variables_of(f: ChatFields, duo: Duo, settings: Settings) -> dict[str, Any]:
             found = with_thinking(found, template, {THINKS: False})
         else:
             found = with_thinking(found, template, {EFFORT: f.reasoning_effort})
-    return with_thinking(found, template, settings.thoughts)
+    if f.add_generation_prompt is not None:
+        found["add_generation_prompt"] = f.add_generation_prompt
+    return with_thinking(found, template, {**settings.thoughts, **dates()})
 
 
 def prompt_of(f: ChatFields, duo: Duo, settings: Settings) -> ChatPrompt:

@@ -112,6 +112,7 @@ class ChatFields(TextFields):
     chat_template_kwargs: Tree | None = None
     reasoning_format: str | None = None
     reasoning_effort: str | None = None
+    add_generation_prompt: bool | None = None
 
 
 class MessagesFields(TextFields):

@@ -80,7 +80,9 @@ class Settings:
             ping_s=max(0, o["sse_ping_interval"]),
             slots=o["slots"],
             metrics=o["metrics"],
-            metrics_of_llama_cpp=o["metrics_compat"] == "llamacpp",
+            # Whoever asks for figures as of llama-server, which has none by default, wants them by its names, too.
+            metrics_of_llama_cpp=o["metrics_compat"] == "llamacpp"
+            or (bool(given.get("metrics")) and "metrics_compat" not in given),
             ui=o["ui"] and o["path"] is None,
             embeds=embeds_of(o),
             norm=o["embd_normalize"],

@@ -21,7 +21,7 @@ from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, text_of, unescape
 from duo.errors import BadValue, ContextFull, DuoError
 from duo.options.tables import GENERATE_OPTIONS
-from duo.prompt.thinking import EFFORT, THINKS, can_choose, choices, with_thinking
+from duo.prompt.thinking import EFFORT, THINKS, can_choose, choices, dates, with_thinking
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def chat(params: dict[str, Any]) -> None:
         template = template_of(d.local_model, chosen)
         thoughts = thoughts_of(params, wanted)
         warn_of_thoughts(thoughts, template)
-        variables = with_thinking(variables, template, thoughts)
+        variables = with_thinking(variables, template, {**thoughts, **dates()})
         talk = Conversation(d, template, system, variables=variables, reasoning=reasoning)
         if interactive:
             introduce(d, wanted)
@@ -203,8 +203,8 @@ def _command() -> click.Command:
                           "the text stays as it is. [default: auto]"),
         click.Option(["reasoning", "-rea", "--reasoning"], type=OnOffAuto(), metavar="on|off|auto",
                      envvar="LLAMA_ARG_REASONING",
-                     help="Whether the model thinks before it answers, if its template has enable_thinking. auto: as "
-                          "the template says. [default: auto]"),
+                     help="Whether the model thinks before it answers, if its template has enable_thinking. auto: it "
+                          "does. [default: auto]"),
         click.Option(["reasoning_effort", "--reasoning-effort"], metavar="LEVEL",
                      envvar="LLAMA_ARG_REASONING_EFFORT",
                      help="How much the model thinks, if its template has reasoning_effort: low, medium, high, ..."),

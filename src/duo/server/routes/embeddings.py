@@ -66,7 +66,18 @@ def _texts(duo: Duo, f: EmbeddingFields) -> list[list[int]]:
     given = f.input if f.input is not None else f.content
     if given is None:
         raise BadValue("the request has no input; give a text, token ids, or a list of them")
-    return [tokens_of(duo, one) for one in listed(given)]
+    return [tokens_of(duo, _plain(one)) for one in listed(given)]
+
+
+def _plain(one: Any) -> Any:
+    """{"content": [{"type": "text", "text": ...}]}, as OpenAI's messages have it, as text. Raises BadValue."""
+    if not isinstance(one, dict) or "content" not in one:
+        return one
+    parts = one["content"]
+    texts = [p.get("text") if isinstance(p, dict) and p.get("type") == "text" else None for p in parts or ()]
+    if not isinstance(parts, list) or not all(isinstance(t, str) for t in texts):
+        raise BadValue("an input's content holds something other than texts; duo reads text only")
+    return "".join(map(str, texts))
 
 
 def _norm(f: EmbeddingFields, norm: int) -> int:

@@ -93,7 +93,7 @@ def picked(answer: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
         for name in path.split("/"):
             value = value.get(name) if isinstance(value, Mapping) else None
         if value is not None:
-            out[path.rsplit("/", 1)[-1]] = value
+            out[path] = value
     return out
 
 
