@@ -52,6 +52,16 @@ std::optional<format> format_of(ggml_type type) {
             return format::q6_k;
         case GGML_TYPE_IQ4_XS:
             return format::iq4_xs;
+        case GGML_TYPE_IQ2_XXS:
+            return format::iq2_xxs;
+        case GGML_TYPE_IQ2_XS:
+            return format::iq2_xs;
+        case GGML_TYPE_IQ2_S:
+            return format::iq2_s;
+        case GGML_TYPE_IQ3_XXS:
+            return format::iq3_xxs;
+        case GGML_TYPE_IQ3_S:
+            return format::iq3_s;
         case GGML_TYPE_BF16:
             return format::bf16;
         case GGML_TYPE_F16:

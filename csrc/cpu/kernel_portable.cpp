@@ -102,6 +102,19 @@ struct raw {
         return make<bytes>([&](int i) { return uint8_t(a.v[i] | b.v[i]); });
     }
 
+    static bytes load_each(const uint8_t * p) {
+        return make<bytes>([&](int i) { return i % 4 == 0 ? p[i / 4] : uint8_t(0); });
+    }
+    // In each lane an entry of a table: see vector_avx512.h.
+    template <int i, int mask, int by> static bytes entries(const uint32_t * table, const bytes & q, const bytes & h) {
+        bytes found;
+        for (int j = 0; j < L; ++j) {
+            const int up = by >= 0 ? h.v[4 * j] << (by >= 0 ? by : 0) : h.v[4 * j] >> (by < 0 ? -by : 0);
+            std::memcpy(found.v + 4 * j, table + (q.v[4 * j + i] | (up & mask)), 4);
+        }
+        return found;
+    }
+
     static ints dot(const ints & s, const bytes & w, const int8_t * x) {
         return make<ints>([&](int i) {
             const uint8_t * u = w.v + 4 * i;

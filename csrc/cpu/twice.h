@@ -55,6 +55,11 @@ template <class H> struct twice {
         return {H::template add_bits<mask, by>(v.a, h.a), H::template add_bits<mask, by>(v.b, h.b)};
     }
 
+    static bytes load_each(const uint8_t * p) { return {H::load_each(p), H::load_each(p + H::L)}; }
+    template <int i, int mask, int by> static bytes entries(const uint32_t * table, const bytes & q, const bytes & h) {
+        return {H::template entries<i, mask, by>(table, q.a, h.a), H::template entries<i, mask, by>(table, q.b, h.b)};
+    }
+
     template <int bits> static codes<bits> prepare(const bytes & w) {
         return {H::template prepare<bits>(w.a), H::template prepare<bits>(w.b)};
     }

@@ -191,6 +191,13 @@ void put_unit(format f, const unit_row & u, uint8_t * p, int lane) {
             put_nibbles(u, 256, p + 320, lane, {2, 1});
             put_high_bits(u, 256, 2, p + 448, 192, lane);
             break;
+        case format::iq2_xxs:
+        case format::iq2_xs:
+        case format::iq2_s:
+        case format::iq3_xxs:
+        case format::iq3_s:
+            put_unit_iq(f, u, p, lane);
+            break;
         case format::bf16:
         case format::f16:
         case format::f32:
@@ -253,6 +260,13 @@ void get_unit(format f, unit_row & u, const uint8_t * p, int lane) {
             get_bytes(u.scales, 16, p + 64, lane);
             get_nibbles(u, 256, p + 320, lane, {2, 1});
             get_high_bits(u, 256, 2, p + 448, 192, lane);
+            break;
+        case format::iq2_xxs:
+        case format::iq2_xs:
+        case format::iq2_s:
+        case format::iq3_xxs:
+        case format::iq3_s:
+            get_unit_iq(f, u, p, lane);
             break;
         case format::bf16:
         case format::f16:

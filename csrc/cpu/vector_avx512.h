@@ -83,6 +83,20 @@ struct raw {
         return _mm512_ternarylogic_epi32(v, t, _mm512_set1_epi8(mask), 0xf8);
     }
 
+    // In each lane a byte.
+    static bytes load_each(const uint8_t * p) {
+        return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+    }
+    // In each lane an entry of a table. Its index has byte i of q, and above it those bits of h, shifted, that the mask
+    // leaves.
+    template <int i, int mask, int by> static bytes entries(const uint32_t * table, bytes q, bytes h) {
+        const bytes low =
+            i == 3 ? _mm512_srli_epi32(q, 24) : _mm512_and_si512(_mm512_srli_epi32(q, 8 * i), _mm512_set1_epi32(255));
+        const bytes up = by >= 0 ? _mm512_slli_epi32(h, unsigned(by)) : _mm512_srli_epi32(h, unsigned(-by));
+        const bytes at = mask == 0 ? low : _mm512_ternarylogic_epi32(low, up, _mm512_set1_epi32(mask), 0xf8);
+        return _mm512_i32gather_epi32(at, table, 4);
+    }
+
     static ints dot(ints s, bytes w, const int8_t * x) {
         return _mm512_dpbusd_epi32(s, w, _mm512_set1_epi32(load32(x)));
     }

@@ -51,6 +51,7 @@ TEST(packed_weights_are_as_large_as_the_file) {
         const matrix_shape s{f, 4096, 4096};
         const double       file         = 4096.0 * 4096.0 / traits_of(f).n_file_block * traits_of(f).n_file_bytes;
         const bool         wider_scales = f == format::mxfp4 || f == format::q3_k || f == format::iq4_xs;
-        CHECK(double(s.bytes()) <= (wider_scales ? 1.06 : 1.02) * file);
+        const double       most         = has_codebook(f) ? 1.10 : wider_scales ? 1.06 : 1.02;
+        CHECK(double(s.bytes()) <= most * file);
     }
 }
