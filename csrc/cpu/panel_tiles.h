@@ -9,7 +9,7 @@
 
 #include "base/compiler.h"
 #include "prepare.h"
-#include "tile_formats.h"
+#include "tile_formats_iq.h"
 
 namespace duo::cpu {
 namespace {
@@ -152,6 +152,9 @@ template <class V, class T> constexpr wide_kernels make_wide() {
     k.panel[int(format::iq4_nl)]          = panel_tiles<V, T, tiles_q4<V, code_table::iq4_nl>, format::iq4_nl>;
     k.panel[int(format::mxfp4)]           = panel_tiles<V, T, tiles_q4<V, code_table::mxfp4>, format::mxfp4>;
     k.panel[int(format::iq4_xs)]          = panel_tiles<V, T, tiles_iq4_xs<V>, format::iq4_xs>;
+    k.panel[int(format::iq2_xxs)]         = panel_tiles<V, T, tiles_iq<V, format::iq2_xxs>, format::iq2_xxs>;
+    k.panel[int(format::iq3_xxs)]         = panel_tiles<V, T, tiles_iq<V, format::iq3_xxs>, format::iq3_xxs>;
+    k.panel[int(format::iq3_s)]           = panel_tiles<V, T, tiles_iq<V, format::iq3_s>, format::iq3_s>;
     k.panel[int(format::q4_k)]            = panel_tiles<V, T, tiles_q45_k<V, false>, format::q4_k>;
     k.panel[int(format::q5_k)]            = panel_tiles<V, T, tiles_q45_k<V, true>, format::q5_k>;
     k.panel[int(format::bf16)]            = panel_tiles_bf16<V, T>;

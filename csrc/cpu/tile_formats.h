@@ -192,15 +192,8 @@ template <class V, bool fifth> struct tiles_q45_k {
     }
 };
 
-template <class V> struct tiles_iq4_xs {
-    static void unpack(const uint8_t * w, step & s, int) {
-        V::store(s.d, V::load_f16(w));
-        for (int b = 0; b < 8; ++b) {
-            V::store(s.scale[b], V::load_s8(w + 64 + b * 16));
-        }
-        unpack_q4<V, code_table::iq4_nl, 32>(w + 192, s.codes);
-    }
-
+// Eight blocks of 32, each with a scale, and no minima.
+template <class V> struct of_eight_scales {
     static void scale(const group & g, int c0, int c1) {
         const auto               scales = loaded<V, 8>(g.from->scale);
         const typename V::floats d      = V::load(g.from->d);
@@ -209,6 +202,16 @@ template <class V> struct tiles_iq4_xs {
             const typename V::floats part = scaled<V>(g.sums + c * n_lanes, scales);
             V::store(acc, V::fma(part, V::mul(d, V::broadcast_f(g.scale + c)), V::load(acc)));
         }
+    }
+};
+
+template <class V> struct tiles_iq4_xs : of_eight_scales<V> {
+    static void unpack(const uint8_t * w, step & s, int) {
+        V::store(s.d, V::load_f16(w));
+        for (int b = 0; b < 8; ++b) {
+            V::store(s.scale[b], V::load_s8(w + 64 + b * 16));
+        }
+        unpack_q4<V, code_table::iq4_nl, 32>(w + 192, s.codes);
     }
 };
 
