@@ -5,8 +5,8 @@ namespace duo::cpu {
 namespace {
 
 // The points of each codebook as a set of bits. Bit n stands for the point whose coordinates are the digits of n, the
-// lowest digit first: n has eight digits of base 3 (IQ2), or four of base 8 (IQ3). The file numbers its points in this
-// order. From ggml-common.h of llama.cpp: iq2xxs_grid, iq2xs_grid, iq2s_grid, iq3xxs_grid, iq3s_grid.
+// lowest digit first: n has eight digits of base 3 (IQ1, IQ2), or four of base 8 (IQ3). The file numbers its points in
+// this order. From ggml-common.h of llama.cpp: iq2xxs_grid, iq2xs_grid, iq2s_grid, iq3xxs_grid, iq3s_grid, iq1s_grid.
 constexpr uint64_t set_of_iq2_xxs[103] = {
     0x4141441055141555, 0x0000100044140400, 0x0040001400400400, 0x1050000004000000, 0x4004140100114140,
     0x0500001000400450, 0x0001000050000010, 0x4004144100004000, 0x0400000400001414, 0x0000000000040000,
@@ -111,6 +111,31 @@ constexpr uint64_t set_of_iq3_s[64] = {
     0x0000010000010822, 0x0000000400040000, 0x0000000002000004, 0x0000000000000001,
 };
 
+constexpr uint64_t set_of_iq1[103] = {
+    0x514202a085142555, 0xa28a2086a8314508, 0x14508514202a081a, 0xa005152545442082, 0x8208001888208202,
+    0x0aaabb88a02a03a0, 0xaa0a0022000baa90, 0x4508514008a0828c, 0x0851421450808821, 0x2a8008a09808308a,
+    0x4248208514214508, 0x20a0c22c01450855, 0xa2aaa8242a00268a, 0x0028280808afe208, 0xa82028aa284202a0,
+    0xa8bab9089b0a2080, 0x3aaaaea289aeca20, 0xb80e82bbbaeaeb7c, 0x2202920ed3caba22, 0x820aba8aa8202200,
+    0x3ba2e04a2a000802, 0x81408100a22b2022, 0x8514012208288aaa, 0x5421450920821550, 0x203aa8230208a085,
+    0xa208514254208284, 0x082a021450950820, 0x200248a08082a8b8, 0xab2802a268a28208, 0x083082082085082a,
+    0xa085142145004045, 0x8229014500514200, 0x1430a1082a828a00, 0x2145082882145005, 0x2aaa200202208514,
+    0xa828ae8ab1122000, 0x0a820070a8aaa1ba, 0x8200840222280208, 0xaa2ab0eaa0804800, 0xa7daea22ba8b20c2,
+    0xaa2ab092a86e8b8b, 0x48202a0c448a8b72, 0x20aa082a8a284084, 0xa09aafa222a2ccc8, 0xa82a00020002a8e8,
+    0xa2a28ba080200088, 0xba0a328280a0ba28, 0x2ba0a2ebfebab8be, 0x00a2ea280a8a08a2, 0xdeeaa4fa0c0232a1,
+    0xeb7ebe8d2ea82bef, 0xdeba7de6bf7ff7fa, 0x12fa26bfff27fb69, 0x0ebeaa10228ae1e9, 0xae820ba8b208aa84,
+    0x62048083e924baff, 0x002ba40aa8f2682c, 0x0012aae208082a02, 0x82c920a60a2a8202, 0x8c00a20028829089,
+    0x6c00080882001380, 0x8abea602bbaaaa8a, 0xd02e976b8002caa0, 0xdeaa2e108210e9b2, 0x820a0004a5d11528,
+    0x20a1010820828a00, 0xa0843222ba39aa82, 0x0262a28a00188009, 0xac21450051441481, 0x20aa085142145082,
+    0x45082a120a87aa28, 0x08514208a0051421, 0x22a240a002200145, 0x8a6a08a208008800, 0x0a200080aaaab86e,
+    0x5044082122c8e282, 0x8515208a09514214, 0x2a2aaa080a861450, 0x21450851420a0080, 0xe2085142145000a8,
+    0x082a82180a828820, 0x0a028bb08aaaa2aa, 0x0aaa80822820aa2a, 0x220288a900280828, 0xba8a08b8280bbea0,
+    0xaef8a4baffaeb24b, 0x30a0b668285220aa, 0x6a220828020a80e6, 0x2baaaa020a208062, 0x0808a2a0a9a2eaaa,
+    0x0e8200228aa02010, 0x400aa08514214500, 0x4a0006a921450851, 0x440d1000a50802aa, 0x0514214508288214,
+    0x0020f2ac82820800, 0x20ba0a280aaa0000, 0x280948820002a2ea, 0x0051454b110014e9, 0x5142145002a80145,
+    0x400a288808248808, 0x02a0051401450008, 0x0000000145085140,
+};
+
+// Writes the entries of a set's points.
 template <int n, int n_columns, int n_words> consteval codebook<n> book_of(const uint64_t (&set)[n_words]) {
     constexpr unsigned base = n_columns == 8 ? 3 : 8;
     codebook<n>        out{};
@@ -135,5 +160,6 @@ constinit const codebook<512>  book_iq2_xs  = book_of<512, 8>(set_of_iq2_xs);
 constinit const codebook<1024> book_iq2_s   = book_of<1024, 8>(set_of_iq2_s);
 constinit const codebook<256>  book_iq3_xxs = book_of<256, 4>(set_of_iq3_xxs);
 constinit const codebook<512>  book_iq3_s   = book_of<512, 4>(set_of_iq3_s);
+constinit const codebook<2048> book_iq1     = book_of<2048, 8>(set_of_iq1);
 
 } // namespace duo::cpu

@@ -1,4 +1,4 @@
-// Converts the blocks of a GGUF file (ggml-common.h: block_q8_0 ... block_iq3_s) to numbers and back.
+// Converts the blocks of a GGUF file (ggml-common.h: block_q8_0 ... block_iq1_m) to numbers and back.
 #pragma once
 
 #include "format.h"
@@ -13,7 +13,7 @@ struct unit_row {
     uint8_t  scales[16]; // of the row's blocks
     uint8_t  least[16];
     uint16_t indices[64]; // of a codebook's points
-    uint8_t  signs[32];   // of eight columns each
+    uint8_t  signs[32];   // of eight columns each; IQ1: 1 if an eighth is subtracted from them, 0 if it is added
 };
 
 // Bytes in the file of one row of a unit.

@@ -1,5 +1,5 @@
-// The blocks of 256 in a GGUF file whose codes are points of a codebook: IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S
-// (ggml-quants.c: dequantize_row_iq2_xxs ... dequantize_row_iq3_s).
+// The blocks of 256 in a GGUF file whose codes are points of a codebook: IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S,
+// IQ1_S, IQ1_M (ggml-quants.c: dequantize_row_iq2_xxs ... dequantize_row_iq1_m).
 #include <bit>
 #include <cstring>
 
@@ -108,11 +108,77 @@ void write_iq2_xs(const unit_row & u, uint8_t * p) {
     write_scales(u, p + 66, 16);
 }
 
+// Blocks of 32: the upper bits of four indices, a scale of three bits, and whether an eighth is subtracted.
+void read_iq1_s(const uint8_t * p, unit_row & u) {
+    for (int b = 0; b < 8; ++b) {
+        const int both = p[34 + 2 * b] | (p[35 + 2 * b] << 8);
+        for (int i = 4 * b; i < 4 * b + 4; ++i) {
+            u.indices[i] = uint16_t(p[2 + i] | (((both >> (i % 4 * 3)) & 7) << 8));
+            u.signs[i]   = uint8_t(both >> 15);
+        }
+        u.scales[b] = (both >> 12) & 7;
+    }
+}
+
+void write_iq1_s(const unit_row & u, uint8_t * p) {
+    for (int b = 0; b < 8; ++b) {
+        int both = (u.scales[b] << 12) | (u.signs[4 * b] << 15);
+        for (int i = 4 * b; i < 4 * b + 4; ++i) {
+            p[2 + i] = uint8_t(u.indices[i] & 255);
+            both |= (u.indices[i] >> 8) << (i % 4 * 3);
+        }
+        p[34 + 2 * b] = uint8_t(both & 255);
+        p[35 + 2 * b] = uint8_t(both >> 8);
+    }
+}
+
+// The upper bits of an index and its eighth share four bits. Four times four scales of three bits leave four bits each
+// for the unit's scale.
+void read_iq1_m(const uint8_t * p, unit_row & u) {
+    int d = 0;
+    for (int i = 0; i < 32; ++i) {
+        const int four = (p[32 + i / 2] >> (i % 2 * 4)) & 15;
+        u.indices[i]   = uint16_t(p[i] | ((four & 7) << 8));
+        u.signs[i]     = uint8_t(four >> 3);
+    }
+    for (int i = 0; i < 4; ++i) {
+        const int both = p[48 + 2 * i] | (p[49 + 2 * i] << 8);
+        d |= (both >> 12) << (4 * i);
+        for (int j = 0; j < 4; ++j) {
+            u.scales[4 * i + j] = (both >> (3 * j)) & 7;
+        }
+    }
+    u.d[0] = uint8_t(d & 255);
+    u.d[1] = uint8_t(d >> 8);
+}
+
+void write_iq1_m(const unit_row & u, uint8_t * p) {
+    const int d = u.d[0] | (u.d[1] << 8);
+    for (int i = 0; i < 32; i += 2) {
+        p[i]          = uint8_t(u.indices[i] & 255);
+        p[i + 1]      = uint8_t(u.indices[i + 1] & 255);
+        const int low = (u.indices[i] >> 8) | (u.signs[i] << 3);
+        p[32 + i / 2] = uint8_t(low | ((u.indices[i + 1] >> 8) << 4) | (u.signs[i + 1] << 7));
+    }
+    for (int i = 0; i < 4; ++i) {
+        int both = ((d >> (4 * i)) & 15) << 12;
+        for (int j = 0; j < 4; ++j) {
+            both |= u.scales[4 * i + j] << (3 * j);
+        }
+        p[48 + 2 * i] = uint8_t(both & 255);
+        p[49 + 2 * i] = uint8_t(both >> 8);
+    }
+}
+
 } // namespace
 
 void read_unit_iq(format f, const uint8_t * p, unit_row & u) {
     std::memcpy(u.d, p, 2);
     switch (f) {
+        case format::iq1_s:
+            return read_iq1_s(p, u);
+        case format::iq1_m:
+            return read_iq1_m(p, u);
         case format::iq2_xxs:
             return read_iq2_xxs(p, u);
         case format::iq2_xs:
@@ -137,6 +203,10 @@ void read_unit_iq(format f, const uint8_t * p, unit_row & u) {
 void write_unit_iq(format f, const unit_row & u, uint8_t * p) {
     std::memcpy(p, u.d, 2);
     switch (f) {
+        case format::iq1_s:
+            return write_iq1_s(u, p);
+        case format::iq1_m:
+            return write_iq1_m(u, p);
         case format::iq2_xxs:
             return write_iq2_xxs(u, p);
         case format::iq2_xs:

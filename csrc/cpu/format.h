@@ -38,11 +38,13 @@ enum class format : uint8_t {
     iq2_s,
     iq3_xxs,
     iq3_s,
+    iq1_s,
+    iq1_m,
     bf16,
     f16,
     f32
 };
-constexpr int n_formats = 21;
+constexpr int n_formats = 23;
 
 // How the inputs of a product are prepared. Integer kinds have 8-bit codes, a scale for each group of inputs, and the
 // start of each block's integer sum, which removes the offset that makes the weight's code unsigned.
@@ -87,6 +89,8 @@ constexpr format_traits traits[n_formats] = {
     {"iq2_s", 256, 1344, 256, 82, input_kind::q8_k},        //
     {"iq3_xxs", 256, 1664, 256, 98, input_kind::q8_k_full}, //
     {"iq3_s", 256, 1792, 256, 110, input_kind::q8_k_full},  //
+    {"iq1_s", 256, 832, 256, 50, input_kind::q8_k_full},    //
+    {"iq1_m", 256, 960, 256, 56, input_kind::q8_k},         //
     {"bf16", 64, 2048, 1, 2, input_kind::bf16},             //
     {"f16", 64, 2048, 1, 2, input_kind::f32},               //
     {"f32", 64, 4096, 1, 4, input_kind::f32},               //
@@ -97,7 +101,7 @@ constexpr const format_traits & traits_of(format f) {
 }
 
 constexpr bool has_codebook(format f) {
-    return f >= format::iq2_xxs && f <= format::iq3_s;
+    return f >= format::iq2_xxs && f <= format::iq1_m;
 }
 
 // The layout of a packed matrix. n: rows; k: columns, a multiple of n_unit.

@@ -62,6 +62,10 @@ std::optional<format> format_of(ggml_type type) {
             return format::iq3_xxs;
         case GGML_TYPE_IQ3_S:
             return format::iq3_s;
+        case GGML_TYPE_IQ1_S:
+            return format::iq1_s;
+        case GGML_TYPE_IQ1_M:
+            return format::iq1_m;
         case GGML_TYPE_BF16:
             return format::bf16;
         case GGML_TYPE_F16:

@@ -105,9 +105,16 @@ std::vector<uint8_t> some_rows(ggml_type type, int64_t n_rows, int64_t n_columns
     }
     std::mt19937 rng(1);
     std::generate(rows.begin(), rows.end(), [&] { return uint8_t(rng()); });
-    const ggml_fp16_t scale = ggml_fp32_to_fp16(0.001f); // a block begins with it
+    const uint16_t scale = ggml_fp32_to_fp16(0.001f);
     for (size_t i = 0; i < rows.size(); i += ggml_type_size(type)) {
-        std::memcpy(&rows[i], &scale, sizeof scale);
+        if (type != GGML_TYPE_IQ1_M) { // a block begins with it
+            std::memcpy(&rows[i], &scale, sizeof scale);
+            continue;
+        }
+        for (size_t j = 0; j < 4; ++j) { // four bits each in the last bytes
+            uint8_t & to = rows[i + 49 + 2 * j];
+            to           = uint8_t((to & 15) | (((scale >> (4 * j)) & 15) << 4));
+        }
     }
     return rows;
 }

@@ -89,6 +89,13 @@ struct half {
     static bytes load_each(const uint8_t * p) {
         return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)));
     }
+    static bytes load_two_each(const uint8_t * p) {
+        return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+    }
+    template <int mask, int bit> static bytes add_where(bytes v, bytes h) {
+        const bytes t = _mm256_srai_epi32(_mm256_slli_epi32(h, 31 - bit), 31);
+        return _mm256_or_si256(v, _mm256_and_si256(t, _mm256_set1_epi8(char(mask))));
+    }
     template <int i, int mask, int by> static bytes entries(const uint32_t * table, bytes q, bytes h) {
         const bytes low =
             i == 3 ? _mm256_srli_epi32(q, 24) : _mm256_and_si256(_mm256_srli_epi32(q, 8 * i), _mm256_set1_epi32(255));

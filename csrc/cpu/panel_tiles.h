@@ -155,6 +155,7 @@ template <class V, class T> constexpr wide_kernels make_wide() {
     k.panel[int(format::iq2_xxs)]         = panel_tiles<V, T, tiles_iq<V, format::iq2_xxs>, format::iq2_xxs>;
     k.panel[int(format::iq3_xxs)]         = panel_tiles<V, T, tiles_iq<V, format::iq3_xxs>, format::iq3_xxs>;
     k.panel[int(format::iq3_s)]           = panel_tiles<V, T, tiles_iq<V, format::iq3_s>, format::iq3_s>;
+    k.panel[int(format::iq1_s)]           = panel_tiles<V, T, tiles_iq<V, format::iq1_s>, format::iq1_s>;
     k.panel[int(format::q4_k)]            = panel_tiles<V, T, tiles_q45_k<V, false>, format::q4_k>;
     k.panel[int(format::q5_k)]            = panel_tiles<V, T, tiles_q45_k<V, true>, format::q5_k>;
     k.panel[int(format::bf16)]            = panel_tiles_bf16<V, T>;

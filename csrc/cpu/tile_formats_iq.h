@@ -1,4 +1,4 @@
-// Tiles of points of a codebook whose blocks have 32 columns: IQ2_XXS, IQ3_XXS, IQ3_S.
+// Tiles of points of a codebook whose blocks have 32 columns: IQ2_XXS, IQ3_XXS, IQ3_S, IQ1_S.
 #pragma once
 
 #include "base/compiler.h"
@@ -13,7 +13,7 @@ template <class V, format f> struct tiles_iq : of_eight_scales<V> {
         constexpr codebook_layout l = codebook_layout_of(f);
         using of                    = codes_of_book<f>;
         alignas(64) uint8_t sc[16 * l.n_scales];
-        unpack_odd_scales<f>(w + 64, sc);
+        unpack_odd_scales<f>(w, sc);
         V::store(s.d, V::mul(V::load_f16(w), V::broadcast_f(&of::factor)));
         for (int b = 0; b < 8; ++b) {
             const uint8_t *         q     = w + l.n_head() + b * l.n_block();

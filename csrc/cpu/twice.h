@@ -56,6 +56,10 @@ template <class H> struct twice {
     }
 
     static bytes load_each(const uint8_t * p) { return {H::load_each(p), H::load_each(p + H::L)}; }
+    static bytes load_two_each(const uint8_t * p) { return {H::load_two_each(p), H::load_two_each(p + 2 * H::L)}; }
+    template <int mask, int bit> static bytes add_where(const bytes & v, const bytes & h) {
+        return {H::template add_where<mask, bit>(v.a, h.a), H::template add_where<mask, bit>(v.b, h.b)};
+    }
     template <int i, int mask, int by> static bytes entries(const uint32_t * table, const bytes & q, const bytes & h) {
         return {H::template entries<i, mask, by>(table, q.a, h.a), H::template entries<i, mask, by>(table, q.b, h.b)};
     }

@@ -196,6 +196,8 @@ void put_unit(format f, const unit_row & u, uint8_t * p, int lane) {
         case format::iq2_s:
         case format::iq3_xxs:
         case format::iq3_s:
+        case format::iq1_s:
+        case format::iq1_m:
             put_unit_iq(f, u, p, lane);
             break;
         case format::bf16:
@@ -266,6 +268,8 @@ void get_unit(format f, unit_row & u, const uint8_t * p, int lane) {
         case format::iq2_s:
         case format::iq3_xxs:
         case format::iq3_s:
+        case format::iq1_s:
+        case format::iq1_m:
             get_unit_iq(f, u, p, lane);
             break;
         case format::bf16:

@@ -87,6 +87,15 @@ struct raw {
     static bytes load_each(const uint8_t * p) {
         return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
     }
+    // In each lane two bytes.
+    static bytes load_two_each(const uint8_t * p) {
+        return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)));
+    }
+    // v | mask in the bytes of lanes with this bit in h
+    template <int mask, int bit> static bytes add_where(bytes v, bytes h) {
+        const bytes t = _mm512_srai_epi32(_mm512_slli_epi32(h, 31 - bit), 31);
+        return _mm512_ternarylogic_epi32(v, t, _mm512_set1_epi8(char(mask)), 0xf8);
+    }
     // In each lane an entry of a table. Its index has byte i of q, and above it those bits of h, shifted, that the mask
     // leaves.
     template <int i, int mask, int by> static bytes entries(const uint32_t * table, bytes q, bytes h) {

@@ -133,6 +133,15 @@ template <int n> struct neon {
         return each(
             [&](int i) { return vreinterpretq_u8_u32(vmovl_u16(vget_low_u16(vmovl_u8(load_four(p + 4 * i))))); });
     }
+    static bytes load_two_each(const uint8_t * p) {
+        return each([&](int i) { return vreinterpretq_u8_u32(vmovl_u16(vreinterpret_u16_u8(vld1_u8(p + 8 * i)))); });
+    }
+    template <int mask, int bit> static bytes add_where(const bytes & v, const bytes & h) {
+        return each([&](int i) {
+            const uint32x4_t set = vtstq_u32(vreinterpretq_u32_u8(h.v[i]), vdupq_n_u32(1U << bit));
+            return vorrq_u8(v.v[i], vandq_u8(vreinterpretq_u8_u32(set), vdupq_n_u8(mask)));
+        });
+    }
     // In each lane an entry of a table: see vector_avx512.h.
     template <int i, int mask, int by> static bytes entries(const uint32_t * table, const bytes & q, const bytes & h) {
         return each([&](int j) {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "cpu/codebook.h"
 #include "cpu/float16.h"
 #include "cpu/product.h"
 #include "cpu/repack.h"
+#include "weights_of_books.h"
 
 namespace {
 
@@ -60,6 +60,15 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
             case format::q3_k:
                 half(&out[i + 108]);
                 break;
+            case format::iq1_m: { // the scale's four parts
+                uint8_t d[2];
+                half(d);
+                for (int j = 0; j < 4; ++j) {
+                    uint8_t & to = out[i + size_t(49 + 2 * j)];
+                    to           = uint8_t((to & 15) | ((d[j / 2] >> (j % 2 * 4)) << 4));
+                }
+                break;
+            }
             case format::mxfp4:
                 out[i] = uint8_t(119 + rng() % 4);
                 break;
@@ -74,52 +83,6 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
         }
     }
     return out;
-}
-
-// Number i of a block of IQ2 or IQ3, without the block's scale.
-double book_number(format f, const uint8_t * p, int i) {
-    static const int two[3]   = {8, 25, 43};
-    static const int three[8] = {4, 12, 20, 28, 36, 44, 52, 62};
-    const int        b        = i / 32; // of 32
-    const int        e        = i / 8;  // of 8
-    const auto       word     = [](const uint8_t * q) {
-        return uint32_t(q[0] | (q[1] << 8) | (q[2] << 16)) | (uint32_t(q[3]) << 24);
-    };
-    const auto negative = [&](uint32_t seven) { // the eighth sign makes their number even
-        const uint32_t all = seven | (uint32_t(__builtin_popcount(seven)) % 2 << 7);
-        return (all >> (i % 8)) % 2 != 0;
-    };
-    const auto size = [&](const uint32_t * book, int index) {
-        return int(book[index] >> (8 * (i % 4) + (f == format::iq3_xxs || f == format::iq3_s ? 0 : i % 8 / 4 * 4))) & 7;
-    };
-    const auto nibble = [](int byte, int which) { return which == 0 ? byte & 15 : byte >> 4; };
-    switch (f) {
-        case format::iq2_xxs: {
-            const uint32_t rest = word(p + 6 + 8 * b);
-            const double   m    = (0.5 + (rest >> 28)) * 0.25 * two[size(book_iq2_xxs.entries, p[2 + 8 * b + e % 4])];
-            return negative((rest >> (7 * (e % 4))) & 127) ? -m : m;
-        }
-        case format::iq2_xs: {
-            const uint32_t both = p[2 + 2 * e] | (uint32_t(p[3 + 2 * e]) << 8);
-            const double m = (0.5 + nibble(p[66 + b], i / 16 % 2)) * 0.25 * two[size(book_iq2_xs.entries, both & 511)];
-            return negative(both >> 9) ? -m : m;
-        }
-        case format::iq2_s: {
-            const int    index = p[2 + e] | (((p[66 + b] >> (2 * (e % 4))) & 3) << 8);
-            const double m     = (0.5 + nibble(p[74 + b], i / 16 % 2)) * 0.25 * two[size(book_iq2_s.entries, index)];
-            return ((p[34 + e] >> (i % 8)) & 1) != 0 ? -m : m;
-        }
-        case format::iq3_xxs: {
-            const uint32_t rest = word(p + 66 + 4 * b);
-            const double   m    = (0.5 + (rest >> 28)) * 0.5 * three[size(book_iq3_xxs.entries, p[2 + i / 4])];
-            return negative((rest >> (7 * (e % 4))) & 127) ? -m : m;
-        }
-        default: { // IQ3_S
-            const int    index = p[2 + i / 4] | (((p[66 + b] >> (i / 4 % 8)) & 1) << 8);
-            const double m     = (1 + 2 * nibble(p[106 + b / 2], b % 2)) * (1 + 2 * size(book_iq3_s.entries, index));
-            return ((p[74 + e] >> (i % 8)) & 1) != 0 ? -m : m;
-        }
-    }
 }
 
 // One row as numbers: ggml-quants.c, dequantize_row_*, read anew.
@@ -201,10 +164,18 @@ double book_number(format f, const uint8_t * p, int i) {
             case format::iq2_s:
             case format::iq3_xxs:
             case format::iq3_s:
+            case format::iq1_s:
                 for (int i = 0; i < 256; ++i) {
                     w.push_back(half(p) * book_number(f, p, i));
                 }
                 break;
+            case format::iq1_m: {
+                const uint8_t d[2] = {uint8_t((p[49] >> 4) | (p[51] & 0xf0)), uint8_t((p[53] >> 4) | (p[55] & 0xf0))};
+                for (int i = 0; i < 256; ++i) {
+                    w.push_back(half(d) * book_number(f, p, i));
+                }
+                break;
+            }
             case format::q4_k:
             case format::q5_k:
                 for (int i = 0; i < 256; ++i) {
@@ -280,9 +251,10 @@ struct problem {
     }
 };
 
-constexpr format formats[] = {
-    format::q8_0,   format::q4_0,  format::q4_1,    format::q5_0,  format::q5_1, format::iq4_nl, format::mxfp4,
-    format::q2_k,   format::q3_k,  format::q4_k,    format::q5_k,  format::q6_k, format::iq4_xs, format::iq2_xxs,
-    format::iq2_xs, format::iq2_s, format::iq3_xxs, format::iq3_s, format::bf16, format::f16,    format::f32};
+constexpr format formats[] = {format::q8_0,   format::q4_0,    format::q4_1,   format::q5_0,    format::q5_1,
+                              format::iq4_nl, format::mxfp4,   format::q2_k,   format::q3_k,    format::q4_k,
+                              format::q5_k,   format::q6_k,    format::iq4_xs, format::iq2_xxs, format::iq2_xs,
+                              format::iq2_s,  format::iq3_xxs, format::iq3_s,  format::iq1_s,   format::iq1_m,
+                              format::bf16,   format::f16,     format::f32};
 
 } // namespace
