@@ -33,6 +33,8 @@ FILE_TYPES = {
     "q3_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q3_K_S,
     "q3_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q3_K_M,
     "iq4_xs": llama_cpp.LLAMA_FTYPE_MOSTLY_IQ4_XS,
+    "tq1_0": llama_cpp.LLAMA_FTYPE_MOSTLY_TQ1_0,
+    "tq2_0": llama_cpp.LLAMA_FTYPE_MOSTLY_TQ2_0,
     "q4_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_S,
     "q4_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M,
     "q5_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q5_K_S,
@@ -40,7 +42,7 @@ FILE_TYPES = {
     "q6_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q6_K,
 }
 # Their quantizers take minutes and want an importance matrix, so these files have random blocks instead.
-CODEBOOKS = ("iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")
+CODEBOOKS = ("iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq1_m")
 TYPES = (*FILE_TYPES, *CODEBOOKS)
 
 
@@ -84,7 +86,7 @@ def quantized(source: Path, out: Path, type: str) -> Path:
 
 
 def _random_blocks(source: Path, out: Path, type: gguf.GGMLQuantizationType) -> Path:
-    """Writes `source` with other matrices: random ones of this type, whose blocks begin with a scale."""
+    """Writes `source` with other matrices: random ones of this type, all of whose blocks have one scale."""
     part = out.with_name(out.name + ".part")
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(part, str(reader.fields["general.architecture"].contents()))
@@ -98,7 +100,12 @@ def _random_blocks(source: Path, out: Path, type: gguf.GGMLQuantizationType) -> 
             writer.add_tensor(tensor.name, tensor.data)
             continue
         rows = rng.integers(0, 256, (*tensor.data.shape[:-1], int(tensor.shape[0]) // n_block, n_bytes), np.uint8)
-        rows[..., :2] = np.array([1e-3], np.float16).view(np.uint8)
+        scale = int(np.array([1e-3], np.float16).view(np.uint16)[0])
+        if type == gguf.GGMLQuantizationType.IQ1_M:  # in four parts
+            for i in range(4):
+                rows[..., 49 + 2 * i] = rows[..., 49 + 2 * i] & 15 | (scale >> 4 * i & 15) << 4
+        else:
+            rows[..., :2] = scale & 255, scale >> 8
         writer.add_tensor(tensor.name, rows.reshape(*tensor.data.shape[:-1], -1), raw_dtype=type)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -25,7 +25,7 @@ N_PRODUCTS = 15  # by quantized weights, in a model of two layers
 # Weight types that duo has kernels for.
 TYPES = (
     "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_xs",
-    "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "bf16", "f16", "f32",
+    "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq1_m", "tq1_0", "tq2_0", "bf16", "f16", "f32",
 )  # fmt: skip
 TOKENS: list[int] = np.random.default_rng(0).integers(5, 4096, 800).tolist()
 WIDTHS = (*range(1, 17), 33, 63, 64)

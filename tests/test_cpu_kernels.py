@@ -128,7 +128,7 @@ def test_same_bits_however_the_prompt_is_split(kind: str, model: ModelMaker) -> 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("architecture", ["llama", "gemma"])
 def test_rows_that_do_not_fill_panels_and_blocks(architecture: str, kind: str, model: ModelMaker) -> None:
-    in_256 = kind.endswith(("K", "xs", "xxs", "_s"))
+    in_256 = kind.endswith("K") or kind.startswith(("iq1", "iq2", "iq3", "iq4_xs", "tq"))
     path = model(architecture, kind, Shape(n_vocab=4103, n_head=8, n_head_kv=1) if in_256 else ODD)
     p = _core.Probe(options(path))
     assert p.n_duo_products == p.n_cpu_products and p.n_vocab == 4103

@@ -86,6 +86,12 @@ struct half {
         return _mm256_or_si256(v, bits<mask, by>(h));
     }
 
+    static bytes first_digit(bytes v) {
+        const bytes one = _mm256_set1_epi8(1);
+        return _mm256_add_epi8(_mm256_min_epu8(_mm256_subs_epu8(v, _mm256_set1_epi8(85)), one),
+                               _mm256_min_epu8(_mm256_subs_epu8(v, _mm256_set1_epi8(char(170))), one));
+    }
+    static bytes thrice(bytes v) { return _mm256_add_epi8(v, _mm256_add_epi8(v, v)); }
     static bytes load_each(const uint8_t * p) {
         return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)));
     }

@@ -102,6 +102,12 @@ struct raw {
         return make<bytes>([&](int i) { return uint8_t(a.v[i] | b.v[i]); });
     }
 
+    static bytes first_digit(const bytes & a) {
+        return make<bytes>([&](int i) { return uint8_t((a.v[i] * 3) >> 8); });
+    }
+    static bytes thrice(const bytes & a) {
+        return make<bytes>([&](int i) { return uint8_t(a.v[i] * 3); });
+    }
     static bytes load_each(const uint8_t * p) {
         return make<bytes>([&](int i) { return i % 4 == 0 ? p[i / 4] : uint8_t(0); });
     }

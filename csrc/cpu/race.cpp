@@ -50,7 +50,7 @@ ggml_type raced_type(const std::string & name) {
     throw error(error_kind::bad_value, "duo has no CPU kernels for weights of type " + name +
                                            "; choose from q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, mxfp4, q2_K, "
                                            "q3_K, q4_K, q5_K, q6_K, iq4_xs, iq2_xxs, iq2_xs, iq2_s, iq3_xxs, "
-                                           "iq3_s, iq1_s, iq1_m, bf16, f16, f32");
+                                           "iq3_s, iq1_s, iq1_m, tq1_0, tq2_0, bf16, f16, f32");
 }
 
 // Both sides with the same weights and inputs.

@@ -32,7 +32,7 @@ constexpr std::array types  = {GGML_TYPE_F32,   GGML_TYPE_F16,     GGML_TYPE_BF1
                                GGML_TYPE_Q4_1,  GGML_TYPE_Q5_0,    GGML_TYPE_Q5_1,   GGML_TYPE_Q2_K,   GGML_TYPE_Q3_K,
                                GGML_TYPE_Q4_K,  GGML_TYPE_Q5_K,    GGML_TYPE_Q6_K,   GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS,
                                GGML_TYPE_MXFP4, GGML_TYPE_IQ2_XXS, GGML_TYPE_IQ2_XS, GGML_TYPE_IQ2_S,  GGML_TYPE_IQ3_XXS,
-                               GGML_TYPE_IQ3_S, GGML_TYPE_IQ1_S,   GGML_TYPE_IQ1_M};
+                               GGML_TYPE_IQ3_S, GGML_TYPE_IQ1_S,   GGML_TYPE_IQ1_M,  GGML_TYPE_TQ1_0,  GGML_TYPE_TQ2_0};
 constexpr std::array widths = {1, 4, 32};
 constexpr int64_t    n_rows = 32;
 constexpr int64_t    n_columns  = 256;

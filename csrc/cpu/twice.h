@@ -55,6 +55,8 @@ template <class H> struct twice {
         return {H::template add_bits<mask, by>(v.a, h.a), H::template add_bits<mask, by>(v.b, h.b)};
     }
 
+    static bytes first_digit(const bytes & v) { return {H::first_digit(v.a), H::first_digit(v.b)}; }
+    static bytes thrice(const bytes & v) { return {H::thrice(v.a), H::thrice(v.b)}; }
     static bytes load_each(const uint8_t * p) { return {H::load_each(p), H::load_each(p + H::L)}; }
     static bytes load_two_each(const uint8_t * p) { return {H::load_two_each(p), H::load_two_each(p + 2 * H::L)}; }
     template <int mask, int bit> static bytes add_where(const bytes & v, const bytes & h) {

@@ -7,7 +7,8 @@ namespace duo::cpu {
 
 // A unit has one scale of 16 rows, and 32 bytes of nothing behind it: what follows keeps whole cache lines.
 constexpr bool has_gap(format f) {
-    return f == format::q3_k || f == format::q6_k || f == format::iq4_xs || has_codebook(f);
+    return f == format::q3_k || f == format::q6_k || f == format::iq4_xs || f == format::tq1_0 || f == format::tq2_0 ||
+           has_codebook(f);
 }
 
 // For the integer formats only. lane: the row's index in the panel.

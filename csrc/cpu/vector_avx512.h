@@ -83,6 +83,13 @@ struct raw {
         return _mm512_ternarylogic_epi32(v, t, _mm512_set1_epi8(mask), 0xf8);
     }
 
+    // TQ1_0: the digit before the point of v * 3 / 256, and v * 3 modulo 256.
+    static bytes first_digit(bytes v) {
+        const bytes one = _mm512_set1_epi8(1);
+        return _mm512_add_epi8(_mm512_min_epu8(_mm512_subs_epu8(v, _mm512_set1_epi8(85)), one),
+                               _mm512_min_epu8(_mm512_subs_epu8(v, _mm512_set1_epi8(char(170))), one));
+    }
+    static bytes thrice(bytes v) { return _mm512_add_epi8(v, _mm512_add_epi8(v, v)); }
     // In each lane a byte.
     static bytes load_each(const uint8_t * p) {
         return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));

@@ -129,6 +129,16 @@ template <int n> struct neon {
     static bytes look_up(const uint8_t * table, const bytes & a) {
         return each([&](int i) { return vqtbl1q_u8(vld1q_u8(table), a.v[i]); });
     }
+    static bytes first_digit(const bytes & v) {
+        return each([&](int i) {
+            const uint8x16_t one = vdupq_n_u8(1);
+            return vaddq_u8(vminq_u8(vqsubq_u8(v.v[i], vdupq_n_u8(85)), one),
+                            vminq_u8(vqsubq_u8(v.v[i], vdupq_n_u8(170)), one));
+        });
+    }
+    static bytes thrice(const bytes & v) {
+        return each([&](int i) { return vaddq_u8(v.v[i], vaddq_u8(v.v[i], v.v[i])); });
+    }
     static bytes load_each(const uint8_t * p) {
         return each(
             [&](int i) { return vreinterpretq_u8_u32(vmovl_u16(vget_low_u16(vmovl_u8(load_four(p + 4 * i))))); });

@@ -53,6 +53,12 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
             case format::q6_k:
                 half(&out[i + 208]);
                 break;
+            case format::tq1_0:
+                half(&out[i + 52]);
+                break;
+            case format::tq2_0:
+                half(&out[i + 64]);
+                break;
             case format::q2_k:
                 half(&out[i + 80]);
                 half(&out[i + 82]);
@@ -133,6 +139,22 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
                 }
                 break;
             }
+            case format::tq1_0:
+                for (int i = 0; i < 256; ++i) {
+                    const int r  = i < 160 ? i % 32 : i < 240 ? 32 + i % 16 : 48 + i % 4;
+                    const int n  = i < 160 ? i / 32 : i < 240 ? (i - 160) / 16 : (i - 240) / 4;
+                    int       up = p[r];
+                    for (int j = 0; j < n; ++j) {
+                        up = up * 3 % 256;
+                    }
+                    w.push_back(half(p + 52) * (up * 3 / 256 - 1));
+                }
+                break;
+            case format::tq2_0:
+                for (int i = 0; i < 256; ++i) {
+                    w.push_back(half(p + 64) * (((p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2)) & 3) - 1));
+                }
+                break;
             case format::q2_k:
                 for (int i = 0; i < 256; ++i) {
                     const int c = (p[16 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2)) & 3;
@@ -255,6 +277,6 @@ constexpr format formats[] = {format::q8_0,   format::q4_0,    format::q4_1,   f
                               format::iq4_nl, format::mxfp4,   format::q2_k,   format::q3_k,    format::q4_k,
                               format::q5_k,   format::q6_k,    format::iq4_xs, format::iq2_xxs, format::iq2_xs,
                               format::iq2_s,  format::iq3_xxs, format::iq3_s,  format::iq1_s,   format::iq1_m,
-                              format::bf16,   format::f16,     format::f32};
+                              format::tq1_0,  format::tq2_0,   format::bf16,   format::f16,     format::f32};
 
 } // namespace
