@@ -38,8 +38,10 @@ WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 PROMPTS = (64, 512)
 N_CONTEXT = 64  # tokens before the passes of WIDTHS
 SIDES = ("stock", "duo")
-TYPES = "q8_0,q4_K_M,q4_0,q4_1,q5_0,q5_1,q5_K_M,q6_K,bf16,f16,iq4_nl,iq4_xs,mxfp4,q2_K,q3_K,iq2_xxs,iq2_xs,iq2_s,iq3_xxs,iq3_s,"
-TYPES += "iq1_s,iq1_m,tq1_0,tq2_0"
+TYPES = (
+    "q8_0,q4_K_M,q4_0,q4_1,q5_0,q5_1,q5_K_M,q6_K,bf16,f16,iq4_nl,iq4_xs,mxfp4,q2_K,q3_K,"
+    "iq2_xxs,iq2_xs,iq2_s,iq3_xxs,iq3_s,iq1_s,iq1_m,tq1_0,tq2_0"
+)
 TEXT = "It was so beautiful out in the country. The wheat fields were golden, the oats were green, and the hay stood. "
 
 Samples = dict[str, dict[int, list[float]]]  # side -> width -> milliseconds

@@ -93,8 +93,8 @@ constexpr format_traits traits[n_formats] = {
     {"iq3_s", 256, 1792, 256, 110, input_kind::q8_k_full},  //
     {"iq1_s", 256, 832, 256, 50, input_kind::q8_k_full},    //
     {"iq1_m", 256, 960, 256, 56, input_kind::q8_k},         //
-    {"tq1_0", 256, 896, 256, 54, input_kind::q8_k_full}, //
-    {"tq2_0", 256, 1088, 256, 66, input_kind::q8_k_full}, //
+    {"tq1_0", 256, 896, 256, 54, input_kind::q8_k_full},    //
+    {"tq2_0", 256, 1088, 256, 66, input_kind::q8_k_full},   //
     {"bf16", 64, 2048, 1, 2, input_kind::bf16},             //
     {"f16", 64, 2048, 1, 2, input_kind::f32},               //
     {"f32", 64, 4096, 1, 4, input_kind::f32},               //

@@ -57,8 +57,8 @@ template <class V, int N> constexpr void fill_widths(kernel_set & k) {
     k.panel[int(format::iq3_s)][N - 1]   = panel_iq<W, N, format::iq3_s>;
     k.panel[int(format::iq1_s)][N - 1]   = panel_iq<W, N, format::iq1_s>;
     k.panel[int(format::iq1_m)][N - 1]   = panel_iq<W, N, format::iq1_m>;
-    k.panel[int(format::tq1_0)][N - 1] = panel_tq<W, N, format::tq1_0>;
-    k.panel[int(format::tq2_0)][N - 1] = panel_tq<W, N, format::tq2_0>;
+    k.panel[int(format::tq1_0)][N - 1]   = panel_tq<W, N, format::tq1_0>;
+    k.panel[int(format::tq2_0)][N - 1]   = panel_tq<W, N, format::tq2_0>;
     k.panel[int(format::bf16)][N - 1]    = panel_bf16<W, N>;
     k.panel[int(format::f16)][N - 1]     = panel_float<W, N, 2>;
     k.panel[int(format::f32)][N - 1]     = panel_float<W, N, 4>;

@@ -157,8 +157,8 @@ template <class V, class T> constexpr wide_kernels make_wide() {
     k.panel[int(format::iq3_xxs)]         = panel_tiles<V, T, tiles_iq<V, format::iq3_xxs>, format::iq3_xxs>;
     k.panel[int(format::iq3_s)]           = panel_tiles<V, T, tiles_iq<V, format::iq3_s>, format::iq3_s>;
     k.panel[int(format::iq1_s)]           = panel_tiles<V, T, tiles_iq<V, format::iq1_s>, format::iq1_s>;
-    k.panel[int(format::tq1_0)] = panel_tiles<V, T, tiles_tq<V, format::tq1_0>, format::tq1_0>;
-    k.panel[int(format::tq2_0)] = panel_tiles<V, T, tiles_tq<V, format::tq2_0>, format::tq2_0>;
+    k.panel[int(format::tq1_0)]           = panel_tiles<V, T, tiles_tq<V, format::tq1_0>, format::tq1_0>;
+    k.panel[int(format::tq2_0)]           = panel_tiles<V, T, tiles_tq<V, format::tq2_0>, format::tq2_0>;
     k.panel[int(format::q4_k)]            = panel_tiles<V, T, tiles_q45_k<V, false>, format::q4_k>;
     k.panel[int(format::q5_k)]            = panel_tiles<V, T, tiles_q45_k<V, true>, format::q5_k>;
     k.panel[int(format::bf16)]            = panel_tiles_bf16<V, T>;

@@ -8,8 +8,8 @@ namespace duo::cpu {
 namespace {
 
 // Calls use(lo, hi, column) for each eight columns of a unit. A byte of TQ1_0 holds five digits of base 3, those of
-// columns 32 apart (the first 160), 16 apart, or four digits of columns 4 apart (the last 16). Multiplying it by 3 moves
-// the next digit to the front. q: the bytes, at the lane.
+// columns 32 apart (the first 160), 16 apart, or four digits of columns 4 apart (the last 16). Multiplying it by 3
+// moves the next digit to the front. q: the bytes, at the lane.
 template <class V, class F> DUO_INLINE void each_eight_tq1(const uint8_t * q, F use) {
     for (int i = 0; i < 12; i += 2) {
         typename V::bytes lo   = V::load_bytes(q + i * 64);
