@@ -1,4 +1,4 @@
-// Tiles of points of a codebook whose blocks have 32 columns: IQ2_XXS, IQ3_XXS, IQ3_S, IQ1_S.
+// Tiles of points of a codebook.
 #pragma once
 
 #include "base/compiler.h"
@@ -8,22 +8,24 @@
 namespace duo::cpu {
 namespace {
 
-template <class V, format f> struct tiles_iq : of_eight_scales<V> {
+template <class V, format f> struct tiles_iq : of_scales<V, codebook_layout_of(f).n_scales> {
     static void unpack(const uint8_t * w, step & s, int) {
         constexpr codebook_layout l = codebook_layout_of(f);
         using of                    = codes_of_book<f>;
         alignas(64) uint8_t sc[16 * l.n_scales];
         unpack_odd_scales<f>(w, sc);
         V::store(s.d, V::mul(V::load_f16(w), V::broadcast_f(&of::factor)));
-        for (int b = 0; b < 8; ++b) {
-            const uint8_t *         q     = w + l.n_head() + b * l.n_block();
-            const typename V::bytes signs = V::load_bytes(q);
-            const typename V::bytes h     = high_bits<V, f>(w, b, 0);
-            V::store(s.scale[b], V::load_u8(sc + b * 16));
-            unrolled<4>([&](auto step) DUO_INLINE_LAMBDA {
-                constexpr int          i   = decltype(step)::value;
-                uint8_t *              out = s.codes + (b * 32 + i * 8) * n_lanes;
-                const eight_columns<V> c   = codes_iq<V, f, i, 0>(q, signs, h);
+        for (int j = 0; j < l.n_scales; ++j) {
+            V::store(s.scale[j], V::load_u8(sc + j * 16));
+        }
+        for (int b = 0; b < 8; b += 2) {
+            unrolled<8>([&](auto step) DUO_INLINE_LAMBDA {
+                constexpr int           odd = decltype(step)::value / 4;
+                constexpr int           i   = decltype(step)::value % 4;
+                const uint8_t *         q   = w + l.n_head() + (b + odd) * l.n_block();
+                uint8_t *               out = s.codes + ((b + odd) * 32 + i * 8) * n_lanes;
+                const typename V::bytes h   = high_bits<V, f>(w, b + odd, 0);
+                const eight_columns<V>  c   = codes_iq<V, f, i, odd>(q, V::load_bytes(q), h);
                 V::store_bytes(out, V::less(c.lo, of::offset));
                 V::store_bytes(out + 64, V::less(c.hi, of::offset));
             });

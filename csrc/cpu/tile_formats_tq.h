@@ -8,12 +8,12 @@
 namespace duo::cpu {
 namespace {
 
-template <class V, format f> struct tiles_tq : of_eight_scales<V> {
+template <class V, format f> struct tiles_tq : of_scales<V, 8> {
     static void unpack(const uint8_t * w, step & s, int) {
         static constexpr float one = 1.0f;
         V::store(s.d, V::load_f16(w));
-        for (auto & scale : s.scale) {
-            V::store(scale, V::broadcast_f(&one));
+        for (int b = 0; b < 8; ++b) {
+            V::store(s.scale[b], V::broadcast_f(&one));
         }
         each_eight_tq<V, f>(w + 64, [&](const auto & lo, const auto & hi, int column) DUO_INLINE_LAMBDA {
             V::store_bytes(s.codes + column * n_lanes, V::less(lo, 1));
