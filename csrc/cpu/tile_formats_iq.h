@@ -19,17 +19,24 @@ template <class V, format f> struct tiles_iq : of_scales<V, codebook_layout_of(f
             V::store(s.scale[j], V::load_u8(sc + j * 16));
         }
         for (int b = 0; b < 8; b += 2) {
-            unrolled<8>([&](auto step) DUO_INLINE_LAMBDA {
-                constexpr int           odd = decltype(step)::value / 4;
-                constexpr int           i   = decltype(step)::value % 4;
-                const uint8_t *         q   = w + l.n_head() + (b + odd) * l.n_block();
-                uint8_t *               out = s.codes + ((b + odd) * 32 + i * 8) * n_lanes;
-                const typename V::bytes h   = high_bits<V, f>(w, b + odd, 0);
-                const eight_columns<V>  c   = codes_iq<V, f, i, odd>(q, V::load_bytes(q), h);
-                V::store_bytes(out, V::less(c.lo, of::offset));
-                V::store_bytes(out + 64, V::less(c.hi, of::offset));
-            });
+            unpack_block<0>(w, b, s);
+            unpack_block<1>(w, b + 1, s);
         }
+    }
+
+  private:
+    template <int odd> static void unpack_block(const uint8_t * w, int b, step & s) {
+        constexpr codebook_layout l     = codebook_layout_of(f);
+        const uint8_t *           q     = w + l.n_head() + b * l.n_block();
+        const typename V::bytes   signs = V::load_bytes(q);
+        const typename V::bytes   h     = high_bits<V, f>(w, b, 0);
+        unrolled<4>([&](auto step) DUO_INLINE_LAMBDA {
+            constexpr int          i   = decltype(step)::value;
+            uint8_t *              out = s.codes + (b * 32 + i * 8) * n_lanes;
+            const eight_columns<V> c   = codes_iq<V, f, i, odd>(q, signs, h);
+            V::store_bytes(out, V::less(c.lo, codes_of_book<f>::offset));
+            V::store_bytes(out + 64, V::less(c.hi, codes_of_book<f>::offset));
+        });
     }
 };
 
