@@ -110,7 +110,7 @@ def table(found: dict[str, dict[str, dict[str, float]]]) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--types", default=TYPES, help=f"of the weights, of {', '.join(models.FILE_TYPES)}")
+    p.add_argument("--types", default=TYPES, help=f"of the weights, of {', '.join(models.TYPES)}")
     p.add_argument("--cores", default="0-1", help="LO-HI, one thread per core")
     p.add_argument("--rounds", type=int, default=24)
     p.add_argument("--work", type=Path, default=Path("build/mixture"), help="folder for the model files")

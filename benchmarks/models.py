@@ -12,6 +12,7 @@ import numpy as np
 
 import duo
 from duo import _core
+from duo.dev.whole_file import copy_field
 from duo.dev.widen import widen
 from duo.measure import doctor
 
@@ -32,12 +33,17 @@ FILE_TYPES = {
     "q3_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q3_K_S,
     "q3_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q3_K_M,
     "iq4_xs": llama_cpp.LLAMA_FTYPE_MOSTLY_IQ4_XS,
+    "tq1_0": llama_cpp.LLAMA_FTYPE_MOSTLY_TQ1_0,
+    "tq2_0": llama_cpp.LLAMA_FTYPE_MOSTLY_TQ2_0,
     "q4_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_S,
     "q4_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M,
     "q5_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q5_K_S,
     "q5_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q5_K_M,
     "q6_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q6_K,
 }
+# Their quantizers take minutes and want an importance matrix, so these files have random blocks instead.
+CODEBOOKS = ("iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq1_m")
+TYPES = (*FILE_TYPES, *CODEBOOKS)
 
 
 @llama_cpp.llama_log_callback
@@ -63,6 +69,8 @@ def quantized(source: Path, out: Path, type: str) -> Path:
     """Converts `source` to another weight type."""
     if out.exists():
         return out
+    if type in CODEBOOKS:
+        return _random_blocks(source, out, gguf.GGMLQuantizationType[type.upper()])
     quiet()
     params = llama_cpp.llama_model_quantize_default_params()
     params.nthread = len(os.sched_getaffinity(0))
@@ -73,6 +81,36 @@ def quantized(source: Path, out: Path, type: str) -> Path:
     if llama_cpp.llama_model_quantize(str(source).encode(), str(part).encode(), ctypes.byref(params)) != 0:
         part.unlink(missing_ok=True)
         raise SystemExit(f"{source} could not be written as {type}")
+    part.replace(out)
+    return out
+
+
+def _random_blocks(source: Path, out: Path, type: gguf.GGMLQuantizationType) -> Path:
+    """Writes `source` with other matrices: random ones of this type, all of whose blocks have one scale."""
+    part = out.with_name(out.name + ".part")
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(part, str(reader.fields["general.architecture"].contents()))
+    for key, field in reader.fields.items():
+        if not key.startswith("GGUF.") and key != "general.architecture":
+            copy_field(writer, field)
+    rng = np.random.default_rng(7)
+    n_block, n_bytes = gguf.GGML_QUANT_SIZES[type]
+    for tensor in reader.tensors:
+        if tensor.tensor_type == gguf.GGMLQuantizationType.F32:  # norms, routers
+            writer.add_tensor(tensor.name, tensor.data)
+            continue
+        rows = rng.integers(0, 256, (*tensor.data.shape[:-1], int(tensor.shape[0]) // n_block, n_bytes), np.uint8)
+        scale = int(np.array([1e-3], np.float16).view(np.uint16)[0])
+        if type == gguf.GGMLQuantizationType.IQ1_M:  # in four parts
+            for i in range(4):
+                rows[..., 49 + 2 * i] = rows[..., 49 + 2 * i] & 15 | (scale >> 4 * i & 15) << 4
+        else:
+            rows[..., :2] = scale & 255, scale >> 8
+        writer.add_tensor(tensor.name, rows.reshape(*tensor.data.shape[:-1], -1), raw_dtype=type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
     part.replace(out)
     return out
 

@@ -38,7 +38,10 @@ WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 PROMPTS = (64, 512)
 N_CONTEXT = 64  # tokens before the passes of WIDTHS
 SIDES = ("stock", "duo")
-TYPES = "q8_0,q4_K_M,q4_0,q4_1,q5_0,q5_1,q5_K_M,q6_K,bf16,f16,iq4_nl,iq4_xs,mxfp4,q2_K,q3_K"
+TYPES = (
+    "q8_0,q4_K_M,q4_0,q4_1,q5_0,q5_1,q5_K_M,q6_K,bf16,f16,iq4_nl,iq4_xs,mxfp4,q2_K,q3_K,"
+    "iq2_xxs,iq2_xs,iq2_s,iq3_xxs,iq3_s,iq1_s,iq1_m,tq1_0,tq2_0"
+)
 TEXT = "It was so beautiful out in the country. The wheat fields were golden, the oats were green, and the hay stood. "
 
 Samples = dict[str, dict[int, list[float]]]  # side -> width -> milliseconds
@@ -171,7 +174,7 @@ def main() -> None:
     p.add_argument("--n-embd", type=int, default=1280, help="K-quants need multiples of 256, also for --n-ff")
     p.add_argument("--n-ff", type=int, default=3840)
     p.add_argument("--n-layer", type=int, default=26)
-    p.add_argument("--types", default=TYPES, help=f"of {', '.join(models.FILE_TYPES)}")
+    p.add_argument("--types", default=TYPES, help=f"of {', '.join(models.TYPES)}")
     p.add_argument("--cores", default="0", help="LO-HI, one thread per core")
     p.add_argument("--rounds", type=int, default=16, help="every 4th round has a prompt of 64 tokens, every 8th of 512")
     p.add_argument("--longest", type=int, default=max(PROMPTS), help="longest prompt, tokens")

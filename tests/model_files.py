@@ -24,8 +24,8 @@ ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "mixtral")
 N_PRODUCTS = 15  # by quantized weights, in a model of two layers
 # Weight types that duo has kernels for.
 TYPES = (
-    "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_xs", "bf16",
-    "f16", "f32",
+    "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_xs",
+    "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq1_m", "tq1_0", "tq2_0", "bf16", "f16", "f32",
 )  # fmt: skip
 TOKENS: list[int] = np.random.default_rng(0).integers(5, 4096, 800).tolist()
 WIDTHS = (*range(1, 17), 33, 63, 64)
@@ -81,7 +81,9 @@ def _quantized(x: Array, kind: GGMLQuantizationType) -> Array:
     n_block, n_bytes = GGML_QUANT_SIZES[kind]
     out = np.empty((*x.shape[:-1], x.shape[-1] // n_block * n_bytes), np.uint8)
     n_rows = x.size // x.shape[-1]
-    assert _quantizer()(kind, x.ctypes.data, out.ctypes.data, 0, n_rows, x.shape[-1], None) == out.nbytes
+    importance = np.ones(x.shape[-1], np.float32)  # some types have no quantizer without it
+    given = importance.ctypes.data if kind.name.startswith(("IQ1", "IQ2")) else None
+    assert _quantizer()(kind, x.ctypes.data, out.ctypes.data, 0, n_rows, x.shape[-1], given) == out.nbytes
     return out
 
 

@@ -98,7 +98,7 @@ def test_same_bits_with_experts(model: ModelMaker) -> None:
 def test_routers_of_experts_are_duos_if_all_else_is(model: ModelMaker, tmp_path: Path) -> None:
     """With stock kernels for a router each pass would have a second row, with experts of its own."""
     assert not _core.Probe(options(model("mixtral", "q4_K"), ("q4_K",))).uses_stock
-    path = random_model(tmp_path / "m.gguf", "mixtral", lambda name: "iq3_s" if name == "output.weight" else "q4_K")
+    path = random_model(tmp_path / "m.gguf", "mixtral", lambda name: "q1_0" if name == "output.weight" else "q4_K")
     assert _core.Probe(options(path)).uses_stock
     # Of another type; the type is none that a draft's packing or a race should know.
     path = random_model(tmp_path / "f16.gguf", "mixtral", lambda name: "f16" if "gate_inp" in name else "q4_K")
@@ -128,7 +128,7 @@ def test_same_bits_however_the_prompt_is_split(kind: str, model: ModelMaker) -> 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("architecture", ["llama", "gemma"])
 def test_rows_that_do_not_fill_panels_and_blocks(architecture: str, kind: str, model: ModelMaker) -> None:
-    in_256 = kind.endswith(("K", "xs"))
+    in_256 = kind.endswith("K") or kind.startswith(("iq1", "iq2", "iq3", "iq4_xs", "tq"))
     path = model(architecture, kind, Shape(n_vocab=4103, n_head=8, n_head_kv=1) if in_256 else ODD)
     p = _core.Probe(options(path))
     assert p.n_duo_products == p.n_cpu_products and p.n_vocab == 4103
@@ -172,7 +172,7 @@ def test_the_demo_pair(path: Path) -> None:
 
 
 def test_types_that_duo_lacks_are_left_to_stock(tmp_path: Path) -> None:
-    others = {"blk.0.ffn_down.weight": "iq3_s", "blk.0.attn_q.weight": "tq2_0", "blk.1.attn_v.weight": "iq2_s"}
+    others = {"blk.0.ffn_down.weight": "q1_0", "blk.0.attn_q.weight": "nvfp4", "blk.1.attn_v.weight": "q1_0"}
     path = random_model(tmp_path / "mixed.gguf", "llama", lambda name: others.get(name, "q4_K"))
     p = _core.Probe(options(path))
     assert p.n_duo_products == N_PRODUCTS - 3 and p.n_cpu_products == N_PRODUCTS and not p.same_bits

@@ -116,7 +116,7 @@ void read_unit(format f, const uint8_t * p, unit_row & u) {
         case format::mxfp4:
             return read_mxfp4(p, u);
         default:
-            return read_unit_k(f, p, u);
+            return has_codebook(f) ? read_unit_iq(f, p, u) : read_unit_k(f, p, u);
     }
 }
 
@@ -134,7 +134,7 @@ void write_unit(format f, const unit_row & u, uint8_t * p) {
         case format::mxfp4:
             return write_mxfp4(u, p);
         default:
-            return write_unit_k(f, u, p);
+            return has_codebook(f) ? write_unit_iq(f, u, p) : write_unit_k(f, u, p);
     }
 }
 

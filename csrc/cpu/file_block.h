@@ -1,4 +1,4 @@
-// Converts the blocks of a GGUF file (ggml-common.h: block_q8_0 ... block_iq4_xs) to numbers and back.
+// Converts the blocks of a GGUF file (ggml-common.h: block_q8_0 ... block_iq1_m) to numbers and back.
 #pragma once
 
 #include "format.h"
@@ -8,10 +8,12 @@ namespace duo::cpu {
 // One row of one unit: codes of up to 8 bits (unsigned), scales and minima of its blocks.
 struct unit_row {
     alignas(64) uint8_t codes[256];
-    uint8_t d[8];       // f16 scale (and minimum's scale) of the unit; for blocks of 32: of block 0 and 1, then minima
-                        // (MXFP4: bf16)
-    uint8_t scales[16]; // of the row's blocks
-    uint8_t least[16];
+    uint8_t d[8];        // f16 scale (and minimum's scale) of the unit; for blocks of 32: of block 0 and 1, then minima
+                         // (MXFP4: bf16)
+    uint8_t  scales[16]; // of the row's blocks
+    uint8_t  least[16];
+    uint16_t indices[64]; // of a codebook's points
+    uint8_t  signs[32];   // of eight columns each; IQ1: 1 if an eighth is subtracted from them, 0 if it is added
 };
 
 // Bytes in the file of one row of a unit.
@@ -40,5 +42,9 @@ void write_unit(format f, const unit_row & u, uint8_t * file);
 // The same for units of 256 columns.
 void read_unit_k(format f, const uint8_t * file, unit_row & u);
 void write_unit_k(format f, const unit_row & u, uint8_t * file);
+
+// The same for points of a codebook.
+void read_unit_iq(format f, const uint8_t * file, unit_row & u);
+void write_unit_iq(format f, const unit_row & u, uint8_t * file);
 
 } // namespace duo::cpu

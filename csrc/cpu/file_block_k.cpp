@@ -1,4 +1,4 @@
-// The blocks of 256 in a GGUF file: Q2_K to Q6_K, IQ4_XS.
+// The blocks of 256 in a GGUF file: Q2_K to Q6_K, IQ4_XS, TQ1_0, TQ2_0.
 #include <cstring>
 
 #include "file_block.h"
@@ -92,15 +92,20 @@ void write_q6_k(const unit_row & u, uint8_t * p) {
     std::memcpy(p + 208, u.d, 2);
 }
 
-// Q2_K: 4-bit scales and minima share a byte. Codes i, i + 32, i + 64 and i + 96 of a half share one, too.
+// Codes i, i + 32, i + 64 and i + 96 of a half share a byte.
+void read_low_bits(const uint8_t * p, unit_row & u) {
+    for (int i = 0; i < 256; ++i) {
+        u.codes[i] = (p[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2)) & 3;
+    }
+}
+
+// Q2_K: 4-bit scales and minima share a byte, codes as above.
 void read_q2_k(const uint8_t * p, unit_row & u) {
     for (int j = 0; j < 16; ++j) {
         u.scales[j] = p[j] & 15;
         u.least[j]  = p[j] >> 4;
     }
-    for (int i = 0; i < 256; ++i) {
-        u.codes[i] = (p[16 + i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2)) & 3;
-    }
+    read_low_bits(p + 16, u);
     std::memcpy(u.d, p + 80, 4);
 }
 
@@ -191,6 +196,13 @@ void read_unit_k(format f, const uint8_t * p, unit_row & u) {
             return read_q45_k(p, u, f == format::q5_k);
         case format::iq4_xs:
             return read_iq4_xs(p, u);
+        case format::tq1_0: // digits stay in their bytes
+            std::memcpy(u.codes, p, 52);
+            std::memcpy(u.d, p + 52, 2);
+            return;
+        case format::tq2_0:
+            std::memcpy(u.d, p + 64, 2);
+            return read_low_bits(p, u);
         default:
             return read_q6_k(p, u);
     }
@@ -207,6 +219,13 @@ void write_unit_k(format f, const unit_row & u, uint8_t * p) {
             return write_q45_k(u, p, f == format::q5_k);
         case format::iq4_xs:
             return write_iq4_xs(u, p);
+        case format::tq1_0:
+            std::memcpy(p, u.codes, 52);
+            std::memcpy(p + 52, u.d, 2);
+            return;
+        case format::tq2_0:
+            std::memcpy(p + 64, u.d, 2);
+            return write_low_bits(u, p);
         default:
             return write_q6_k(u, p);
     }

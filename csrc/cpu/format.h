@@ -33,11 +33,20 @@ enum class format : uint8_t {
     q5_k,
     q6_k,
     iq4_xs,
+    iq2_xxs,
+    iq2_xs,
+    iq2_s,
+    iq3_xxs,
+    iq3_s,
+    iq1_s,
+    iq1_m,
+    tq1_0,
+    tq2_0,
     bf16,
     f16,
     f32
 };
-constexpr int n_formats = 16;
+constexpr int n_formats = 25;
 
 // How the inputs of a product are prepared. Integer kinds have 8-bit codes, a scale for each group of inputs, and the
 // start of each block's integer sum, which removes the offset that makes the weight's code unsigned.
@@ -47,7 +56,7 @@ enum class input_kind : uint8_t {
     q8_five, // the same; start -16 * sum, for codes of 5 bits: Q5_0, MXFP4
     q8_sums, // a scale per 32, and the scaled sum of 32, as stock's Q8_1, for blocks with a minimum: Q4_1, Q5_1
     q8_k,    // a scale per 256, as stock's Q8_K; start -32 * sum of 16 for Q6_K, sums of 32 in pairs for Q4_K's minima
-    q8_k_full, // a scale per 256; start -128 * sum of 32, for codes of 8 bits: IQ4_XS
+    q8_k_full, // a scale per 256; start -128 * sum of 32, for codes of 8 bits: IQ4_XS; others divide it
     bf16,      // pairs
     f32,
 };
@@ -76,6 +85,16 @@ constexpr format_traits traits[n_formats] = {
     {"q5_K", 256, 2816, 256, 176, input_kind::q8_k},  //
     {"q6_K", 256, 3392, 256, 210, input_kind::q8_k},  // 32 bytes more than in the file: units keep whole cache lines
     {"iq4_xs", 256, 2240, 256, 136, input_kind::q8_k_full}, // scales of 8 bits here and of 6 in the file
+    // Those of codebooks have eight signs in a byte here, also if the file has seven of them, and whole cache lines.
+    {"iq2_xxs", 256, 1152, 256, 66, input_kind::q8_k_full}, //
+    {"iq2_xs", 256, 1280, 256, 74, input_kind::q8_k},       //
+    {"iq2_s", 256, 1344, 256, 82, input_kind::q8_k},        //
+    {"iq3_xxs", 256, 1664, 256, 98, input_kind::q8_k_full}, //
+    {"iq3_s", 256, 1792, 256, 110, input_kind::q8_k_full},  //
+    {"iq1_s", 256, 832, 256, 50, input_kind::q8_k_full},    //
+    {"iq1_m", 256, 960, 256, 56, input_kind::q8_k},         //
+    {"tq1_0", 256, 896, 256, 54, input_kind::q8_k_full},    //
+    {"tq2_0", 256, 1088, 256, 66, input_kind::q8_k_full},   //
     {"bf16", 64, 2048, 1, 2, input_kind::bf16},             //
     {"f16", 64, 2048, 1, 2, input_kind::f32},               //
     {"f32", 64, 4096, 1, 4, input_kind::f32},               //
@@ -83,6 +102,10 @@ constexpr format_traits traits[n_formats] = {
 
 constexpr const format_traits & traits_of(format f) {
     return traits[int(f)];
+}
+
+constexpr bool has_codebook(format f) {
+    return f >= format::iq2_xxs && f <= format::iq1_m;
 }
 
 // The layout of a packed matrix. n: rows; k: columns, a multiple of n_unit.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #if defined(__linux__)
@@ -24,43 +25,25 @@ constexpr size_t huge_page = size_t(2) << 20;
 
 thread_local bool locking = false; // see lock_weights
 
+constexpr std::pair<ggml_type, format> known_types[] = {
+    {GGML_TYPE_Q8_0, format::q8_0},     {GGML_TYPE_Q4_0, format::q4_0},       {GGML_TYPE_Q4_1, format::q4_1},
+    {GGML_TYPE_Q5_0, format::q5_0},     {GGML_TYPE_Q5_1, format::q5_1},       {GGML_TYPE_IQ4_NL, format::iq4_nl},
+    {GGML_TYPE_MXFP4, format::mxfp4},   {GGML_TYPE_Q2_K, format::q2_k},       {GGML_TYPE_Q3_K, format::q3_k},
+    {GGML_TYPE_Q4_K, format::q4_k},     {GGML_TYPE_Q5_K, format::q5_k},       {GGML_TYPE_Q6_K, format::q6_k},
+    {GGML_TYPE_IQ4_XS, format::iq4_xs}, {GGML_TYPE_IQ2_XXS, format::iq2_xxs}, {GGML_TYPE_IQ2_XS, format::iq2_xs},
+    {GGML_TYPE_IQ2_S, format::iq2_s},   {GGML_TYPE_IQ3_XXS, format::iq3_xxs}, {GGML_TYPE_IQ3_S, format::iq3_s},
+    {GGML_TYPE_IQ1_S, format::iq1_s},   {GGML_TYPE_IQ1_M, format::iq1_m},     {GGML_TYPE_TQ1_0, format::tq1_0},
+    {GGML_TYPE_TQ2_0, format::tq2_0},   {GGML_TYPE_BF16, format::bf16},       {GGML_TYPE_F16, format::f16},
+    {GGML_TYPE_F32, format::f32},
+};
+
 std::optional<format> format_of(ggml_type type) {
-    switch (type) {
-        case GGML_TYPE_Q8_0:
-            return format::q8_0;
-        case GGML_TYPE_Q4_0:
-            return format::q4_0;
-        case GGML_TYPE_Q4_1:
-            return format::q4_1;
-        case GGML_TYPE_Q5_0:
-            return format::q5_0;
-        case GGML_TYPE_Q5_1:
-            return format::q5_1;
-        case GGML_TYPE_IQ4_NL:
-            return format::iq4_nl;
-        case GGML_TYPE_MXFP4:
-            return format::mxfp4;
-        case GGML_TYPE_Q2_K:
-            return format::q2_k;
-        case GGML_TYPE_Q3_K:
-            return format::q3_k;
-        case GGML_TYPE_Q4_K:
-            return format::q4_k;
-        case GGML_TYPE_Q5_K:
-            return format::q5_k;
-        case GGML_TYPE_Q6_K:
-            return format::q6_k;
-        case GGML_TYPE_IQ4_XS:
-            return format::iq4_xs;
-        case GGML_TYPE_BF16:
-            return format::bf16;
-        case GGML_TYPE_F16:
-            return format::f16;
-        case GGML_TYPE_F32:
-            return format::f32;
-        default:
-            return std::nullopt;
+    for (const auto & [known, f] : known_types) {
+        if (known == type) {
+            return f;
+        }
     }
+    return std::nullopt;
 }
 
 const ggml_backend_buffer * buffer_of(const ggml_tensor * t) {

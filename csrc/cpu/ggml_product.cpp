@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include <ggml-alloc.h>
 
 #include "base/error.h"
 #include "evict.h"
+#include "ggml_buffer.h"
 
 namespace duo::cpu {
 
@@ -91,6 +93,30 @@ std::vector<float> gaussian(size_t n, float scale) {
     std::vector<float>              x(n);
     std::generate(x.begin(), x.end(), [&] { return scale * normal(rng); });
     return x;
+}
+
+std::vector<uint8_t> some_rows(ggml_type type, int64_t n_rows, int64_t n_columns) {
+    const auto           shape = shape_of(type, n_columns, n_rows);
+    std::vector<uint8_t> rows(size_t(n_rows) * ggml_row_size(type, n_columns));
+    if (!shape || !has_codebook(shape->f)) {
+        ggml_quantize_chunk(type, gaussian(size_t(n_rows * n_columns), 0.02f).data(), rows.data(), 0, n_rows, n_columns,
+                            nullptr);
+        return rows;
+    }
+    std::mt19937 rng(1);
+    std::generate(rows.begin(), rows.end(), [&] { return uint8_t(rng()); });
+    const uint16_t scale = ggml_fp32_to_fp16(0.001f);
+    for (size_t i = 0; i < rows.size(); i += ggml_type_size(type)) {
+        if (type != GGML_TYPE_IQ1_M) { // a block begins with it
+            std::memcpy(&rows[i], &scale, sizeof scale);
+            continue;
+        }
+        for (size_t j = 0; j < 4; ++j) { // four bits each in the last bytes
+            uint8_t & to = rows[i + 49 + 2 * j];
+            to           = uint8_t((to & 15) | (((scale >> (4 * j)) & 15) << 4));
+        }
+    }
+    return rows;
 }
 
 double error_of(const std::vector<float> & got, const std::vector<float> & weights, const std::vector<float> & input,

@@ -55,6 +55,10 @@ class ggml_product {
 // Returns the same n numbers at each call.
 std::vector<float> gaussian(size_t n, float scale);
 
+// Weights of this type in the file's form, the same at each call. They are quantised, or random where that needs what
+// ggml takes seconds to prepare. Rows are multiples of 64 columns.
+std::vector<uint8_t> some_rows(ggml_type type, int64_t n_rows, int64_t n_columns);
+
 // Sum of squared differences from the product in double precision, divided by that product's sum of squares.
 double error_of(const std::vector<float> & got, const std::vector<float> & weights, const std::vector<float> & input,
                 size_t n_columns);

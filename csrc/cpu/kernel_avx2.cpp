@@ -17,6 +17,10 @@ template <int bits> struct sums_of {
 template <> struct sums_of<8> {
     __m256i low, high;
 };
+// Two pairs of 7-bit codes would overflow, too.
+template <> struct sums_of<7> {
+    __m256i sum;
+};
 
 template <int bits> struct codes_of {
     __m256i all;
@@ -82,6 +86,30 @@ struct half {
         return _mm256_or_si256(v, bits<mask, by>(h));
     }
 
+    static bytes first_digit(bytes v) {
+        const bytes one = _mm256_set1_epi8(1);
+        return _mm256_add_epi8(_mm256_min_epu8(_mm256_subs_epu8(v, _mm256_set1_epi8(85)), one),
+                               _mm256_min_epu8(_mm256_subs_epu8(v, _mm256_set1_epi8(char(170))), one));
+    }
+    static bytes thrice(bytes v) { return _mm256_add_epi8(v, _mm256_add_epi8(v, v)); }
+    static bytes load_each(const uint8_t * p) {
+        return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)));
+    }
+    static bytes load_two_each(const uint8_t * p) {
+        return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+    }
+    template <int mask, int bit> static bytes add_where(bytes v, bytes h) {
+        const bytes t = _mm256_srai_epi32(_mm256_slli_epi32(h, 31 - bit), 31);
+        return _mm256_or_si256(v, _mm256_and_si256(t, _mm256_set1_epi8(char(mask))));
+    }
+    template <int i, int mask, int by> static bytes entries(const uint32_t * table, bytes q, bytes h) {
+        const bytes low =
+            i == 3 ? _mm256_srli_epi32(q, 24) : _mm256_and_si256(_mm256_srli_epi32(q, 8 * i), _mm256_set1_epi32(255));
+        const bytes up = by >= 0 ? _mm256_slli_epi32(h, by) : _mm256_srli_epi32(h, -by);
+        const bytes at = mask == 0 ? low : _mm256_or_si256(low, _mm256_and_si256(up, _mm256_set1_epi32(mask)));
+        return _mm256_i32gather_epi32(reinterpret_cast<const int *>(table), at, 4);
+    }
+
     static ints input(const int8_t * x) { return _mm256_set1_epi32(load32(x)); }
 
 #if defined(DUO_KERNEL_AVX_VNNI)
@@ -111,6 +139,8 @@ struct half {
     template <int bits> static partial<bits> begin(const int32_t * start) {
         if constexpr (bits == 8) {
             return {zero_i(), zero_i()};
+        } else if constexpr (bits == 7) {
+            return {broadcast(start)};
         } else {
             return {zero_i(), broadcast(start)};
         }
@@ -120,6 +150,8 @@ struct half {
         if constexpr (bits == 8) {
             s.low  = keep(_mm256_add_epi16(s.low, _mm256_maddubs_epi16(w.low, v)));
             s.high = keep(_mm256_add_epi16(s.high, _mm256_maddubs_epi16(w.high, v)));
+        } else if constexpr (bits == 7) {
+            s.sum = keep(sum_pairs(s.sum, _mm256_maddubs_epi16(w.all, v), 1));
         } else {
             s.pairs = keep(_mm256_add_epi16(s.pairs, _mm256_maddubs_epi16(w.all, v)));
         }
@@ -131,6 +163,8 @@ struct half {
     template <int bits> static ints finish(const partial<bits> & s, const int32_t * start) {
         if constexpr (bits == 8) {
             return sum_pairs(sum_pairs(broadcast(start), s.low, 1), s.high, 16);
+        } else if constexpr (bits == 7) {
+            return s.sum;
         } else {
             return sum_pairs(s.sum, s.pairs, 1);
         }

@@ -102,6 +102,35 @@ struct raw {
         return make<bytes>([&](int i) { return uint8_t(a.v[i] | b.v[i]); });
     }
 
+    static bytes first_digit(const bytes & a) {
+        return make<bytes>([&](int i) { return uint8_t((a.v[i] * 3) >> 8); });
+    }
+    static bytes thrice(const bytes & a) {
+        return make<bytes>([&](int i) { return uint8_t(a.v[i] * 3); });
+    }
+    static bytes load_each(const uint8_t * p) {
+        return make<bytes>([&](int i) { return i % 4 == 0 ? p[i / 4] : uint8_t(0); });
+    }
+    static bytes load_two_each(const uint8_t * p) {
+        return make<bytes>([&](int i) { return i % 4 < 2 ? p[i / 4 * 2 + i % 4] : uint8_t(0); });
+    }
+    template <int mask, int bit> static bytes add_where(const bytes & v, const bytes & h) {
+        return make<bytes>([&](int i) {
+            const bool set = ((h.v[i / 4 * 4 + bit / 8] >> (bit % 8)) & 1) != 0;
+            return uint8_t(v.v[i] | (set ? mask : 0));
+        });
+    }
+    // In each lane an entry of a table: see vector_avx512.h.
+    template <int i, int mask, int by> static bytes entries(const uint32_t * table, const bytes & q, const bytes & h) {
+        bytes found;
+        for (int j = 0; j < L; ++j) {
+            const int two = h.v[4 * j] | (h.v[4 * j + 1] << 8);
+            const int up  = by >= 0 ? two << (by >= 0 ? by : 0) : two >> (by < 0 ? -by : 0);
+            std::memcpy(found.v + 4 * j, table + (q.v[4 * j + i] | (up & mask)), 4);
+        }
+        return found;
+    }
+
     static ints dot(const ints & s, const bytes & w, const int8_t * x) {
         return make<ints>([&](int i) {
             const uint8_t * u = w.v + 4 * i;

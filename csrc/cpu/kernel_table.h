@@ -7,9 +7,11 @@
 #include "direct.h"
 #include "panel.h"
 #include "panel_float.h"
+#include "panel_iq.h"
 #include "panel_k.h"
 #include "panel_q23_k.h"
 #include "panel_q45.h"
+#include "panel_tq.h"
 #include "prepare.h"
 #include "quantise_blocks.h"
 #include "twice.h"
@@ -35,22 +37,31 @@ template <class V> constexpr int together() {
 template <class V, int N> constexpr void fill_widths(kernel_set & k) {
     using W = typename type_for<V, N>::type;
 
-    k.panel[int(format::q8_0)][N - 1]   = panel_q8_0<W, N>;
-    k.panel[int(format::q4_0)][N - 1]   = panel_q4<W, N, code_table::none>;
-    k.panel[int(format::q4_1)][N - 1]   = panel_q45<W, N, false, true>;
-    k.panel[int(format::q5_0)][N - 1]   = panel_q45<W, N, true, false>;
-    k.panel[int(format::q5_1)][N - 1]   = panel_q45<W, N, true, true>;
-    k.panel[int(format::iq4_nl)][N - 1] = panel_q4<W, N, code_table::iq4_nl>;
-    k.panel[int(format::mxfp4)][N - 1]  = panel_q4<W, N, code_table::mxfp4>;
-    k.panel[int(format::q2_k)][N - 1]   = panel_q2_k<W, N>;
-    k.panel[int(format::q3_k)][N - 1]   = panel_q3_k<W, N>;
-    k.panel[int(format::q4_k)][N - 1]   = panel_q45_k<W, N, false>;
-    k.panel[int(format::q5_k)][N - 1]   = panel_q45_k<W, N, true>;
-    k.panel[int(format::q6_k)][N - 1]   = panel_q6_k<W, N>;
-    k.panel[int(format::iq4_xs)][N - 1] = panel_iq4_xs<W, N>;
-    k.panel[int(format::bf16)][N - 1]   = panel_bf16<W, N>;
-    k.panel[int(format::f16)][N - 1]    = panel_float<W, N, 2>;
-    k.panel[int(format::f32)][N - 1]    = panel_float<W, N, 4>;
+    k.panel[int(format::q8_0)][N - 1]    = panel_q8_0<W, N>;
+    k.panel[int(format::q4_0)][N - 1]    = panel_q4<W, N, code_table::none>;
+    k.panel[int(format::q4_1)][N - 1]    = panel_q45<W, N, false, true>;
+    k.panel[int(format::q5_0)][N - 1]    = panel_q45<W, N, true, false>;
+    k.panel[int(format::q5_1)][N - 1]    = panel_q45<W, N, true, true>;
+    k.panel[int(format::iq4_nl)][N - 1]  = panel_q4<W, N, code_table::iq4_nl>;
+    k.panel[int(format::mxfp4)][N - 1]   = panel_q4<W, N, code_table::mxfp4>;
+    k.panel[int(format::q2_k)][N - 1]    = panel_q2_k<W, N>;
+    k.panel[int(format::q3_k)][N - 1]    = panel_q3_k<W, N>;
+    k.panel[int(format::q4_k)][N - 1]    = panel_q45_k<W, N, false>;
+    k.panel[int(format::q5_k)][N - 1]    = panel_q45_k<W, N, true>;
+    k.panel[int(format::q6_k)][N - 1]    = panel_q6_k<W, N>;
+    k.panel[int(format::iq4_xs)][N - 1]  = panel_iq4_xs<W, N>;
+    k.panel[int(format::iq2_xxs)][N - 1] = panel_iq<W, N, format::iq2_xxs>;
+    k.panel[int(format::iq2_xs)][N - 1]  = panel_iq<W, N, format::iq2_xs>;
+    k.panel[int(format::iq2_s)][N - 1]   = panel_iq<W, N, format::iq2_s>;
+    k.panel[int(format::iq3_xxs)][N - 1] = panel_iq<W, N, format::iq3_xxs>;
+    k.panel[int(format::iq3_s)][N - 1]   = panel_iq<W, N, format::iq3_s>;
+    k.panel[int(format::iq1_s)][N - 1]   = panel_iq<W, N, format::iq1_s>;
+    k.panel[int(format::iq1_m)][N - 1]   = panel_iq<W, N, format::iq1_m>;
+    k.panel[int(format::tq1_0)][N - 1]   = panel_tq<W, N, format::tq1_0>;
+    k.panel[int(format::tq2_0)][N - 1]   = panel_tq<W, N, format::tq2_0>;
+    k.panel[int(format::bf16)][N - 1]    = panel_bf16<W, N>;
+    k.panel[int(format::f16)][N - 1]     = panel_float<W, N, 2>;
+    k.panel[int(format::f32)][N - 1]     = panel_float<W, N, 4>;
     if constexpr (N > 1) {
         fill_widths<V, N - 1>(k);
     }

@@ -9,18 +9,19 @@
 
 #include "base/compiler.h"
 #include "prepare.h"
-#include "tile_formats.h"
+#include "tile_formats_iq.h"
+#include "tile_formats_tq.h"
 
 namespace duo::cpu {
 namespace {
 
 // Multiplies blocks b and b + 1 of a step with a group of inputs, whose codes begin at x.
-template <class T, class F> void multiply_two(const step & s, const int8_t * x, int64_t width, int b, group & g) {
+template <class T, int n> void multiply_two(const step & s, const int8_t * x, int64_t width, int b, group & g) {
     unrolled<2>([&](auto part) DUO_INLINE_LAMBDA {
         constexpr int i = decltype(part)::value;
-        const int     k = (b + i) * n_block;
+        const int     k = (b + i) * n;
         T::template zero<i>();
-        T::template load<2 + i>(x + k * width, 32);
+        T::template load<2 + i>(x + k / 32 * 32 * width + k % 32, 32);
         T::template load<4 + i>(s.codes + k * n_lanes, 64);
         T::template dot_codes<i, 2 + i, 4 + i>();
         T::template store<i>(g.sums + (b + i) * n_tile_rows * n_lanes, 64);
@@ -41,11 +42,12 @@ template <format f> constexpr int64_t bytes_of(int64_t n) {
 
 template <class V, class T, class F, format f>
 void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, float * acc) {
-    constexpr const format_traits & t      = traits_of(f);
-    const int                       n_rows = tile_rows(x.width);
-    const auto *                    codes  = static_cast<const int8_t *>(x.codes);
-    const auto                      width  = int64_t(x.width);
-    const auto                      unpack = [&](int64_t k, step & s) {
+    constexpr const format_traits & t       = traits_of(f);
+    constexpr int                   n_block = tile_columns(f);
+    const int                       n_rows  = tile_rows(x.width);
+    const auto *                    codes   = static_cast<const int8_t *>(x.codes);
+    const auto                      width   = int64_t(x.width);
+    const auto                      unpack  = [&](int64_t k, step & s) {
         for (int at = 0; at < n_step && k + at < n_k; at += t.n_unit) {
             F::unpack(w + bytes_of<f>(k + at), s, at);
         }
@@ -73,7 +75,7 @@ void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, flo
             g.n_blocks       = n_blocks;
             const int n_some = (before->n * 2 + n_blocks - 1) / n_blocks;
             for (int b = 0, done = 0; b < n_blocks; b += 2) {
-                multiply_two<T, F>(s, codes + (k0 + k) * width + c * 32, width, b, g);
+                multiply_two<T, n_block>(s, codes + (k0 + k) * width + c * 32, width, b, g);
                 if (c == 0) {
                     constexpr size_t n = size_t(bytes_of<f>(n_step)) * 2 / size_t(n_step / n_block);
                     prefetch_lines(w + bytes_of<f>(k + n_step) + size_t(b / 2) * n + x.ahead, n);
@@ -152,6 +154,15 @@ template <class V, class T> constexpr wide_kernels make_wide() {
     k.panel[int(format::iq4_nl)]          = panel_tiles<V, T, tiles_q4<V, code_table::iq4_nl>, format::iq4_nl>;
     k.panel[int(format::mxfp4)]           = panel_tiles<V, T, tiles_q4<V, code_table::mxfp4>, format::mxfp4>;
     k.panel[int(format::iq4_xs)]          = panel_tiles<V, T, tiles_iq4_xs<V>, format::iq4_xs>;
+    k.panel[int(format::iq2_xxs)]         = panel_tiles<V, T, tiles_iq<V, format::iq2_xxs>, format::iq2_xxs>;
+    k.panel[int(format::iq3_xxs)]         = panel_tiles<V, T, tiles_iq<V, format::iq3_xxs>, format::iq3_xxs>;
+    k.panel[int(format::iq3_s)]           = panel_tiles<V, T, tiles_iq<V, format::iq3_s>, format::iq3_s>;
+    k.panel[int(format::iq1_s)]           = panel_tiles<V, T, tiles_iq<V, format::iq1_s>, format::iq1_s>;
+    k.panel[int(format::tq1_0)]           = panel_tiles<V, T, tiles_tq<V, format::tq1_0>, format::tq1_0>;
+    k.panel[int(format::tq2_0)]           = panel_tiles<V, T, tiles_tq<V, format::tq2_0>, format::tq2_0>;
+    k.panel[int(format::iq2_xs)]          = panel_tiles<V, T, tiles_iq<V, format::iq2_xs>, format::iq2_xs>;
+    k.panel[int(format::iq2_s)]           = panel_tiles<V, T, tiles_iq<V, format::iq2_s>, format::iq2_s>;
+    k.panel[int(format::iq1_m)]           = panel_tiles<V, T, tiles_iq<V, format::iq1_m>, format::iq1_m>;
     k.panel[int(format::q4_k)]            = panel_tiles<V, T, tiles_q45_k<V, false>, format::q4_k>;
     k.panel[int(format::q5_k)]            = panel_tiles<V, T, tiles_q45_k<V, true>, format::q5_k>;
     k.panel[int(format::bf16)]            = panel_tiles_bf16<V, T>;

@@ -49,7 +49,8 @@ ggml_type raced_type(const std::string & name) {
     }
     throw error(error_kind::bad_value, "duo has no CPU kernels for weights of type " + name +
                                            "; choose from q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, mxfp4, q2_K, "
-                                           "q3_K, q4_K, q5_K, q6_K, iq4_xs, bf16, f16, f32");
+                                           "q3_K, q4_K, q5_K, q6_K, iq4_xs, iq2_xxs, iq2_xs, iq2_s, iq3_xxs, "
+                                           "iq3_s, iq1_s, iq1_m, tq1_0, tq2_0, bf16, f16, f32");
 }
 
 // Both sides with the same weights and inputs.
@@ -115,8 +116,7 @@ std::vector<uint8_t> some_weights(ggml_type type, int64_t n_rows) {
     constexpr int64_t    n_some = 64;
     const auto           row    = int64_t(ggml_row_size(type, n_columns_raced));
     std::vector<uint8_t> weight(size_t(n_rows * row));
-    ggml_quantize_chunk(type, gaussian(size_t(n_some * n_columns_raced), 0.02f).data(), weight.data(), 0, n_some,
-                        n_columns_raced, nullptr);
+    std::ranges::copy(some_rows(type, n_some, n_columns_raced), weight.begin());
     for (int64_t r = n_some; r < n_rows; r += n_some) {
         std::copy_n(weight.begin(), std::min(n_some, n_rows - r) * row, weight.begin() + r * row);
     }

@@ -9,14 +9,14 @@
 namespace duo::cpu {
 namespace {
 
-constexpr int n_step  = 256; // columns
-constexpr int n_block = 32;  // columns of a tile product
+constexpr int n_step        = 256; // columns
+constexpr int n_blocks_most = 16;  // of a step: tile products
 
 struct alignas(64) step {
-    uint8_t codes[n_step * n_lanes]; // signed, as in a panel
-    float   scale[8][n_lanes];       // of each block
-    float   minimum[8][n_lanes];     // Q4_1, Q5_1
-    float   d[n_lanes];              // K-quants: of the step
+    uint8_t codes[n_step * n_lanes];       // signed, as in a panel
+    float   scale[n_blocks_most][n_lanes]; // of each block
+    float   minimum[8][n_lanes];           // Q4_1, Q5_1
+    float   d[n_lanes];                    // K-quants: of the step
     float   d_min[n_lanes];
     int32_t least[4][n_lanes]; // Q4_K, Q5_K: the minima of blocks, in pairs
 };
@@ -31,12 +31,12 @@ struct group {
     int             n; // inputs
     int64_t         width;
     int             n_blocks;
-    alignas(64) int32_t sums[8 * n_tile_rows * n_lanes];
+    alignas(64) int32_t sums[n_blocks_most * n_tile_rows * n_lanes];
 };
 
 template <class V, int n> inline sums<V, n> loaded(const float (*rows)[n_lanes]) {
     sums<V, n> out;
-    DUO_UNROLL(8)
+    DUO_UNROLL(16)
     for (int b = 0; b < n; ++b) {
         out.v[b] = V::load(rows[b]);
     }
@@ -44,10 +44,10 @@ template <class V, int n> inline sums<V, n> loaded(const float (*rows)[n_lanes])
 }
 
 // One input's sums of the n blocks of a K-quant, times the blocks' scales d.
-template <class V> inline typename V::floats scaled(const int32_t * s, const sums<V, 8> & d) {
+template <class V, int n> inline typename V::floats scaled(const int32_t * s, const sums<V, n> & d) {
     typename V::floats part = V::zero();
-    DUO_UNROLL(8)
-    for (int b = 0; b < 8; ++b) {
+    DUO_UNROLL(16)
+    for (int b = 0; b < n; ++b) {
         part = V::fma(V::to_float(V::load_i(s + b * n_tile_rows * n_lanes)), d.v[b], part);
     }
     return part;
@@ -179,7 +179,7 @@ template <class V, bool fifth> struct tiles_q45_k {
         }
         for (int64_t c = c0; c < c1; ++c) {
             float *                  acc  = g.acc + c * n_lanes;
-            const typename V::floats part = scaled<V>(g.sums + c * n_lanes, scales);
+            const typename V::floats part = scaled<V, 8>(g.sums + c * n_lanes, scales);
             typename V::ints         low  = V::zero_i();
             DUO_UNROLL(4)
             for (int b = 0; b < 4; ++b) {
@@ -192,23 +192,26 @@ template <class V, bool fifth> struct tiles_q45_k {
     }
 };
 
-template <class V> struct tiles_iq4_xs {
+// n blocks, each with a scale, and no minima.
+template <class V, int n> struct of_scales {
+    static void scale(const group & g, int c0, int c1) {
+        const auto               scales = loaded<V, n>(g.from->scale);
+        const typename V::floats d      = V::load(g.from->d);
+        for (int64_t c = c0; c < c1; ++c) {
+            float *                  acc  = g.acc + c * n_lanes;
+            const typename V::floats part = scaled<V, n>(g.sums + c * n_lanes, scales);
+            V::store(acc, V::fma(part, V::mul(d, V::broadcast_f(g.scale + c)), V::load(acc)));
+        }
+    }
+};
+
+template <class V> struct tiles_iq4_xs : of_scales<V, 8> {
     static void unpack(const uint8_t * w, step & s, int) {
         V::store(s.d, V::load_f16(w));
         for (int b = 0; b < 8; ++b) {
             V::store(s.scale[b], V::load_s8(w + 64 + b * 16));
         }
         unpack_q4<V, code_table::iq4_nl, 32>(w + 192, s.codes);
-    }
-
-    static void scale(const group & g, int c0, int c1) {
-        const auto               scales = loaded<V, 8>(g.from->scale);
-        const typename V::floats d      = V::load(g.from->d);
-        for (int64_t c = c0; c < c1; ++c) {
-            float *                  acc  = g.acc + c * n_lanes;
-            const typename V::floats part = scaled<V>(g.sums + c * n_lanes, scales);
-            V::store(acc, V::fma(part, V::mul(d, V::broadcast_f(g.scale + c)), V::load(acc)));
-        }
     }
 };
 

@@ -22,19 +22,26 @@ struct tile_shapes {
 constexpr tile_shapes shapes[] = {
     {2, 2, 2, 32}, // blocks of 32 8-bit codes
     {4, 2, 2, 64}, // 32 bf16
+    {2, 2, 2, 16}, // blocks of 16 8-bit codes
 };
 
 constexpr int shapes_of(format f) {
-    return f == format::bf16 ? 1 : 0;
+    const bool in_16 = f == format::iq2_xs || f == format::iq2_s || f == format::iq1_m;
+    return f == format::bf16 ? 1 : in_16 ? 2 : 0;
+}
+
+// Columns of a tile product of 8-bit codes: those that share a scale.
+constexpr int tile_columns(format f) {
+    return shapes[shapes_of(f)].n_bytes;
 }
 
 struct tile_table {
-    tile_config of[2][n_tile_rows];
+    tile_config of[3][n_tile_rows];
 };
 
 constexpr tile_table make_tile_table() {
     tile_table t{};
-    for (int s = 0; s < 2; ++s) {
+    for (int s = 0; s < 3; ++s) {
         for (int m = 1; m <= n_tile_rows; ++m) {
             tile_config & c = t.of[s][m - 1];
             c.palette       = 1;

@@ -28,12 +28,13 @@ namespace {
 
 // Weight types of common files. Each is tried with one matrix, as small as AMX accepts, at the widths of one token
 // (for which ggml uses no tiles), a verification and a prompt.
-constexpr std::array types      = {GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_BF16,   GGML_TYPE_Q8_0,
-                                   GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,   GGML_TYPE_Q5_0,   GGML_TYPE_Q5_1,
-                                   GGML_TYPE_Q2_K, GGML_TYPE_Q3_K,   GGML_TYPE_Q4_K,   GGML_TYPE_Q5_K,
-                                   GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4};
-constexpr std::array widths     = {1, 4, 32};
-constexpr int64_t    n_rows     = 32;
+constexpr std::array types  = {GGML_TYPE_F32,   GGML_TYPE_F16,     GGML_TYPE_BF16,   GGML_TYPE_Q8_0,   GGML_TYPE_Q4_0,
+                               GGML_TYPE_Q4_1,  GGML_TYPE_Q5_0,    GGML_TYPE_Q5_1,   GGML_TYPE_Q2_K,   GGML_TYPE_Q3_K,
+                               GGML_TYPE_Q4_K,  GGML_TYPE_Q5_K,    GGML_TYPE_Q6_K,   GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS,
+                               GGML_TYPE_MXFP4, GGML_TYPE_IQ2_XXS, GGML_TYPE_IQ2_XS, GGML_TYPE_IQ2_S,  GGML_TYPE_IQ3_XXS,
+                               GGML_TYPE_IQ3_S, GGML_TYPE_IQ1_S,   GGML_TYPE_IQ1_M,  GGML_TYPE_TQ1_0,  GGML_TYPE_TQ2_0};
+constexpr std::array widths = {1, 4, 32};
+constexpr int64_t    n_rows = 32;
 constexpr int64_t    n_columns  = 256;
 constexpr double     most_error = 0.01; // 8-bit rounding of inputs causes 0.0001
 
@@ -71,7 +72,7 @@ bool is_right(ggml_backend_buffer_type_t weights, ggml_backend_dev_t device, ggm
     if (type == GGML_TYPE_F32) {
         std::copy_n(reinterpret_cast<const uint8_t *>(source.data()), weight.size(), weight.begin());
     } else {
-        ggml_quantize_chunk(type, source.data(), weight.data(), 0, n_rows, n_columns, nullptr);
+        weight = some_rows(type, n_rows, n_columns);
         ggml_get_type_traits(type)->to_float(weight.data(), exact.data(), n_rows * n_columns);
     }
     p.set(weight, input);

@@ -55,6 +55,17 @@ template <class H> struct twice {
         return {H::template add_bits<mask, by>(v.a, h.a), H::template add_bits<mask, by>(v.b, h.b)};
     }
 
+    static bytes first_digit(const bytes & v) { return {H::first_digit(v.a), H::first_digit(v.b)}; }
+    static bytes thrice(const bytes & v) { return {H::thrice(v.a), H::thrice(v.b)}; }
+    static bytes load_each(const uint8_t * p) { return {H::load_each(p), H::load_each(p + H::L)}; }
+    static bytes load_two_each(const uint8_t * p) { return {H::load_two_each(p), H::load_two_each(p + 2 * H::L)}; }
+    template <int mask, int bit> static bytes add_where(const bytes & v, const bytes & h) {
+        return {H::template add_where<mask, bit>(v.a, h.a), H::template add_where<mask, bit>(v.b, h.b)};
+    }
+    template <int i, int mask, int by> static bytes entries(const uint32_t * table, const bytes & q, const bytes & h) {
+        return {H::template entries<i, mask, by>(table, q.a, h.a), H::template entries<i, mask, by>(table, q.b, h.b)};
+    }
+
     template <int bits> static codes<bits> prepare(const bytes & w) {
         return {H::template prepare<bits>(w.a), H::template prepare<bits>(w.b)};
     }

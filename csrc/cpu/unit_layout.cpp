@@ -191,10 +191,20 @@ void put_unit(format f, const unit_row & u, uint8_t * p, int lane) {
             put_nibbles(u, 256, p + 320, lane, {2, 1});
             put_high_bits(u, 256, 2, p + 448, 192, lane);
             break;
-        case format::bf16:
-        case format::f16:
-        case format::f32:
-            break; // repack.cpp
+        case format::tq1_0:
+            std::memcpy(p + 2 * lane, u.d, 2);
+            for (int i = 0; i < 13; ++i) {
+                store32(p + 64 + 64 * i + 4 * lane, load32(u.codes + 4 * i));
+            }
+            break;
+        case format::tq2_0:
+            std::memcpy(p + 2 * lane, u.d, 2);
+            put_low_bits(u, p + 64, lane, {1, 0});
+            break;
+        default: // floats are no units: repack.cpp
+            if (has_codebook(f)) {
+                put_unit_iq(f, u, p, lane);
+            }
     }
 }
 
@@ -254,10 +264,18 @@ void get_unit(format f, unit_row & u, const uint8_t * p, int lane) {
             get_nibbles(u, 256, p + 320, lane, {2, 1});
             get_high_bits(u, 256, 2, p + 448, 192, lane);
             break;
-        case format::bf16:
-        case format::f16:
-        case format::f32:
+        case format::tq1_0:
+            for (int i = 0; i < 13; ++i) {
+                store32(u.codes + 4 * i, load32(p + 64 + 64 * i + 4 * lane));
+            }
             break;
+        case format::tq2_0:
+            get_low_bits(u, p + 64, lane, {1, 0});
+            break;
+        default: // floats are no units: repack.cpp
+            if (has_codebook(f)) {
+                get_unit_iq(f, u, p, lane);
+            }
     }
 }
 

@@ -83,6 +83,36 @@ struct raw {
         return _mm512_ternarylogic_epi32(v, t, _mm512_set1_epi8(mask), 0xf8);
     }
 
+    // TQ1_0: the digit before the point of v * 3 / 256, and v * 3 modulo 256.
+    static bytes first_digit(bytes v) {
+        const bytes one = _mm512_set1_epi8(1);
+        return _mm512_add_epi8(_mm512_min_epu8(_mm512_subs_epu8(v, _mm512_set1_epi8(85)), one),
+                               _mm512_min_epu8(_mm512_subs_epu8(v, _mm512_set1_epi8(char(170))), one));
+    }
+    static bytes thrice(bytes v) { return _mm512_add_epi8(v, _mm512_add_epi8(v, v)); }
+    // In each lane a byte.
+    static bytes load_each(const uint8_t * p) {
+        return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+    }
+    // In each lane two bytes.
+    static bytes load_two_each(const uint8_t * p) {
+        return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)));
+    }
+    // v | mask in the bytes of lanes with this bit in h
+    template <int mask, int bit> static bytes add_where(bytes v, bytes h) {
+        const bytes t = _mm512_srai_epi32(_mm512_slli_epi32(h, 31 - bit), 31);
+        return _mm512_ternarylogic_epi32(v, t, _mm512_set1_epi8(char(mask)), 0xf8);
+    }
+    // In each lane an entry of a table. Its index has byte i of q, and above it those bits of h, shifted, that the mask
+    // leaves.
+    template <int i, int mask, int by> static bytes entries(const uint32_t * table, bytes q, bytes h) {
+        const bytes low =
+            i == 3 ? _mm512_srli_epi32(q, 24) : _mm512_and_si512(_mm512_srli_epi32(q, 8 * i), _mm512_set1_epi32(255));
+        const bytes up = by >= 0 ? _mm512_slli_epi32(h, unsigned(by)) : _mm512_srli_epi32(h, unsigned(-by));
+        const bytes at = mask == 0 ? low : _mm512_ternarylogic_epi32(low, up, _mm512_set1_epi32(mask), 0xf8);
+        return _mm512_i32gather_epi32(at, table, 4);
+    }
+
     static ints dot(ints s, bytes w, const int8_t * x) {
         return _mm512_dpbusd_epi32(s, w, _mm512_set1_epi32(load32(x)));
     }

@@ -129,6 +129,48 @@ template <int n> struct neon {
     static bytes look_up(const uint8_t * table, const bytes & a) {
         return each([&](int i) { return vqtbl1q_u8(vld1q_u8(table), a.v[i]); });
     }
+    static bytes first_digit(const bytes & v) {
+        return each([&](int i) {
+            const uint8x16_t one = vdupq_n_u8(1);
+            return vaddq_u8(vminq_u8(vqsubq_u8(v.v[i], vdupq_n_u8(85)), one),
+                            vminq_u8(vqsubq_u8(v.v[i], vdupq_n_u8(170)), one));
+        });
+    }
+    static bytes thrice(const bytes & v) {
+        return each([&](int i) { return vaddq_u8(v.v[i], vaddq_u8(v.v[i], v.v[i])); });
+    }
+    static bytes load_each(const uint8_t * p) {
+        return each(
+            [&](int i) { return vreinterpretq_u8_u32(vmovl_u16(vget_low_u16(vmovl_u8(load_four(p + 4 * i))))); });
+    }
+    static bytes load_two_each(const uint8_t * p) {
+        return each([&](int i) { return vreinterpretq_u8_u32(vmovl_u16(vreinterpret_u16_u8(vld1_u8(p + 8 * i)))); });
+    }
+    template <int mask, int bit> static bytes add_where(const bytes & v, const bytes & h) {
+        return each([&](int i) {
+            const uint32x4_t set = vtstq_u32(vreinterpretq_u32_u8(h.v[i]), vdupq_n_u32(1U << bit));
+            return vorrq_u8(v.v[i], vandq_u8(vreinterpretq_u8_u32(set), vdupq_n_u8(mask)));
+        });
+    }
+    // In each lane an entry of a table: see vector_avx512.h.
+    template <int i, int mask, int by> static bytes entries(const uint32_t * table, const bytes & q, const bytes & h) {
+        return each([&](int j) {
+            uint32x4_t at = vreinterpretq_u32_u8(q.v[j]);
+            if constexpr (i > 0) {
+                at = vshrq_n_u32(at, 8 * i);
+            }
+            at = vandq_u32(at, vdupq_n_u32(255));
+            if constexpr (mask != 0) {
+                const uint32x4_t up = vshlq_u32(vreinterpretq_u32_u8(h.v[j]), vdupq_n_s32(by));
+                at                  = vorrq_u32(at, vandq_u32(up, vdupq_n_u32(mask)));
+            }
+            uint32x4_t found = vdupq_n_u32(table[vgetq_lane_u32(at, 0)]);
+            found            = vld1q_lane_u32(table + vgetq_lane_u32(at, 1), found, 1);
+            found            = vld1q_lane_u32(table + vgetq_lane_u32(at, 2), found, 2);
+            found            = vld1q_lane_u32(table + vgetq_lane_u32(at, 3), found, 3);
+            return vreinterpretq_u8_u32(found);
+        });
+    }
     static bytes flip(const bytes & a) {
         return each([&](int i) { return veorq_u8(a.v[i], vdupq_n_u8(0x80)); });
     }

@@ -81,10 +81,20 @@ TEST(products_are_those_of_double_precision) {
 void fill_codes(format f, bytes & rows, uint8_t value) {
     const format_traits & t = traits_of(f);
     for (size_t i = 0; i < rows.size(); ++i) {
-        const auto at       = int(i % size_t(t.n_file_bytes));
-        const bool two      = f == format::q4_1 || f == format::q5_1 || f == format::q4_k || f == format::q5_k;
-        const int  last     = f == format::q2_k ? 80 : f == format::q3_k ? 108 : 208; // where scales are at the end
-        const bool at_end   = f == format::q2_k || f == format::q3_k || f == format::q6_k;
+        const auto at = int(i % size_t(t.n_file_bytes));
+        if (f == format::iq1_m) { // its scale is in four parts
+            const bool part = at >= 49 && at % 2 == 1;
+            rows[i]         = part ? uint8_t((rows[i] & 0xf0) | (value & 15)) : value;
+            continue;
+        }
+        const bool two  = f == format::q4_1 || f == format::q5_1 || f == format::q4_k || f == format::q5_k;
+        const int  last = f == format::q2_k    ? 80 // where scales are at the end
+                          : f == format::q3_k  ? 108
+                          : f == format::tq1_0 ? 52
+                          : f == format::tq2_0 ? 64
+                                               : 208;
+        const bool at_end =
+            f == format::q2_k || f == format::q3_k || f == format::q6_k || f == format::tq1_0 || f == format::tq2_0;
         const bool is_scale = at_end ? at >= last : at < (two ? 4 : f == format::mxfp4 ? 1 : 2);
         rows[i]             = is_scale ? rows[i] : value;
     }

@@ -10,6 +10,7 @@
 #include "cpu/float16.h"
 #include "cpu/product.h"
 #include "cpu/repack.h"
+#include "weights_of_books.h"
 
 namespace {
 
@@ -52,6 +53,12 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
             case format::q6_k:
                 half(&out[i + 208]);
                 break;
+            case format::tq1_0:
+                half(&out[i + 52]);
+                break;
+            case format::tq2_0:
+                half(&out[i + 64]);
+                break;
             case format::q2_k:
                 half(&out[i + 80]);
                 half(&out[i + 82]);
@@ -59,6 +66,15 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
             case format::q3_k:
                 half(&out[i + 108]);
                 break;
+            case format::iq1_m: { // the scale's four parts
+                uint8_t d[2];
+                half(d);
+                for (int j = 0; j < 4; ++j) {
+                    uint8_t & to = out[i + size_t(49 + 2 * j)];
+                    to           = uint8_t((to & 15) | ((d[j / 2] >> (j % 2 * 4)) << 4));
+                }
+                break;
+            }
             case format::mxfp4:
                 out[i] = uint8_t(119 + rng() % 4);
                 break;
@@ -123,6 +139,22 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
                 }
                 break;
             }
+            case format::tq1_0:
+                for (int i = 0; i < 256; ++i) {
+                    const int r  = i < 160 ? i % 32 : i < 240 ? 32 + i % 16 : 48 + i % 4;
+                    const int n  = i < 160 ? i / 32 : i < 240 ? (i - 160) / 16 : (i - 240) / 4;
+                    int       up = p[r];
+                    for (int j = 0; j < n; ++j) {
+                        up = up * 3 % 256;
+                    }
+                    w.push_back(half(p + 52) * (up * 3 / 256 - 1));
+                }
+                break;
+            case format::tq2_0:
+                for (int i = 0; i < 256; ++i) {
+                    w.push_back(half(p + 64) * (((p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2)) & 3) - 1));
+                }
+                break;
             case format::q2_k:
                 for (int i = 0; i < 256; ++i) {
                     const int c = (p[16 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2)) & 3;
@@ -149,6 +181,23 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
                     w.push_back(half(p) * (scale - 32) * nl[c]);
                 }
                 break;
+            case format::iq2_xxs:
+            case format::iq2_xs:
+            case format::iq2_s:
+            case format::iq3_xxs:
+            case format::iq3_s:
+            case format::iq1_s:
+                for (int i = 0; i < 256; ++i) {
+                    w.push_back(half(p) * book_number(f, p, i));
+                }
+                break;
+            case format::iq1_m: {
+                const uint8_t d[2] = {uint8_t((p[49] >> 4) | (p[51] & 0xf0)), uint8_t((p[53] >> 4) | (p[55] & 0xf0))};
+                for (int i = 0; i < 256; ++i) {
+                    w.push_back(half(d) * book_number(f, p, i));
+                }
+                break;
+            }
             case format::q4_k:
             case format::q5_k:
                 for (int i = 0; i < 256; ++i) {
@@ -224,8 +273,10 @@ struct problem {
     }
 };
 
-constexpr format formats[] = {format::q8_0,   format::q4_0, format::q4_1, format::q5_0, format::q5_1, format::iq4_nl,
-                              format::mxfp4,  format::q2_k, format::q3_k, format::q4_k, format::q5_k, format::q6_k,
-                              format::iq4_xs, format::bf16, format::f16,  format::f32};
+constexpr format formats[] = {format::q8_0,   format::q4_0,    format::q4_1,   format::q5_0,    format::q5_1,
+                              format::iq4_nl, format::mxfp4,   format::q2_k,   format::q3_k,    format::q4_k,
+                              format::q5_k,   format::q6_k,    format::iq4_xs, format::iq2_xxs, format::iq2_xs,
+                              format::iq2_s,  format::iq3_xxs, format::iq3_s,  format::iq1_s,   format::iq1_m,
+                              format::tq1_0,  format::tq2_0,   format::bf16,   format::f16,     format::f32};
 
 } // namespace

@@ -23,7 +23,7 @@ from duo.support.other_load import QUIET_CORES, Moment, other_cores
 
 RACE_US = 25_000  # for one type, one width and one team of threads
 N_DISTURBED = 4  # races beside other programs after which the best times are believed
-N_RACES = 512  # kept on the disk: 16 types, a few teams and some builds of llama.cpp
+N_RACES = 512  # kept on the disk: 25 types, a few teams and some builds of llama.cpp
 PROMPT = 64
 WIDTHS = (1, 2, 4, PROMPT)  # plain decoding, short and usual verification, prompts
 
