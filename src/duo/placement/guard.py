@@ -59,7 +59,9 @@ def _libraries() -> list[Path]:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         paths = {line.split(maxsplit=5)[5] for line in maps if "ggml-cpu" in line}
         if paths:
-            return sorted(Path(p) for p in paths if "ggml-cpu" in Path(p).name)
+            loaded = sorted(Path(p) for p in paths if "ggml-cpu" in Path(p).name)
+            own = library_dir().resolve()  # llama_cpp may be in the process beside a wheel
+            return [p for p in loaded if p.parent == own] or loaded
     return sorted(p for p in library_dir().glob("*ggml-cpu*") if not p.is_symlink())
 
 
