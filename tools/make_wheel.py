@@ -41,6 +41,11 @@ def run(*command: str | Path, env: Mapping[str, str] | None = None, quiet: bool 
     return done.stdout or ""
 
 
+def progress(what: str, *command: str | Path, env: Mapping[str, str]) -> None:
+    """Compiles: a line now and then, and the compiler's own words in build/wheel."""
+    run(sys.executable, ROOT / "tools" / "build_progress.py", BUILD / f"{what}.log", what, *command, env=env)
+
+
 def llama_sources() -> Path:
     """The unpacked sdist of llama-cpp-python."""
     package: str = ADVICE["package"]()
@@ -96,7 +101,7 @@ def bundle(env: Mapping[str, str]) -> Path:
     """The folder for DUO_LLAMA_BUNDLE: llama.cpp, built once for all interpreters."""
     build, folder = BUILD / "llama", BUILD / "bundle"
     run("cmake", "-S", OWN, "-B", build, f"-DDUO_LLAMA_SOURCE={llama_sources()}/vendor/llama.cpp", env=env, quiet=True)
-    run("cmake", "--build", build, env=env)
+    progress("llama.cpp", "cmake", "--build", build, env=env)
     shutil.rmtree(folder, ignore_errors=True)
     run("cmake", "--install", build, "--strip", "--prefix", folder, env=env, quiet=True)
     notice = Path(env["DUO_SYSROOT"]) / "usr" / "share" / "doc" / "libgomp1" / "copyright"
@@ -120,17 +125,19 @@ def bare_wheel(python: str, folder: Path, env: Mapping[str, str]) -> Path:
     """duo with the bundle, as the build backend makes it."""
     out = BUILD / "bare"
     shutil.rmtree(out, ignore_errors=True)
-    pip = [build_tools(python), "-m", "pip", "--disable-pip-version-check", "wheel", "-q", "--no-build-isolation"]
+    pip = [build_tools(python), "-m", "pip", "--disable-pip-version-check", "wheel", "-v", "--no-build-isolation"]
     settings = [f"cmake.define.DUO_LLAMA_BUNDLE={folder}", "build-dir=build/wheel/duo-{wheel_tag}"]
     chosen = [word for s in settings for word in ("-C", s)]
-    run(*pip, "--no-deps", "-w", out, *chosen, ROOT, env=env)
+    progress("duo", *pip, "--no-deps", "-w", out, *chosen, ROOT, env=env)
     return next(out.glob("*.whl"))
 
 
 def wheel_metadata(metadata: str) -> str:
     """The wheel needs what `duo serve` needs. llama-cpp-python is an extra: only its chat formats need it."""
+    if "\nRequires-Dist: llama-cpp-python==" not in metadata:
+        raise ValueError("the metadata does not name llama-cpp-python")
     made: list[str] = []
-    for line in metadata.splitlines():
+    for line in metadata.split("\n"):
         requirement, _, marker = line.partition(";")
         if line.startswith("Requires-Dist: llama-cpp-python=="):
             made += ["Provides-Extra: llama-cpp", f'{line}; extra == "llama-cpp"']
@@ -138,7 +145,7 @@ def wheel_metadata(metadata: str) -> str:
             made += [requirement, line]
         else:
             made.append(line)
-    return "\n".join(made) + "\n"
+    return "\n".join(made)
 
 
 def finished(bare: Path, env: Mapping[str, str]) -> Path:

@@ -53,7 +53,7 @@ def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def _libraries() -> list[Path]:
+def libraries() -> list[Path]:
     """Every libggml-cpu that is loaded, or that would be loaded."""
     with suppress(OSError):
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
@@ -75,7 +75,7 @@ def _content(path: Path) -> str:
 @cache
 def build() -> str:
     """A digest of the libggml-cpu that this process uses."""
-    return " ".join(_content(p) for p in _libraries())
+    return " ".join(_content(p) for p in libraries())
 
 
 def is_build_known() -> bool:
