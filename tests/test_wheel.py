@@ -102,7 +102,7 @@ def test_what_is_inside() -> None:
         assert {"lib/libduo-llama.so", "lib/libduo-ggml.so", "lib/libduo-ggml-base.so", "lib/libggml-rpc.so"} <= inside
         assert {f"lib/libggml-cpu-{cpu}.so" for cpu in CPUS} <= inside
         assert {"LICENSE", "LICENSE.libgomp", "llama_grammar.py", "__init__.py"} <= inside
-        assert sum(n.startswith("duo_llama.libs/") for n in names) == 1, "libgomp only"
+        assert sum(n.startswith("duo_llama.libs/lib") for n in names) == 1, "libgomp only"
         needed = re.findall(r"^Requires-Dist: ([^;\n]+)$", metadata_of(wheel), re.MULTILINE)
         assert "numpy" in needed and not any("llama" in n for n in needed)
 

@@ -79,7 +79,8 @@ def sysroot() -> Path:
         if headers.name == "c++" or headers.name.startswith("python3"):
             (include / ARCH / headers.name).symlink_to(headers)
     (libraries / "libgomp.so").symlink_to("libgomp.so.1")
-    (libraries / "libgcc_s.so").symlink_to(f"../../../lib/{ARCH}/libgcc_s.so.1")
+    # As GCC's own: what the old libgcc_s lacks is in the new libgcc.a.
+    (libraries / "libgcc_s.so").write_text(f"GROUP ( /lib/{ARCH}/libgcc_s.so.1 -lgcc )\n")
     run("gcc", "-c", "-O2", "-fPIC", f"--sysroot={folder}", OWN / "older_glibc.c", "-o", libraries / "older_glibc.o")
     return folder
 
