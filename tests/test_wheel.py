@@ -170,6 +170,29 @@ def test_llama_cpp_python_in_the_same_process(first: str, tmp_path: Path) -> Non
     assert done.stdout.strip()
 
 
+GLOBAL = """
+import ctypes, llama_cpp, sys
+if sys.argv[1] == "duo":
+    from duo import _core
+ctypes.CDLL(llama_cpp.__path__[0] + "/lib/libllama.so", ctypes.RTLD_GLOBAL)
+try:
+    import duo
+    print(duo.generate("Once upon a time", max_tokens=4, n_ctx=64).timings["predicted_n"])
+except ImportError as e:
+    print(e)
+"""
+
+
+@pytest.mark.wheel
+def test_llama_cpp_for_the_whole_process(tmp_path: Path) -> None:
+    """The loader would mix the two copies, which ends in a crash."""
+    python = environment_with(wheel_for(TAG), tmp_path / "environment")
+    for first, said in (("duo", "4"), ("llama_cpp", "this process has loaded another llama.cpp")):
+        done = run_python(GLOBAL, first, python=str(python), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(said)
+
+
 PROGRAMS = {
     "text": "import duo\nprint(duo.generate('Once upon a time', max_tokens=8).text)",
     "stream": "import duo\nfor c in duo.stream('Once upon a time', max_tokens=8):\n    print(c.text, end='')",
@@ -213,8 +236,8 @@ def test_a_bare_debian(tmp_path: Path) -> None:
     print(f"pip install took {time.monotonic() - began:.1f} s (wanted: at most {INSTALL_S})")
     assert done.returncode == 0, done.stderr
     for name, code in PROGRAMS.items():
-        bare.write(f"{name}.py", code)
-        said = bare.run("python", f"{name}.py")
+        bare.write(f"try_{name}.py", code)
+        said = bare.run("python", f"try_{name}.py")
         assert said.returncode == 0 and len(said.stdout) > 4, (name, said.stderr)
     bare.write("served.py", SERVED)
     served = bare.run("python", "served.py")

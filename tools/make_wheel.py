@@ -117,7 +117,7 @@ def build_tools(python: str) -> Path:
     if not (folder / "done").exists():
         run(python, "-m", "venv", folder)
         pip = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "-q"]
-        run(*pip, "scikit-build-core>=0.11", "pybind11>=3.0")
+        run(*pip, "pip>=23.1", "scikit-build-core>=0.11", "pybind11>=3.0")
         (folder / "done").touch()
     return folder / "bin" / "python"
 

@@ -55,6 +55,15 @@ def reinstall() -> str:
     return "install duo-llama again" if is_bundled() else f"install {package()} and build duo again"
 
 
+def _refuse_another() -> None:
+    """Raises ImportError: the loader would take functions from another llama.cpp in place of the wheel's."""
+    if hasattr(ctypes.CDLL(None), "ggml_backend_reg_count"):
+        raise ImportError(
+            "this process has loaded another llama.cpp for all libraries (RTLD_GLOBAL), and duo has one of its own; "
+            "load duo first: from duo import _core"
+        )
+
+
 def load_core() -> ModuleType:
     """The extension module, after the libllama that it must use. Raises ImportError if the two do not fit.
 
@@ -63,6 +72,8 @@ def load_core() -> ModuleType:
     """
     path = libllama()
     set_wait_policy()
+    if is_bundled():
+        _refuse_another()
     try:
         ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL if is_bundled() else ctypes.RTLD_GLOBAL)
     except OSError as e:
