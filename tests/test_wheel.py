@@ -75,7 +75,19 @@ def test_the_advice_of_a_wheel_is_none_about_llama_cpp_python(bundled: Path) -> 
 
 
 def test_a_library_that_cannot_be_loaded_is_named(bundled: Path) -> None:
-    with pytest.raises(ImportError, match=r"libduo-llama\.so could not be loaded \(.*\); install duo-llama again$"):
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom duo import _libs, build_advice\n"
+        "_libs.BUNDLE = build_advice.BUNDLE = Path(sys.argv[1])\n"
+        "try:\n    _libs.load_core()\nexcept ImportError as e:\n    print(e)"
+    )
+    said = run_python(code, bundled).stdout
+    assert re.search(r"libduo-llama\.so could not be loaded \(.*\); install duo-llama again$", said.strip()), said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="wheels are for Linux")
+def test_two_that_the_loader_would_mix_are_refused(bundled: Path) -> None:
+    """This build has loaded llama_cpp's for the whole process."""
+    with pytest.raises(ImportError, match="has loaded another llama"):
         _libs.load_core()
 
 
@@ -135,6 +147,22 @@ def test_the_wheel_writes_what_this_build_writes(tmp_path: Path) -> None:
     assert kernels.stdout.splitlines() == [" ".join(_core.kernels()), str(_core.extra_buffers())]
     schema = "from duo.prompt.schema import *\nimport duo.prompt.schema as s\nprint(s._converter().__name__)"
     assert run_python(schema, python=str(python), cwd=tmp_path).stdout == "Converter\n"
+
+
+@pytest.mark.wheel
+@pytest.mark.timeout(900)
+def test_every_interpreter_writes_the_same(tmp_path: Path) -> None:
+    """Each wheel with the Python that it was made with; what it needs comes from the package index."""
+    for wheel in wheels():
+        (tag,) = re.findall(r"-cp3(\d+)-cp3", wheel.name)
+        maker, folder = ROOT / "build" / "wheel" / f"python3.{tag}" / "bin" / "python", tmp_path / tag
+        subprocess.run([maker, "-m", "venv", "--without-pip", folder], check=True)
+        python = folder / "bin" / "python"
+        pip = [maker, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", "-q", wheel]
+        subprocess.run(pip, check=True, timeout=300)
+        done = run_python(WRITE, PROMPT, python=str(python), cwd=tmp_path)
+        assert done.returncode == 0, (wheel.name, done.stderr)
+        assert done.stdout.removesuffix("\n") == duo.generate(PROMPT, n_ctx=256, **GREEDY).text
 
 
 BOTH = """
