@@ -66,8 +66,8 @@ def main() -> None:
     print(f"| the wheel, MB | {args.wheel.stat().st_size / 1e6:.1f} |")
     print(f"| download of everything, MB | {download:.1f} |")
     for what in found[0]:
-        unit = "" if what.endswith("MB") else " s"
-        print(f"| {what} | {statistics.median(r[what] for r in found):.1f}{unit} |")
+        text, unit = ("{:.1f}", "") if what.endswith("MB") else ("{:.2f}", " s")
+        print(f"| {what} | {text.format(statistics.median(r[what] for r in found))}{unit} |")
 
 
 if __name__ == "__main__":
