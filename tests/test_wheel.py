@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import HANG_S, run_python
+from needs import need_program
 from test_packaging import environment_with
 from wheels import TAG, BareDebian, metadata_of, wheel_for, wheels
 
@@ -163,6 +164,34 @@ def test_every_interpreter_writes_the_same(tmp_path: Path) -> None:
         done = run_python(WRITE, PROMPT, python=str(python), cwd=tmp_path)
         assert done.returncode == 0, (wheel.name, done.stderr)
         assert done.stdout.removesuffix("\n") == duo.generate(PROMPT, n_ctx=256, **GREEDY).text
+
+
+CHOSEN = """
+from duo import _core
+from duo.placement import guard
+print(*(p.stem.removeprefix("libggml-cpu-") for p in guard.libraries()), _core.kernels()[0] or "stock")
+"""
+
+
+@pytest.mark.wheel
+@pytest.mark.slow
+def test_code_is_chosen_for_the_processor(tmp_path: Path) -> None:
+    """Processors that QEMU emulates. It has no AVX-512; this machine's own processor is in the other tests."""
+    emulator = need_program("arm", "qemu-x86_64-static")  # one package has all emulators
+    python = environment_with(wheel_for(TAG), tmp_path / "environment")
+    for processor, code, kernels in (
+        ("qemu64", "x64", "stock"),
+        ("Nehalem", "sse42", "stock"),
+        ("SandyBridge", "sandybridge", "stock"),
+        ("IvyBridge", "ivybridge", "stock"),
+        ("Haswell", "haswell", "avx2"),
+    ):
+        command = [emulator, "-cpu", processor, python, "-c", CHOSEN]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, check=False)
+        assert done.stdout.split() == [code, kernels], (processor, done.stderr)
+    old = [emulator, "-cpu", "Nehalem", python, "-c", WRITE, PROMPT]
+    done = subprocess.run(old, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert done.returncode == 0 and len(done.stdout) > 24, done.stderr
 
 
 BOTH = """
