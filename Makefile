@@ -112,7 +112,7 @@ wheel: $(VENV)/wheel
 	@$(PY) tools/make_wheel.py $(PYTHONS)
 
 test-wheel: wheel $(VENV)/duo $(VENV)/test
-	@$(PY) -m pytest -m wheel
+	@$(PY) -m pytest -m wheel tests/test_wheel*.py
 
 test-python: $(VENV)/duo $(VENV)/test $(VENV)/train
 	@$(PY) -m pytest $(SIDE_BY_SIDE)

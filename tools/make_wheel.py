@@ -32,11 +32,12 @@ ARCH = "x86_64-linux-gnu"
 
 
 def run(*command: str | Path, env: Mapping[str, str] | None = None, quiet: bool = False) -> str:
-    """What it printed. quiet: it is not shown. Raises SystemExit: it failed."""
-    pipe = subprocess.PIPE if quiet else None
-    done = subprocess.run([str(c) for c in command], cwd=ROOT, env=env, stdout=pipe, text=True, check=False)
+    """What it printed. quiet: it is shown only if the command fails. Raises SystemExit: it failed."""
+    out, err = (subprocess.PIPE, subprocess.STDOUT) if quiet else (None, None)
+    words = [str(c) for c in command]
+    done = subprocess.run(words, cwd=ROOT, env=env, stdout=out, stderr=err, text=True, check=False)
     if done.returncode != 0:
-        said = f"make_wheel: {' '.join(map(str, command))} failed with {done.returncode}"
+        said = f"make_wheel: {' '.join(words)} failed with {done.returncode}"
         raise SystemExit("\n".join([said, *filter(None, [done.stdout])]))
     return done.stdout or ""
 

@@ -1,5 +1,5 @@
-// A wheel runs with an older glibc than that of the compiler's libstdc++. This is linked into each of its libraries, and
-// nothing outside the library sees it.
+// A wheel runs with an older glibc than that of the compiler's libstdc++. This is linked into each of its libraries,
+// and nothing outside the library sees it.
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -15,17 +15,18 @@ OWN char __libc_single_threaded = 0; // never skips an atomic operation
 
 OWN uint32_t arc4random(void) {
     uint32_t number = 0;
-    while (syscall(SYS_getrandom, &number, sizeof number, 0) != sizeof number) {
-    }
+    while (syscall(SYS_getrandom, &number, sizeof number, 0) != sizeof number) {}
     return number;
 }
 
 // ---- what has a newer version in the sysroot's glibc (2.29, 2.30): the older one computes the same
 
-#define OLDER(name)                                        \
-    double older_##name(double);                           \
-    __asm__(".symver older_" #name "," #name "@GLIBC_2.2.5"); \
-    OWN double name(double x) { return older_##name(x); }
+#define OLDER(name)                                                                                                    \
+    double older_##name(double);                                                                                       \
+    __asm__(".symver older_" #name "," #name "@GLIBC_2.2.5");                                                          \
+    OWN double name(double x) {                                                                                        \
+        return older_##name(x);                                                                                        \
+    }
 
 OLDER(exp)
 OLDER(exp2)
