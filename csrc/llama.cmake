@@ -1,6 +1,19 @@
-# Where llama.cpp comes from: the headers and CMake configs that llama-cpp-python puts into site-packages.
+# Where llama.cpp comes from: the headers and CMake configs that llama-cpp-python puts into site-packages, or the folder
+# DUO_LLAMA_BUNDLE.
 include(${CMAKE_CURRENT_LIST_DIR}/llama_build.cmake)
 find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
+
+if(DUO_LLAMA_BUNDLE)
+  include(${DUO_LLAMA_BUNDLE}/build.cmake) # sets GGML_BUILD_COMMIT and GGML_VERSION
+  foreach(library ggml-base ggml llama)
+    add_library(${library} SHARED IMPORTED)
+    set_target_properties(${library} PROPERTIES IMPORTED_LOCATION ${DUO_LLAMA_BUNDLE}/llama_cpp/lib/libduo-${library}.so
+                                                INTERFACE_INCLUDE_DIRECTORIES ${DUO_LLAMA_BUNDLE}/include)
+  endforeach()
+  target_link_libraries(llama INTERFACE ggml ggml-base)
+  duo_llama_build("${DUO_LLAMA_BUNDLE}")
+  return()
+endif()
 
 # The build environment comes first, then the environment of the interpreter that runs the build.
 execute_process(

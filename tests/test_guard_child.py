@@ -54,7 +54,7 @@ def test_a_child_that_hangs_before_it_begins_says_so(this_process: pytest.Monkey
 def test_findings_about_a_replaced_library_are_not_kept(this_process: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its digest cannot be had, so the next one of that kind would be taken for it."""
     library = tmp_path / "libggml-cpu.so"
-    this_process.setattr(guard, "_libraries", lambda: [library])
+    this_process.setattr(guard, "libraries", lambda: [library])
     for there in (False, True):
         guard.build.cache_clear()
         if there:

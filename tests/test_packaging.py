@@ -81,13 +81,13 @@ def test_the_sdist_is_complete(tmp_path: Path) -> None:
     assert not any(name.startswith((".ci", "build/", ".venv")) or "__pycache__" in name for name in inside)
 
 
-def environment_with(wheel: Path, folder: Path) -> Path:
-    """Python of a new environment that has the wheel, and links to what else is installed here."""
+def environment_with(wheel: Path, folder: Path, without: str = "nothing") -> Path:
+    """Python of a new environment that has the wheel, and links to what else is installed here, but for `without`."""
     venv.create(folder, symlinks=True)
     python = folder / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     site = next(folder.rglob("site-packages"))
     for entry in Path(metadata.distribution("llama-cpp-python").locate_file("")).iterdir():
-        if not re.match(r"_*duo|__editable__|__pycache__", entry.name):
+        if not re.match(rf"_*duo|__editable__|__pycache__|{without}", entry.name):
             (site / entry.name).symlink_to(entry)
     install = [
         "-m",

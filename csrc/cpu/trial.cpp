@@ -18,6 +18,7 @@
 #include "extra_buffers.h"
 #include "ggml_buffer.h"
 #include "ggml_device.h"
+#include "ggml_plugins.h"
 #include "ggml_product.h"
 #include "kernel.h"
 #include "team.h"
@@ -140,6 +141,7 @@ extern "C" DUO_EXPORT int duo_try_products(const char * skip, const char * refus
     prctl(PR_SET_DUMPABLE, 0); // no core file for an expected crash
 #endif
     try {
+        duo::cpu::load_plugins();
         duo::cpu::refuse_kernels(duo::cpu::lines_of(refused));
         duo::cpu::try_products(duo::cpu::lines_of(skip));
     } catch (const std::exception & e) {

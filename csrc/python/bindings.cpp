@@ -12,6 +12,7 @@
 #include "bindings.h"
 #include "bindings_remote.h"
 #include "cpu/ggml_device.h"
+#include "cpu/ggml_plugins.h"
 #include "llama/chat_template.h"
 #include "llama/log.h"
 #include "model/grammar_limits.h"
@@ -44,6 +45,7 @@ PYBIND11_MODULE(_core, m) {
     });
 
     duo::log_install();
+    duo::cpu::load_plugins();
     llama_backend_init();
 
     m.attr("N_DRAFT_AUTO")    = duo::n_draft_auto;

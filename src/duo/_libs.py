@@ -1,4 +1,7 @@
-"""The llama.cpp libraries of llama-cpp-python: loaded once, and used only if duo was built with them."""
+"""The llama.cpp libraries: loaded once, and used only if duo was built with them.
+
+They are llama-cpp-python's, or those inside a wheel (`build_advice.BUNDLE`), which is laid out as its package is.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,13 @@ from pathlib import Path
 from types import ModuleType
 
 from duo._openmp import set_wait_policy
-from duo.build_advice import package, rebuild
+from duo.build_advice import BUNDLE, is_bundled, package, rebuild
 
 
 def library_dir() -> Path:
-    """The folder from which `import llama_cpp` loads libllama."""
+    """The folder of libllama: that of the wheel, else the one from which `import llama_cpp` loads it."""
+    if is_bundled():
+        return BUNDLE / "lib"
     override = os.environ.get("LLAMA_CPP_LIB_PATH")
     if override:
         return Path(override)
@@ -27,6 +32,8 @@ def library_dir() -> Path:
 
 
 def libllama() -> Path:
+    if is_bundled():
+        return library_dir() / "libduo-llama.so"
     return library_dir() / {"darwin": "libllama.dylib", "win32": "llama.dll"}.get(sys.platform, "libllama.so")
 
 
@@ -45,20 +52,33 @@ def release_of(libraries: Path) -> str:
 
 def reinstall() -> str:
     """The advice if duo and llama.cpp do not fit together."""
-    return f"install {package()} and build duo again"
+    return "install duo-llama again" if is_bundled() else f"install {package()} and build duo again"
+
+
+def _refuse_another() -> None:
+    """Raises ImportError: the loader would take functions from another llama.cpp in place of the wheel's."""
+    if hasattr(ctypes.CDLL(None), "ggml_backend_reg_count"):
+        raise ImportError(
+            "this process has loaded another llama.cpp for all libraries (RTLD_GLOBAL), and duo has one of its own; "
+            "load duo first: from duo import _core"
+        )
 
 
 def load_core() -> ModuleType:
     """The extension module, after the libllama that it must use. Raises ImportError if the two do not fit.
 
-    The order matters: without it the extension would load a second copy, with its own devices.
+    The order matters: without it the extension would load a second copy, with its own devices. A wheel's copy is its
+    own, so its names are not for the whole process: llama_cpp may be in it, too.
     """
     path = libllama()
     set_wait_policy()
+    if is_bundled():
+        _refuse_another()
     try:
-        ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL if is_bundled() else ctypes.RTLD_GLOBAL)
     except OSError as e:
-        raise ImportError(f"{path} could not be loaded ({e}); run {rebuild()}") from None
+        advice = reinstall() if is_bundled() else f"run {rebuild()}"
+        raise ImportError(f"{path} could not be loaded ({e}); {advice}") from None
     core = import_module("duo._core")
     same, built, loaded = core.check_llama(release_of(library_dir()))
     if not same:

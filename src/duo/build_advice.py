@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 DISTRIBUTION = "duo-llama"
+BUNDLE = Path(__file__).with_name("llama_cpp")  # in a wheel that has llama.cpp inside (tools/make_wheel.py)
 DEFAULT = "-DGGML_RPC=on"
 KEEP_STORES = "-fno-dse"
 TIMEOUT_S = 60
@@ -99,6 +100,11 @@ def _words(args: str) -> list[str]:
     return re.split(r"[\s'\"=]+", args)
 
 
+def is_bundled() -> bool:
+    """Whether this duo has a llama.cpp of its own."""
+    return (BUNDLE / "lib").is_dir()
+
+
 def package() -> str:
     """The requirement on llama-cpp-python, for pip: from pyproject.toml, or from the installed package's metadata."""
     from importlib import metadata  # imported late: it is slow, and only errors need it
@@ -111,7 +117,8 @@ def package() -> str:
             lines = metadata.requires(DISTRIBUTION) or []
     except (OSError, metadata.PackageNotFoundError):
         lines = []
-    return next((line for line in lines if line.startswith("llama-cpp-python==")), "llama-cpp-python")
+    found = next((line for line in lines if line.startswith("llama-cpp-python==")), "llama-cpp-python")
+    return found.partition(";")[0].strip()  # a wheel has it as an extra
 
 
 def rebuild(*, amx: bool = False) -> str:
@@ -126,6 +133,8 @@ def rebuild(*, amx: bool = False) -> str:
         words = [f"{word} {KEEP_STORES}" if _OWN_FLAGS.search(word) else word for word in words]
     arguments = cmake_args({**os.environ, "CMAKE_ARGS": shlex.join(words)}, unknown=amx)
     gpu = "" if "GGML_CUDA" in arguments else " (add -DGGML_CUDA=on for NVIDIA GPUs)"
+    if is_bundled():  # its llama.cpp cannot be exchanged
+        return f'CMAKE_ARGS="{arguments}" make demo in a clone of duo, in place of this wheel{gpu}'
     return f'CMAKE_ARGS="{arguments}" pip install --force-reinstall --no-cache-dir {package()}{gpu}'
 
 

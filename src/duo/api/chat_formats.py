@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from duo import _core
-from duo.errors import BadValue, DuoError
+from duo.build_advice import package
+from duo.errors import BadValue, DuoError, MissingPackageError
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:
@@ -17,9 +18,18 @@ Handler = Callable[..., Any]
 
 
 def handler_of(name: str) -> Handler | None:
-    """The handler that llama_cpp has under this name of a chat format; None: there is none."""
+    """The handler that llama_cpp has under this name of a chat format; None: there is none.
+
+    Raises MissingPackageError: llama_cpp is not installed, as a wheel does not need it.
+    """
     known = "llama_cpp" in sys.modules
-    from llama_cpp import llama_chat_format as theirs
+    try:
+        from llama_cpp import llama_chat_format as theirs
+    except ImportError as e:
+        raise MissingPackageError(
+            f"chat_format={name!r} is one of llama-cpp-python's, which cannot be imported ({one_line(e, 200)}); "
+            f"run pip install {package()}, or give chat_template"
+        ) from None
 
     if not known:
         _core.take_log()

@@ -53,13 +53,15 @@ def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def _libraries() -> list[Path]:
+def libraries() -> list[Path]:
     """Every libggml-cpu that is loaded, or that would be loaded."""
     with suppress(OSError):
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         paths = {line.split(maxsplit=5)[5] for line in maps if "ggml-cpu" in line}
         if paths:
-            return sorted(Path(p) for p in paths if "ggml-cpu" in Path(p).name)
+            loaded = sorted(Path(p) for p in paths if "ggml-cpu" in Path(p).name)
+            own = library_dir().resolve()  # llama_cpp may be in the process beside a wheel
+            return [p for p in loaded if p.parent == own] or loaded
     return sorted(p for p in library_dir().glob("*ggml-cpu*") if not p.is_symlink())
 
 
@@ -73,7 +75,7 @@ def _content(path: Path) -> str:
 @cache
 def build() -> str:
     """A digest of the libggml-cpu that this process uses."""
-    return " ".join(_content(p) for p in _libraries())
+    return " ".join(_content(p) for p in libraries())
 
 
 def is_build_known() -> bool:

@@ -9,8 +9,7 @@ from functools import lru_cache
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
-from duo._libs import library_dir
-from duo.build_advice import package
+from duo._libs import library_dir, reinstall
 from duo.errors import BadValue, DuoError
 from duo.support.wording import one_line
 
@@ -34,7 +33,7 @@ def _converter_module() -> Any:
     # Loaded from its file: the package's __init__ would redirect llama.cpp's log and take half a second.
     spec = spec_from_file_location("duo._llama_grammar", library_dir().parent / "llama_grammar.py")
     if spec is None or spec.loader is None:
-        raise DuoError(f"llama-cpp-python has no converter for JSON schemas; install {package()}")
+        raise DuoError(f"llama-cpp-python has no converter for JSON schemas; {reinstall()}")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

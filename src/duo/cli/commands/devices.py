@@ -63,7 +63,7 @@ def devices(measure: bool, servers: list[str]) -> None:
     from rich.console import Console
 
     from duo import _core
-    from duo.build_advice import rebuild
+    from duo.build_advice import is_bundled, rebuild
     from duo.placement import guard, kernels
     from duo.placement.cpus import usable_cores
     from duo.placement.devices import devices as all_devices
@@ -78,6 +78,9 @@ def devices(measure: bool, servers: list[str]) -> None:
     click.echo(
         f"CPU kernels: duo ({name}) for {', '.join(_core.kernel_types())}" if name else f"CPU kernels: stock; {why_not}"
     )
+    if is_bundled():
+        chosen = ", ".join(library.stem.removeprefix("libggml-cpu-") for library in guard.libraries())
+        click.echo(f"llama.cpp's CPU code: {chosen}")
     for line in guard.find().lines():
         click.echo(line)
     guard.ensure()
