@@ -2,6 +2,7 @@
 
 import base64
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from bert_models import N_CTX, N_EMBD, bert
 from conftest import HANG_S
 from openai import OpenAI
 from served import Server, served
+from waits import wait_until
 
-from duo import BadValue, Duo, DuoError
+from duo import BadValue, Cancelled, Duo, DuoError
 from duo.models.demo import demo_pair
 
 TEXTS = ["a king and his daughter", "the sea", "x", "a king and his son went to the sea"]
@@ -227,3 +229,34 @@ def test_a_damaged_or_unfit_file_is_a_sentence(encoder: str, tmp_path: Path) -> 
     words = r"the vocabulary of .*none\.gguf has no token for a part of the text"
     with Duo(unfit, embedding=True) as d, pytest.raises(BadValue, match=words):
         d.embed("a king")
+
+
+def test_closing_ends_what_is_computed() -> None:
+    d = Duo(TARGET, embedding=True, pooling_type=1)
+    texts = [d.tokenize("a king and his daughter " * 80)] * 4000  # minutes
+    d.vectors(texts[:1])
+    found: list[Any] = []
+
+    def read() -> None:
+        try:
+            found.append(d.vectors(texts))
+        except DuoError as e:
+            found.append(e)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    time.sleep(0.2)
+    d.close()
+    reader.join(HANG_S)
+    assert isinstance(found[0], Cancelled) and not reader.is_alive()
+
+
+def test_a_server_that_ends_does_not_wait_for_vectors() -> None:
+    with served({"embedding": True, "drain": 0.2}, model=TARGET, embedding=True, pooling_type=1) as s:
+        found: list[Any] = []
+        body = {"input": ["a king and his daughter " * 80] * 1000}  # most of a minute
+        asking = threading.Thread(target=lambda: found.append(s.post("/v1/embeddings", body)))
+        asking.start()
+        wait_until(lambda: s.service.admission.n_inside == 1)
+    asking.join(HANG_S)
+    assert not asking.is_alive() and (not found or found[0].status_code == 503)

@@ -55,3 +55,46 @@ def test_too_little_memory_is_a_sentence(first: int, last: int, tmp_path: Path) 
         assert "Traceback" not in said and "GGML_ASSERT" not in said, (spare, code, said)
         assert code != 1 or said.splitlines()[-1].startswith("duo: "), (spare, code, said)
     assert any(code == 1 for _, code, _ in found), found
+
+
+# In a thread, whose stack is there from its beginning; that of the program grows, and ends it where it cannot.
+VECTORS = """
+import os, resource, sys, threading
+import numpy
+from duo import Duo, DuoError
+d = Duo(sys.argv[1], embedding=True, pooling_type=1, n_threads=1, n_threads_batch=1)
+text = "a king and his daughter " * 60
+
+def embed(spare):
+    size = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize")) * 1024
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    taken = []
+    try:
+        while True:
+            taken.append(bytearray(1 << 13))
+    except MemoryError:
+        while spare > 0:
+            spare -= len(taken.pop())
+    for _ in range(2):
+        try:
+            d.embed(text)
+        except (DuoError, MemoryError):
+            continue
+        os._exit(0)
+    os._exit(1)
+
+for spare in range(1 << 20, 31 << 20, 1 << 20):
+    pid = os.fork()
+    if pid == 0:
+        thread = threading.Thread(target=embed, args=(spare,))
+        thread.start()
+        thread.join()
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits are Linux's")
+def test_vectors_with_too_little_memory_are_a_sentence() -> None:
+    r = run_python(VECTORS, str(TARGET))
+    codes = r.stdout.split()
+    assert len(codes) == 30 and set(codes) == {"0", "1"}, r.stdout + r.stderr

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from duo import BadValue
+from duo.cli.commands.serve import OF_ROUTER, env_of_models
 from duo.cli.main import command_named
 from duo.cli.typed import spelled_by, typed_args
 from duo.server.router.sources import known_models, of_folder, presets_of
@@ -128,3 +129,16 @@ def test_what_was_typed_goes_to_each_model() -> None:
             k: v for k, v in ctx.params.items() if k not in ("port", "api_key")
         }
     assert "secret" not in out and "--port" not in out
+
+
+def test_a_models_process_does_not_see_what_only_the_router_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MODELS_DIR", "HOST", "MODEL", "CTX_SIZE", "API_PREFIX"):
+        monkeypatch.setenv(f"LLAMA_ARG_{name}", "512")
+    monkeypatch.setenv("LLAMA_API_KEY", "key")
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    serve = command_named("serve")
+    assert serve is not None
+    ctx = serve.make_context("serve", ["-hft", "secret"])
+    env = env_of_models(ctx.params)
+    assert {n for n in env if n.startswith("LLAMA_")} == {"LLAMA_ARG_CTX_SIZE"} and env["HF_TOKEN"] == "secret"
+    assert "secret" not in typed_args(ctx, (*OF_ROUTER, "hf_token"))

@@ -122,7 +122,7 @@ def test_tokens_are_chosen_as_reckoned(duo: Duo, names: str) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
-    names=st.lists(st.sampled_from(ALL), max_size=10),
+    names=st.lists(st.sampled_from(ALL), max_size=10).filter(lambda names: names.count("dry") < 2),
     how=st.fixed_dictionaries({
         "temperature": st.sampled_from([0.0, 0.5, 1.0, 3.0]), "top_k": st.sampled_from([0, 1, 5, 40]),
         "top_p": st.sampled_from([0.3, 0.9, 1.0]), "min_p": st.sampled_from([0.0, 0.2]),
@@ -195,6 +195,58 @@ def test_llama_cpps_names(duo: Duo) -> None:
 
 def test_mistakes_are_sentences(duo: Duo) -> None:
     for bad, words in (({"mirostat": 3}, "mirostat"), ({"mirostat_tau": -1.0}, "mirostat_tau"),
-                       ({"samplers": ["top_q"]}, "no sampler"), ({"samplers": "t" * 40}, "32 samplers")):  # fmt: skip
+                       ({"samplers": ["top_q"]}, "no sampler"), ({"samplers": "dd"}, "dry can be there once"),
+                       ({"samplers": "t" * 40}, "32 samplers")):  # fmt: skip
         with pytest.raises(BadValue, match=words):
             duo.generate(PROMPT, **bad)
+
+
+# ---- a grammar
+
+DIGITS = "root ::= [0-9]+"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"samplers": "temperature;top_k", "top_k": 2}, {"samplers": "top_p;top_k;temperature", "top_p": 0.2},
+     {"mirostat": 1, "mirostat_tau": 0.5}, {"mirostat": 2, "mirostat_tau": 0.5}],
+)  # fmt: skip
+def test_a_grammar_that_allows_nothing_of_what_they_leave_comes_first(duo: Duo, how: dict[str, Any]) -> None:
+    texts = [
+        duo.generate(PROMPT, mode=m, grammar=DIGITS, seed=2, max_tokens=12, **how) for m in ("plain", "sync", "async")
+    ]
+    for r in texts:
+        assert r.text.isdigit() and r.tokens == texts[0].tokens, r.text
+    assert duo.generate(PROMPT, grammar='root ::= " the " [a-z ]*', seed=2, max_tokens=12, **how).text.startswith(
+        " the "
+    )
+
+
+def test_the_samplers_choose_from_what_the_grammar_allows(duo: Duo) -> None:
+    pieces = [duo.decode([t]) for t in range(duo.n_vocab())]
+    digits = np.array([p.isdigit() and p.isascii() for p in pieces])
+    o = {"temperature": 1.5, "top_k": 3, "samplers": "temperature;top_k"}
+    tokens, rows, n_prompt = rows_of(
+        duo, grammar="root ::= [0-9] [0-9] [0-9] [0-9] [0-9] [0-9]", seed=5, max_tokens=6, **o
+    )
+    n_again = 0
+    for i, (token, row) in enumerate(zip(tokens, rows, strict=True)):
+        first = STEPS["top_k"](row / o["temperature"], o)
+        if not np.isfinite(first[digits]).any():
+            first, n_again = STEPS["top_k"](np.where(digits, row / o["temperature"], NEVER), o), n_again + 1
+        assert token == next(t for t in raced(first, 5, n_prompt + i) if digits[t])
+    assert n_again
+
+
+def test_mirostat_obeys_ignore_eos(duo: Duo) -> None:
+    r = duo.generate("The end.", mirostat=2, mirostat_tau=0.1, ignore_eos=True, max_tokens=60, seed=1)
+    assert len(r.tokens) == 60
+
+
+def test_minus_one_looks_back_at_the_whole_text(duo: Duo) -> None:
+    o = {"samplers": "temperature;penalties;dry", "temperature": 0.7, "repeat_penalty": 1.8, "dry_multiplier": 2.0}
+    whole, all_of_it, none = (
+        duo.generate(PROMPT, **o, repeat_last_n=n, dry_penalty_last_n=n, seed=9, max_tokens=60).tokens
+        for n in (-1, 512, 0)
+    )
+    assert whole == all_of_it != none

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import httpx
 import pytest
 from conftest import HANG_S
 from served import parsed
+from waits import wait_until
 
 from duo import Duo
 from duo.models.demo import demo_pair
@@ -33,8 +34,8 @@ LONG = {"n_predict": 5000, "ignore_eos": True, "stream": True, "mode": "plain"} 
 
 
 class Served:
-    def __init__(self, url: str, router: Router) -> None:
-        self.url, self.router = url, router
+    def __init__(self, url: str, serving: RouterServing, router: Router) -> None:
+        self.url, self.serving, self.router = url, serving, router
 
     def post(self, path: str, body: Any, **more: Any) -> httpx.Response:
         return httpx.post(self.url + path, json=body, timeout=HANG_S, **more)
@@ -50,8 +51,8 @@ class Served:
 
     def pid(self, name: str) -> int:
         child = self.member(name).child
-        assert child is not None and child._process is not None
-        return child._process.pid
+        assert child is not None
+        return child.pid
 
 
 @contextmanager
@@ -61,17 +62,17 @@ def routed(folder: Path, *own: str, n_most: int = 2, autoload: bool = True, **gi
     found = listeners(serve_options(asked))
     there = threading.Event()
     sources = known_models(folder=folder, presets={}, cached=[], own=["-c", "4096", *own])
-    router = Router(settings, sources, n_most=n_most, autoload=autoload, say=lambda _line: None)
+    router = Router(settings, sources, n_most=n_most, autoload=autoload, env=os.environ, say=lambda _line: None)
     serving = RouterServing(router, found, drain_s=5.0, ready=there.set)
     thread = threading.Thread(target=serving.run, name="router")
     thread.start()
     try:
         assert there.wait(HANG_S)
-        yield Served(found[0].url("http"), router)
+        yield Served(found[0].url("http"), serving, router)
     finally:
         serving.end()
         thread.join(HANG_S)
-    assert not thread.is_alive() and not router.fleet._folder.exists()
+    assert not thread.is_alive() and not router.fleet.folder.exists()
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +152,7 @@ def test_models_are_loaded_and_unloaded_by_name(server: Served) -> None:
 
 def test_many_that_want_one_model_load_it_once(server: Served, right: str) -> None:
     server.post("/models/unload", {"model": "alone"})
-    n = server.router.fleet._n_started
+    n = server.router.fleet.n_started
     found: list[str] = []
     threads = [
         threading.Thread(
@@ -163,7 +164,7 @@ def test_many_that_want_one_model_load_it_once(server: Served, right: str) -> No
         t.start()
     for t in threads:
         t.join(HANG_S)
-    assert found == [right] * 5 and server.router.fleet._n_started == n + 1
+    assert found == [right] * 5 and server.router.fleet.n_started == n + 1
 
 
 def test_a_client_that_goes_frees_its_place(server: Served) -> None:
@@ -227,3 +228,26 @@ def test_all_that_are_loaded_are_busy(folder: Path) -> None:
             assert refused.status_code == 503 and "(--models-max) are busy" in refused.json()["error"]["message"]
         assert s.post("/models/unload", {"model": "alone"}).status_code == 200
         assert s.post("/completion", {**BODY, "model": "small"}).status_code == 200
+
+
+def test_an_answer_that_is_being_written_is_written_to_its_end(folder: Path) -> None:
+    with routed(folder) as s:
+        s.post("/models/load", {"model": "alone"})
+        found: list[httpx.Response] = []
+        body = {**BODY, **LONG, "stream": False, "n_predict": 800, "model": "alone"}
+        asking = threading.Thread(target=lambda: found.append(s.post("/completion", body)))
+        asking.start()
+        wait_until(lambda: any(x["is_processing"] for x in s.get("/slots?model=alone").json()))
+        s.serving.end()
+        asking.join(HANG_S)
+    assert found[0].json()["tokens_predicted"] == 800
+
+
+def test_whoever_waits_for_a_load_may_go(server: Served, right: str) -> None:
+    for stopped_by in ("client", "unload"):
+        server.post("/models/unload", {"model": "alone"})
+        with suppress(httpx.TimeoutException):
+            httpx.post(server.url + "/completion", json={**BODY, "model": "alone"}, timeout=0.3)
+        if stopped_by == "unload":
+            server.post("/models/unload", {"model": "alone"})
+        assert server.post("/completion", {**BODY, "model": "alone"}).json()["content"] == right

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from conftest import HANG_S
 from hosts import make_certificate
-from served import served
+from served import all_of, raw, served
 from waits import wait_until
 
 from duo import Duo
@@ -242,3 +242,20 @@ def test_tokens_do_not_wait_for_acknowledgements() -> None:
 
     (listener,) = listeners(serve_options({"port": 0}))
     assert asyncio.run(accepted(listener.socket)) != 0
+
+
+@pytest.mark.parametrize("own_page", [False, True])
+def test_no_path_leads_around_the_key(tmp_path: Path, own_page: bool) -> None:
+    (tmp_path / "index.html").write_text("mine")
+    given = {"api_key": "secret", "path": str(tmp_path)} if own_page else {"api_key": "secret"}
+    with served(given, n_ctx=256, n_parallel=1) as s:
+        for path in (
+            "/health/../props", "/ui/../props", "/ui/%2e%2e/props", "/ui/./../slots", "//props", "/props/",
+            "/props?/health", "/ui/page.js/../../props", "/index.html/../props", "/v1/models", "/nothing",
+        ):  # fmt: skip
+            with raw(s, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode()) as client:
+                answer = all_of(client)
+            assert answer.split(b" ", 2)[1] in (b"400", b"401"), (path, answer)
+            assert b"total_slots" not in answer and b"is_processing" not in answer
+        assert httpx.get(s.url + "/props", headers={"Authorization": "Bearer secret"}).status_code == 200
+        assert httpx.get(s.url + "/health").status_code == 200

@@ -104,3 +104,15 @@ def test_a_chat_has_a_budget(server: Server) -> None:
         "chat_template_kwargs": {"enable_thinking": True}, "thinking": {"type": "enabled", "budget_tokens": 8},
     }).json()  # fmt: skip
     assert [b["type"] for b in answer["content"]] == ["thinking", "text"]
+
+
+@pytest.mark.parametrize("mode", ["plain", "sync", "async"])
+def test_a_grammar_comes_first(duo: Duo, mode: str) -> None:
+    """Where it does not allow the end of the thought, the text goes on as it wants; where it does, the limit holds."""
+    o = {**ASKED, "reasoning_budget_message": "", "ignore_eos": False, "mode": mode}
+    number = duo.generate(PROMPT, **o, grammar="root ::= [0-9]{12}").text
+    assert len(number) == 12 and number.isdigit()
+    late = duo.generate(PROMPT, **o, grammar='root ::= [a-z ]{40} "</think>" [a-z ]+').text
+    assert late.index("</think>") == 40
+    early = duo.generate(PROMPT, **o, grammar='root ::= [^<]* "</think>" [a-z ,.]+')
+    assert len(duo.tokenize(early.text.partition("</think>")[0], add_bos=False)) <= 7

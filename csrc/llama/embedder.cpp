@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "base/error.h"
 #include "context_shape.h"
@@ -14,6 +15,7 @@ namespace duo {
 
 namespace {
 
+constexpr auto *     stopped_text = "the texts were not read to their end: this Duo was stopped";
 constexpr int32_t    n_texts_most = 64;                                      // of a pass
 constexpr std::array poolings     = {"none", "mean", "cls", "last", "rank"}; // in the order of llama_pooling_type
 
@@ -49,10 +51,14 @@ void embedder::create(const std::string & pooling) {
     params.n_seq_max               = uint32_t(std::min<int32_t>(n_texts_most, int32_t(llama_max_parallel_sequences())));
     params.embeddings              = true;
     params.pooling_type            = pooling_named(pooling);
+    params.abort_callback          = [](void * stopped) { return static_cast<std::atomic<bool> *>(stopped)->load(); };
+    params.abort_callback_data     = &stopped_;
     log_clear_errors();
     const std::string could_not = "a context for embeddings could not be created for " + opt.path;
     try {
         const throwing_checks checks;
+        context_.get_deleter().model     = weights_->model;
+        context_.get_deleter().on_device = !weights_->devices.names.empty();
         context_.reset(llama_init_from_model(weights_->model.get(), params));
     } catch (const std::exception & e) {
         throw error(error_kind::does_not_fit, could_not + ": " + e.what() + "; lower -c or -b");
@@ -88,10 +94,7 @@ std::vector<std::vector<token_id>> embedder::around_pair() const {
     return {before, middle, behind};
 }
 
-std::vector<std::vector<float>> embedder::embed(std::span<const std::vector<token_id>> texts) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    std::vector<std::vector<float>>   out;
-    const auto                        n_seq = size_t(llama_n_seq_max(context_.get()));
+void embedder::check(std::span<const std::vector<token_id>> texts) const {
     for (const auto & text : texts) {
         if (text.empty()) {
             throw error(error_kind::bad_value, "a text has no tokens; give some words");
@@ -108,7 +111,18 @@ std::vector<std::vector<float>> embedder::embed(std::span<const std::vector<toke
             }
         }
     }
+}
+
+std::vector<std::vector<float>> embedder::embed(std::span<const std::vector<token_id>> texts,
+                                                const std::function<bool()> &          goes_on) {
+    check(texts);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<std::vector<float>>   out;
+    const auto                        n_seq = size_t(llama_n_seq_max(context_.get()));
     for (size_t first = 0, end = 0; first < texts.size(); first = end) {
+        if (stopped_ || !goes_on()) {
+            throw error(error_kind::cancelled, stopped_text);
+        }
         size_t n_rows = 0;
         while (end < texts.size() && end - first < n_seq && n_rows + texts[end].size() <= size_t(n_most())) {
             n_rows += texts[end++].size();
@@ -120,44 +134,44 @@ std::vector<std::vector<float>> embedder::embed(std::span<const std::vector<toke
 
 // One pass over texts that fit into it.
 void embedder::evaluate(std::span<const std::vector<token_id>> texts, std::vector<std::vector<float>> & out) {
-    llama_context * context = context_.get();
-    size_t          n_rows  = 0;
-    for (const auto & text : texts) {
-        n_rows += text.size();
-    }
-    const std::unique_ptr<llama_batch, void (*)(llama_batch *)> batch(
-        new llama_batch(llama_batch_init(int32_t(n_rows), 0, 1)), [](llama_batch * b) {
-            llama_batch_free(*b);
-            delete b;
-        });
+    llama_context *             context = context_.get();
+    std::vector<token_id>       tokens;
+    std::vector<llama_pos>      positions;
+    std::vector<llama_seq_id>   ids(texts.size());
+    std::vector<llama_seq_id *> id_of;
+    std::iota(ids.begin(), ids.end(), 0);
     for (size_t i = 0; i < texts.size(); ++i) {
         for (size_t pos = 0; pos < texts[i].size(); ++pos) {
-            const auto n        = size_t(batch->n_tokens++);
-            batch->token[n]     = texts[i][pos];
-            batch->pos[n]       = llama_pos(pos);
-            batch->n_seq_id[n]  = 1;
-            batch->seq_id[n][0] = llama_seq_id(i);
-            batch->logits[n]    = 1;
+            tokens.push_back(texts[i][pos]);
+            positions.push_back(llama_pos(pos));
+            id_of.push_back(&ids[i]);
         }
     }
-    const std::string failed =
-        "evaluating " + std::to_string(n_rows) + " tokens with " + weights_->options.path + " failed";
-    int32_t rc = -1;
-    try {
-        const throwing_shortage shortage;
-        const cpu::team_size    team(std::max(1, weights_->options.n_threads_batch));
-        log_clear_errors();
+    const size_t         n_rows = tokens.size();
+    std::vector<int32_t> n_ids(n_rows, 1);
+    std::vector<int8_t>  outputs(n_rows, 1);
+    llama_batch          batch{};
+    batch.n_tokens = int32_t(n_rows);
+    batch.token    = tokens.data();
+    batch.pos      = positions.data();
+    batch.n_seq_id = n_ids.data();
+    batch.seq_id   = id_of.data();
+    batch.logits   = outputs.data();
+
+    const auto what = [&] {
+        return "evaluating " + std::to_string(n_rows) + " tokens with " + weights_->options.path + " failed";
+    };
+    const cpu::team_size team(std::max(1, weights_->options.n_threads_batch));
+    const int32_t        rc = context_.get_deleter().guarded(weights_->options.path, what, [&] {
         if (llama_memory_t memory = llama_get_memory(context); memory != nullptr) {
             llama_memory_clear(memory, true);
         }
-        // With an encoder alone, as BERT's, llama_decode encodes.
-        rc = llama_decode(context, *batch);
+        const int32_t status = llama_decode(context, batch); // with an encoder alone, as BERT's, it encodes
         llama_synchronize(context);
-    } catch (const std::exception & e) {
-        throw error(failure_of(e).kind, failed + ": " + failure_of(e).sentence);
-    }
+        return status;
+    });
     if (rc != 0) {
-        throw error(failed + log_reason());
+        throw stopped_ ? error(error_kind::cancelled, stopped_text) : error(what() + log_reason());
     }
     const bool   pools = llama_pooling_type(context) != LLAMA_POOLING_TYPE_NONE;
     const size_t n_out = pools ? texts.size() : n_rows;

@@ -1,6 +1,8 @@
 // A model that turns texts into vectors: embeddings, or scores of pairs of texts (reranking).
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -10,6 +12,7 @@
 #include <llama.h>
 
 #include "base/messages.h"
+#include "model_context.h"
 #include "model_weights.h"
 #include "vocabulary.h"
 
@@ -22,8 +25,13 @@ class embedder {
     // unless the context is shorter. Throws duo::error.
     embedder(const model_options & opt, const std::string & pooling);
 
-    // A vector for each text, or, with pooling none, for each token. Each has n_out() numbers. Throws duo::error.
-    std::vector<std::vector<float>> embed(std::span<const std::vector<token_id>> texts);
+    // A vector for each text, or, with pooling none, for each token. Each has n_out() numbers. goes_on: asked before
+    // each pass. Throws duo::error; cancelled: after stop(), or goes_on said no.
+    std::vector<std::vector<float>> embed(std::span<const std::vector<token_id>> texts,
+                                          const std::function<bool()> &          goes_on);
+
+    // Ends what is computed, for good. From any thread.
+    void stop() noexcept { stopped_ = true; }
 
     [[nodiscard]] int32_t     n_out() const { return n_out_; } // of a vector; a reranker's: its classes
     [[nodiscard]] int32_t     n_most() const { return int32_t(llama_n_ubatch(context_.get())); } // tokens of a text
@@ -35,12 +43,14 @@ class embedder {
 
   private:
     void create(const std::string & pooling);
+    void check(std::span<const std::vector<token_id>> texts) const;
     void evaluate(std::span<const std::vector<token_id>> texts, std::vector<std::vector<float>> & out);
 
-    std::shared_ptr<const model_weights>                  weights_;
-    std::unique_ptr<llama_context, decltype(&llama_free)> context_{nullptr, llama_free};
-    int32_t                                               n_out_ = 0;
-    std::mutex                                            mutex_;
+    std::shared_ptr<const model_weights>           weights_;
+    std::unique_ptr<llama_context, context_closer> context_;
+    int32_t                                        n_out_ = 0;
+    std::mutex                                     mutex_;
+    std::atomic<bool>                              stopped_{false};
 };
 
 } // namespace duo

@@ -43,7 +43,10 @@ class llama_token_model : public token_model {
         sampler_->chances(i_row, sampling, text, out);
     }
     std::span<float> row_logits(int32_t i_row) override { return sampler_->logits(i_row); }
-    float            logprobs(int32_t i_row, token_id token, std::span<candidate> out) override {
+    void keep_allowed(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text) override {
+        sampler_->keep_allowed(i_row, sampling, text);
+    }
+    float logprobs(int32_t i_row, token_id token, std::span<candidate> out) override {
         return sampler_->logprobs(i_row, token, out);
     }
 

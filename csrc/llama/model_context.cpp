@@ -40,6 +40,27 @@ void context_closer::operator()(llama_context * c) const {
     [[maybe_unused]] const auto * kept = std::make_unique<std::shared_ptr<llama_model>>(model).release();
 }
 
+int32_t context_closer::guarded(const std::string & path, const std::function<std::string()> & what,
+                                const std::function<int32_t()> & pass) {
+    if (is_broken) {
+        throw error(error_kind::does_not_fit,
+                    "memory ran out or a device failed while " + path + " was used; free memory, and load it again");
+    }
+    const throwing_shortage shortage;
+    log_clear_errors();
+    try {
+        cpu::require_spare();
+        return pass();
+    } catch (const std::exception & e) {
+        const failure why = failure_of(e);
+        is_broken |= shortage.threw();
+        if (shortage.threw() && why.kind != error_kind::does_not_fit) { // it was no lack of the machine's memory
+            driver_failed_in_pass = true;
+        }
+        throw error(why.kind, what() + ": " + why.sentence);
+    }
+}
+
 model_context::model_context(const model_weights & w, llama_context * target, bool own_attention, bool snapshots)
     : weights_(w), shape_(w, own_attention, snapshots), own_attention_(own_attention) {
     llama_context_params params = context_params(w, shape_, own_attention);
@@ -130,33 +151,23 @@ void model_context::keep_hidden() const {
 }
 
 // Calls libllama for a pass, waits for its end, and returns what libllama returned. what: the beginning of the sentence
-// that an error has. After memory ran out in the middle of a pass, libllama's context must not be used.
+// that an error has.
 int32_t model_context::guarded(int32_t n_tokens, const std::function<int32_t()> & pass,
                                const std::function<std::string()> & what) {
     const model_options & opt = weights_.options;
-    if (context_.get_deleter().is_broken) {
-        throw error(error_kind::does_not_fit, "memory ran out or a device failed while " + opt.path +
-                                                  " was used; free memory, and load it again");
-    }
     if (weights_.kernels.extra) {
         const int32_t n = n_tokens > 1 ? opt.n_threads_batch : opt.n_threads;
         cpu::restore_ggml_tiles(n_threads_ > 0 ? n_threads_ : n);
     }
-    const throwing_shortage shortage;
-    log_clear_errors();
     try {
-        cpu::require_spare();
-        const int32_t rc = pass();
-        llama_synchronize(get());
-        return rc;
-    } catch (const std::exception & e) {
-        stop_             = nullptr;
-        const failure why = failure_of(e);
-        context_.get_deleter().is_broken |= shortage.threw();
-        if (shortage.threw() && why.kind != error_kind::does_not_fit) { // it was no lack of the machine's memory
-            driver_failed_in_pass = true;
-        }
-        throw error(why.kind, what() + ": " + why.sentence);
+        return context_.get_deleter().guarded(opt.path, what, [&] {
+            const int32_t rc = pass();
+            llama_synchronize(get());
+            return rc;
+        });
+    } catch (...) {
+        stop_ = nullptr;
+        throw;
     }
 }
 

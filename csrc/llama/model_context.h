@@ -21,6 +21,11 @@ struct context_closer {
     bool                         on_device = false; // a device computes for it
 
     void operator()(llama_context * c) const;
+
+    // Returns what a pass returns. path: the model's. what: the beginning of the sentence that an error has. Throws
+    // duo::error; after memory ran out in the middle of a pass, libllama's context is not used any more.
+    int32_t guarded(const std::string & path, const std::function<std::string()> & what,
+                    const std::function<int32_t()> & pass);
 };
 
 // One thread at a time uses it. The weights must outlive it.

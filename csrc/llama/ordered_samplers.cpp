@@ -9,11 +9,17 @@ namespace duo {
 
 namespace {
 
+constexpr int32_t n_most_seen = 1 << 16; // tokens; the user's -1 means the whole text
+
+int32_t look_back(int32_t n) {
+    return n < 0 ? n_most_seen : n;
+}
+
 // With its parameters as llama.cpp's common/sampling.cpp gives them; nullptr: there is no such sampler.
 llama_sampler * sampler_named(const std::string & name, const sampling_params & s, const model_weights & w) {
     if (name == "penalties") {
-        return llama_sampler_init_penalties(w.n_vocab(), s.repeat_last_n, s.repeat_penalty, s.frequency_penalty,
-                                            s.presence_penalty);
+        return llama_sampler_init_penalties(w.n_vocab(), look_back(s.repeat_last_n), s.repeat_penalty,
+                                            s.frequency_penalty, s.presence_penalty);
     }
     if (name == "dry") {
         std::vector<const char *> breakers;
@@ -21,7 +27,7 @@ llama_sampler * sampler_named(const std::string & name, const sampling_params & 
             breakers.push_back(b.c_str());
         }
         return llama_sampler_init_dry(w.vocab(), s.dry_multiplier, s.dry_base, s.dry_allowed_length,
-                                      s.dry_penalty_last_n, breakers.data(), breakers.size());
+                                      look_back(s.dry_penalty_last_n), breakers.data(), breakers.size());
     }
     return name == "top_n_sigma"   ? llama_sampler_init_top_n_sigma(s.top_n_sigma)
            : name == "top_k"       ? llama_sampler_init_top_k(s.top_k)
@@ -52,6 +58,11 @@ bool ordered_samplers::on_row(std::span<const token_id> text, std::span<float> l
     for (; n_seen_ < text.size(); ++n_seen_) {
         llama_sampler_accept(chain_.get(), text[n_seen_]);
     }
+    reconsider(text, logits);
+    return true;
+}
+
+void ordered_samplers::reconsider(std::span<const token_id> /*text*/, std::span<float> logits) {
     constexpr float never = -std::numeric_limits<float>::infinity();
     for (const auto & [token, bias] : sampling_.logit_bias) {
         if (token >= 0 && size_t(token) < logits.size()) {
@@ -66,14 +77,13 @@ bool ordered_samplers::on_row(std::span<const token_id> text, std::span<float> l
     }
     std::fill(logits.begin(), logits.end(), never);
     if (data_.empty()) {
-        return true; // whoever chooses says why
+        return; // whoever chooses says why
     }
     llama_token_data_array all{.data = data_.data(), .size = data_.size(), .selected = -1, .sorted = false};
     llama_sampler_apply(chain_.get(), &all);
     for (size_t i = 0; i < all.size; ++i) {
         logits[size_t(all.data[i].id)] = all.data[i].logit;
     }
-    return true;
 }
 
 sampling_params chosen_from(sampling_params sampling) {

@@ -22,6 +22,7 @@ class ordered_samplers : public token_hook {
                      const sampling_params & sampling);
 
     bool on_row(std::span<const token_id> text, std::span<float> logits) override;
+    void reconsider(std::span<const token_id> text, std::span<float> logits) override;
 
   private:
     struct chain_free {

@@ -70,6 +70,10 @@ void row_sampler::chances(int32_t i_row, const sampling_params & sampling, std::
     check_numbers(row, out.empty() ? no_token : out.front().token);
 }
 
+void row_sampler::keep_allowed(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text) {
+    sampler_of(i_row, sampling).keep_allowed(logits(i_row, level_of(i_row, text)).data(), sampling, text);
+}
+
 float row_sampler::logprobs(int32_t i_row, token_id token, std::span<candidate> out) {
     return samplers_.front()->logprobs(logits(i_row).data(), token, out);
 }

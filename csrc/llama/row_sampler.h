@@ -24,6 +24,7 @@ class row_sampler {
                        std::span<candidate> out);
     void    chances(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                     std::vector<candidate> & out);
+    void    keep_allowed(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text);
     float   logprobs(int32_t i_row, token_id token, std::span<candidate> out);
 
     // A row's logits, [n_vocab]. level: of those that the row has. Throws duo::error if it has none.

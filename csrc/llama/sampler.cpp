@@ -256,6 +256,25 @@ int32_t sampler::candidates(float * logits, const sampling_params & sampling, st
     return chosen(sampling, text, out);
 }
 
+void sampler::keep_allowed(float * logits, const sampling_params & sampling, std::span<const token_id> text) {
+    prepare(sampling);
+    if (!grammar_) {
+        return;
+    }
+    stand_behind(sampling, text);
+    data_.clear();
+    for (token_id t = 0; t < n_vocab_; ++t) {
+        if (logits[t] > minus_infinity) {
+            data_.push_back({.id = t, .logit = logits[t], .p = 0.0f});
+        }
+    }
+    grammar_->keep_allowed(data_);
+    std::fill_n(logits, n_vocab_, minus_infinity);
+    for (const llama_token_data & d : data_) {
+        logits[d.id] = d.logit;
+    }
+}
+
 // Tokens that top-k leaves.
 size_t sampler::n_kept_most(const sampling_params & sampling) const {
     return size_t(sampling.top_k > 0 ? std::min(sampling.top_k, n_vocab_) : n_vocab_);

@@ -248,13 +248,12 @@ void weights_loader::check_kind() const {
         return;
     }
     if (const std::string arch = w_.architecture(); arch == "eagle3" || arch == "dflash") {
-        throw error(error_kind::unknown_model, opt_.path + " is a draft head (" +
-                                                   (arch == "eagle3" ? "EAGLE-3" : "DFlash") +
-                                                   "), which writes nothing alone; give it as the draft of the "
-                                                   "target that it was made for (-md)");
+        const std::string kind = arch == "eagle3" ? "EAGLE-3" : "DFlash";
+        throw error(error_kind::unknown_model,
+                    opt_.path + " is a draft head (" + kind +
+                        "), which writes nothing alone; give it as the draft of its target (-md)");
     }
-    throw error(error_kind::unknown_model,
-                opt_.path + " does not generate text token by token; choose a decoder-only language model");
+    throw error(error_kind::unknown_model, opt_.path + " writes no text token by token; choose a decoder-only model");
 }
 
 // Throws duo::error if the head must use a matrix of a target that it cannot reach.
@@ -263,14 +262,12 @@ void weights_loader::check_borrowed() const {
         return;
     }
     if (target_ == nullptr) {
-        throw error(error_kind::bad_value, opt_.path +
-                                               " has no embedding or output matrix of its own, so it only works "
-                                               "beside its target; load both together");
+        throw error(error_kind::bad_value,
+                    opt_.path + " reads matrices of its target and only works beside its target; load both");
     }
     if (!w_.head->own_output && !(w_.devices.names.empty() && target_->devices.names.empty())) {
         throw error(error_kind::bad_value,
-                    opt_.path + " uses its target's output matrix, so both must be on the CPU (-dev none -devd none); "
-                                "choose a head with an output matrix of its own for another device");
+                    opt_.path + " uses its target's output matrix; put both on the CPU (-dev none -devd none)");
     }
 }
 

@@ -39,11 +39,18 @@ void register_embedder(py::module_ & m) {
                 std::vector<std::vector<float>> rows;
                 {
                     const py::gil_scoped_release waiting;
-                    rows = e.embed(texts);
+                    rows = e.embed(texts, [] {
+                        const py::gil_scoped_acquire held;
+                        if (PyErr_CheckSignals() != 0) {
+                            throw py::error_already_set();
+                        }
+                        return true;
+                    });
                 }
                 return array_of(rows, e.n_out());
             },
             "texts"_a)
+        .def("stop", &embedder::stop)
         .def_property_readonly("n_out", &embedder::n_out)
         .def_property_readonly("n_most", &embedder::n_most)
         .def_property_readonly("pooling", &embedder::pooling)

@@ -1,6 +1,8 @@
 // What changes the rows of a text before the target chooses from them.
 #include <pybind11/stl.h>
 
+#include <limits>
+
 #include "base/error.h"
 #include "engine.h"
 #include "llama/ordered_samplers.h"
@@ -56,17 +58,24 @@ void register_token_hooks(py::module_ & m) {
     m.def("thought_limit", &limited, "engine"_a, "marks"_a, "n_most"_a);
     m.def(
         "mirostat",
-        [](int32_t version, float tau, float eta, const sampling_params & s) -> hook_ptr {
-            return std::make_shared<mirostat>(mirostat_params{
-                .version = version, .tau = tau, .eta = eta, .temp = s.temp, .logit_bias = s.logit_bias});
+        [](const engine & e, int32_t version, float tau, float eta, const sampling_params & s) -> hook_ptr {
+            const auto      target = target_of(e);
+            mirostat_params params{
+                .version = version, .tau = tau, .eta = eta, .temp = s.temp, .logit_bias = s.logit_bias};
+            for (token_id t = 0; s.ignore_eos && t < target->facts().n_vocab; ++t) {
+                if (target->is_end(t)) {
+                    params.logit_bias.emplace_back(t, -std::numeric_limits<float>::infinity());
+                }
+            }
+            return std::make_shared<mirostat>(std::move(params));
         },
-        "version"_a, "tau"_a, "eta"_a, "sampling"_a);
+        "engine"_a, "version"_a, "tau"_a, "eta"_a, "sampling"_a);
     m.def(
         "ordered_samplers",
         [](const engine & e, const std::vector<std::string> & names, const sampling_params & s) -> hook_ptr {
             return std::make_shared<ordered_samplers>(target_of(e)->weights(), names, s);
         },
-        "engine"_a, "names"_a, "sampling"_a);
+        "engine"_a, "names"_a, "sampling"_a, py::call_guard<py::gil_scoped_release>());
     m.def("chosen_from", &chosen_from, "sampling"_a);
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+#include <vector>
 
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
@@ -35,14 +37,23 @@ class python_hook : public token_hook {
             const pybind11::array_t<float>   scores(pybind11::ssize_t(logits.size()), logits.data());
             const bool                       goes_on = ask_(ids, scores).cast<bool>();
             std::copy_n(scores.data(), logits.size(), logits.begin());
+            chosen_.assign(logits.begin(), logits.end());
             return goes_on;
         } catch (const std::exception & e) { // error_already_set, too, whose destructor needs the GIL
             throw error(std::string("a logits_processor or stopping_criteria failed: ") + e.what());
         }
     }
 
+    // The caller's function sees each row once.
+    void reconsider(std::span<const token_id> /*text*/, std::span<float> logits) override {
+        for (size_t i = 0; i < logits.size(); ++i) {
+            logits[i] = std::isfinite(logits[i]) ? chosen_[i] : logits[i];
+        }
+    }
+
   private:
-    pybind11::object ask_;
+    pybind11::object   ask_;
+    std::vector<float> chosen_; // the last row, as the function left it
 };
 
 } // namespace duo

@@ -36,6 +36,9 @@ class delayed_model : public token_model {
     }
 
     std::span<float> row_logits(int32_t i_row) override { return inner_.row_logits(i_row); }
+    void keep_allowed(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text) override {
+        inner_.keep_allowed(i_row, sampling, text);
+    }
 
     float logprobs(int32_t i_row, token_id token, std::span<candidate> out) override {
         return inner_.logprobs(i_row, token, out);

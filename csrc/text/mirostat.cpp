@@ -17,7 +17,14 @@ bool mirostat::on_row(std::span<const token_id> text, std::span<float> logits) {
         learn(text.back());
     }
     asked_ = true;
-    weigh(logits);
+    reconsider(text, logits);
+    return true;
+}
+
+void mirostat::reconsider(std::span<const token_id> /*text*/, std::span<float> logits) {
+    if (!weigh(logits)) {
+        return;
+    }
     const double most  = *std::max_element(p_.begin(), p_.end());
     const double least = std::min(most, keeps_by_rank() ? least_by_rank() : std::exp2(-limit_));
     double       sum   = 0.0;
@@ -31,11 +38,10 @@ bool mirostat::on_row(std::span<const token_id> text, std::span<float> logits) {
     for (double & p : p_) {
         p /= sum;
     }
-    return true;
 }
 
-// The chances of the row's tokens.
-void mirostat::weigh(std::span<const float> logits) {
+// The chances of the row's tokens. False: there are none.
+bool mirostat::weigh(std::span<const float> logits) {
     p_.assign(logits.begin(), logits.end());
     for (const auto & [token, bias] : params_.logit_bias) {
         if (token >= 0 && size_t(token) < p_.size()) {
@@ -43,7 +49,11 @@ void mirostat::weigh(std::span<const float> logits) {
         }
     }
     const double best = *std::max_element(p_.begin(), p_.end());
-    double       sum  = 0.0;
+    if (!std::isfinite(best)) {
+        std::fill(p_.begin(), p_.end(), 0.0);
+        return false;
+    }
+    double sum = 0.0;
     for (double & p : p_) {
         p = std::exp((p - best) / double(params_.temp));
         sum += p;
@@ -51,6 +61,7 @@ void mirostat::weigh(std::span<const float> logits) {
     for (double & p : p_) {
         p /= sum;
     }
+    return true;
 }
 
 // A token that had no chance was forced by somebody else, and says nothing of the limit.

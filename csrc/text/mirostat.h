@@ -28,12 +28,13 @@ class mirostat : public token_hook {
     explicit mirostat(mirostat_params params) : params_(std::move(params)), limit_(2.0 * double(params_.tau)) {}
 
     bool on_row(std::span<const token_id> text, std::span<float> logits) override;
+    void reconsider(std::span<const token_id> text, std::span<float> logits) override;
 
     // The largest surprise that a token may have now, in bits.
     [[nodiscard]] double limit() const { return limit_; }
 
   private:
-    void               weigh(std::span<const float> logits);
+    bool               weigh(std::span<const float> logits);
     void               learn(token_id chosen);
     [[nodiscard]] bool keeps_by_rank() const { return params_.version == 1; }
     double             least_by_rank();

@@ -7,6 +7,10 @@
 
 namespace duo {
 
+namespace {
+constexpr float never = -std::numeric_limits<float>::infinity();
+}
+
 thought_limit::thought_limit(std::vector<thought_marks> marks, int32_t n_most,
                              std::function<std::string(token_id)> spell)
     : marks_(std::move(marks)), n_most_(n_most), spell_(std::move(spell)) {
@@ -27,12 +31,28 @@ bool thought_limit::on_row(std::span<const token_id> text, std::span<float> logi
         forcing_ = forcing_ || utf8_incomplete(tail_) == 0; // a character is completed first
     }
     if (forcing_) {
-        const auto  forced = size_t(inside_->forced[n_forced_]);
-        const float kept   = logits[forced];
-        std::fill(logits.begin(), logits.end(), -std::numeric_limits<float>::infinity());
-        logits[forced] = std::max(kept, std::numeric_limits<float>::lowest());
+        force(logits);
     }
     return true;
+}
+
+void thought_limit::reconsider(std::span<const token_id> /*text*/, std::span<float> logits) {
+    if (!forcing_) {
+        return;
+    }
+    if (logits[size_t(inside_->forced[n_forced_])] > never) {
+        force(logits);
+    } else {
+        forcing_  = false;
+        n_forced_ = 0;
+    }
+}
+
+void thought_limit::force(std::span<float> logits) const {
+    const auto  forced = size_t(inside_->forced[n_forced_]);
+    const float kept   = logits[forced];
+    std::fill(logits.begin(), logits.end(), never);
+    logits[forced] = std::max(kept, std::numeric_limits<float>::lowest());
 }
 
 void thought_limit::take(token_id token) {

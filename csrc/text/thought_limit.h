@@ -28,8 +28,11 @@ class thought_limit : public token_hook {
     thought_limit(std::vector<thought_marks> marks, int32_t n_most, std::function<std::string(token_id)> spell);
 
     bool on_row(std::span<const token_id> text, std::span<float> logits) override;
+    // A grammar that does not allow the end of the thought comes first; the end is tried again at the next token.
+    void reconsider(std::span<const token_id> text, std::span<float> logits) override;
 
   private:
+    void force(std::span<float> logits) const;
     void take(token_id token);
     bool take_mark(const std::string & mark);
 

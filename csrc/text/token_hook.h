@@ -16,6 +16,10 @@ class token_hook {
     // text: all tokens up to the row. logits: the target's, [n_vocab]; what is written there is what the target chooses
     // from. False: the text ends here, without another token. Throws duo::error.
     virtual bool on_row(std::span<const token_id> text, std::span<float> logits) = 0;
+
+    // The same row again: the grammar allows none of the tokens that on_row() has left, and only those that it does
+    // allow have finite logits now. Throws duo::error.
+    virtual void reconsider(std::span<const token_id> /*text*/, std::span<float> /*logits*/) {}
 };
 
 } // namespace duo

@@ -24,6 +24,28 @@ std::optional<token_id> token_chooser::choose(verify_text & text, int32_t i_row)
         chosen_.pop_front();
         return next;
     }
+    if (!req.hook || req.sampling.grammar.empty()) {
+        return chosen(text, i_row);
+    }
+    try {
+        if (const auto next = chosen(text, i_row)) {
+            return next;
+        }
+    } catch (const error & e) {
+        if (e.kind() != error_kind::bad_value) {
+            throw;
+        }
+    }
+    // The hook has left nothing that the grammar allows. As in llama.cpp (common_sampler_sample), the grammar is then
+    // the first to choose.
+    std::copy(own_logits_.begin(), own_logits_.end(), logits.begin());
+    model_.keep_allowed(i_row, req.sampling, text.tokens());
+    req.hook->reconsider(text.tokens(), logits);
+    return chosen(text, i_row);
+}
+
+std::optional<token_id> token_chooser::chosen(verify_text & text, int32_t i_row) {
+    const request &         req      = text.req();
     const sampling_params & sampling = req.filtered ? *req.filtered : req.sampling;
     const bool              noise    = sampling.rule() == accept_rule::noise;
     if (const auto guesses = noise ? guesses_below{} : text.guesses().below(text.row(), req.sampling);
@@ -36,8 +58,9 @@ std::optional<token_id> token_chooser::choose(verify_text & text, int32_t i_row)
         return chosen.token;
     }
     if (sampling.grammar.empty()) {
-        throw error(error_kind::bad_value, req.hook ? "the logits_processor left no token that can be chosen"
-                                                    : "the filters left no candidate token; allow more tokens");
+        throw error(error_kind::bad_value, req.hook
+                                               ? "the logits_processor or a sampler left no token that can be chosen"
+                                               : "the filters left no candidate token; allow more tokens");
     }
     return std::nullopt;
 }

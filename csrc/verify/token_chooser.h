@@ -25,6 +25,8 @@ class token_chooser {
     std::optional<token_id> choose(verify_text & text, int32_t i_row);
 
   private:
+    std::optional<token_id> chosen(verify_text & text, int32_t i_row);
+
     token_model &            model_;
     acceptance               acceptance_;
     std::deque<token_id>     chosen_;     // of a block: the walk's next tokens

@@ -110,3 +110,17 @@ TEST(the_mean_surprise_is_the_one_that_is_wanted) {
         }
     }
 }
+
+TEST(a_row_that_is_seen_again_counts_once) {
+    mirostat           m({.version = 2, .tau = 1.0f, .eta = 0.5f, .temp = 1.0f});
+    std::vector<float> row{2.0f, 1.0f, 0.0f};
+    m.on_row(std::vector<token_id>{1}, row);
+    const double before = m.limit();
+    row                 = {-INFINITY, 1.0f, 0.0f};
+    m.reconsider(std::vector<token_id>{1}, row);
+    CHECK_EQ(m.limit(), before);
+    CHECK(std::isinf(row[0]) && std::isfinite(row[1]));
+    std::vector<float> none(3, -INFINITY);
+    m.reconsider(std::vector<token_id>{1}, none);
+    CHECK(n_kept(none) == 0);
+}

@@ -101,3 +101,28 @@ TEST(a_hook_before_it_can_end_the_text) {
     CHECK(written({1}, {begin_mark, 4, 4, 4, 4, 4, 4, 4}, 1, hook) == (tokens{begin_mark, 4, 2, 3, end_mark, 4, 4}));
     CHECK_EQ(hook->n_asked, 8);
 }
+
+TEST(a_grammar_that_forbids_the_end_comes_first) {
+    thought_limit      limit(marks(), 1, spelled);
+    tokens             text{1, begin_mark, 4};
+    const auto         row = [] { return std::vector<float>(n_vocab, 0.0f); };
+    std::vector<float> logits;
+    for (int i = 0; i < 3; ++i) { // it is tried again and again
+        limit.on_row(text, logits = row());
+        CHECK(std::isfinite(logits[2]) && std::isinf(logits[4]));
+        logits    = row();
+        logits[2] = -INFINITY;
+        limit.reconsider(text, logits);
+        CHECK(std::isinf(logits[2]) && std::isfinite(logits[4]));
+        text.push_back(4);
+    }
+    for (const token_id t : {2, 3, int(end_mark)}) {
+        limit.on_row(text, logits = row());
+        logits[0] = -INFINITY;
+        limit.reconsider(text, logits = row());
+        CHECK(std::isfinite(logits[size_t(t)]) && std::isinf(logits[4]));
+        text.push_back(t);
+    }
+    limit.on_row(text, logits = row());
+    CHECK(std::isfinite(logits[4]));
+}

@@ -72,6 +72,11 @@ class Embeddings(Texts):
             raise BadValue("this Duo was loaded to write texts; load it with embedding=True for embeddings")
         return self._embedder
 
+    def stop_vectors(self) -> None:
+        """Ends what is computed, for good; whoever waits gets Cancelled. From any thread."""
+        if self._embedder is not None:
+            self._embedder.stop()
+
     def pooling_type(self) -> int:
         """llama.cpp's number of what makes one vector of a text. Raises BadValue."""
         return POOLINGS.index(self.embedder.pooling)

@@ -215,6 +215,7 @@ class Duo(Chats, Embeddings, Loading):
                 stack.callback(engine.close)
                 profiles.keep(engine, self.profile_key)
 
+        self.stop_vectors()
         self.session.close(last)
         self._embedder = None
 

@@ -16,10 +16,12 @@ IN_RUN = frozenset(
 # And those of llama-server that `duo serve` has.
 IN_SERVE = frozenset(
     ("-a", "--alias", "--api-key", "--api-key-file", "--api-prefix", "--cors-credentials", "--cors-headers",
-     "--cors-methods", "--cors-origins", "--host", "--metrics", "--no-cors-credentials", "--no-prefill-assistant",
-     "--no-slots", "--no-ui", "--no-webui", "--path", "--port", "--prefill-assistant", "--props", "--reuse-port",
-     "--sleep-idle-seconds", "--slot-save-path", "--slots", "--spm-infill", "--sse-ping-interval", "--ssl-cert-file",
-     "--ssl-key-file", "--tags", "--timeout", "-to", "--ui", "--webui")
+     "--cors-methods", "--cors-origins", "--embd-normalize", "--embedding", "--embeddings", "--host", "--metrics",
+     "--models-autoload", "--models-dir", "--models-max", "--models-preset", "--no-cors-credentials",
+     "--no-models-autoload", "--no-prefill-assistant", "--no-slots", "--no-ui", "--no-webui", "--path",
+     "--pooling", "--port", "--prefill-assistant", "--props", "--rerank", "--reranking", "--reuse-port",
+     "--sleep-idle-seconds", "--slot-save-path", "--slots", "--spm-infill", "--sse-ping-interval",
+     "--ssl-cert-file", "--ssl-key-file", "--tags", "--timeout", "-to", "--ui", "--webui")
 )  # fmt: skip
 
 # Those of programs for other purposes.

@@ -9,9 +9,8 @@ import click
 from click.core import ParameterSource
 
 from duo.cli.llama_cpp_line import taken_by
+from duo.cli.on_off import OFF, ON
 from duo.errors import BadValue
-
-ON, OFF = ("true", "on", "1", "yes", "enabled"), ("false", "off", "0", "no", "disabled")
 
 
 def typed_args(ctx: click.Context, without: Collection[str]) -> list[str]:
@@ -20,7 +19,8 @@ def typed_args(ctx: click.Context, without: Collection[str]) -> list[str]:
     for p in ctx.command.params:
         if not isinstance(p, click.Option) or p.name is None or p.name in without:
             continue
-        if ctx.get_parameter_source(p.name) is ParameterSource.COMMANDLINE:
+        # A default that is none stands for an option of llama.cpp's that was typed.
+        if ctx.get_parameter_source(p.name) in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP):
             out += _as_args(p, ctx.params[p.name])
     return out
 

@@ -46,7 +46,10 @@ def _samplers(value: Any) -> Any:
             raise ValueError(f"duo has no sampler {quoted(n)}; choose from {', '.join(ALL)}")
     if len(found) > N_MOST:
         raise ValueError(f"there can be {N_MOST} samplers at most")
-    return [_BY_NAME[n.lower()] for n in found]
+    names = [_BY_NAME[n.lower()] for n in found]
+    if names.count("dry") > 1:
+        raise ValueError("dry can be there once")  # each reads the whole vocabulary
+    return names
 
 
 Samplers = Annotated[list[str], BeforeValidator(_samplers)]

@@ -50,7 +50,8 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
         out["max_tokens"] = -1 if n < 0 else min(n, NO_LIMIT)
     if f.seed is not None:
         out["seed"] = -1 if f.seed in (-1, ANY_SEED) else f.seed
-    budget = _first(f.reasoning_budget_tokens, f.thinking_budget_tokens)
+    # Clients of Anthropic's API send thinking_budget_tokens with every request. A target elsewhere has no limit.
+    budget = _first(f.reasoning_budget_tokens, f.thinking_budget_tokens if duo.engine.target is not None else None)
     if budget is not None and budget != -1:
         out["reasoning_budget"] = min(budget, NO_LIMIT)
     if f.n_probs:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duo.server.errors import ApiError, as_api_error
+from duo.server.page_files import KINDS
 from duo.server.protocol import is_ambiguous
 from duo.server.service import Stage
 from duo.server.sse import Message, Receive, Send, dumped
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 App = Callable[[Any, Receive, Send], Awaitable[None]]
 PUBLIC = ("/health", "/v1/health", "/livez")  # for everybody, with and without a key
+PAGE = ("/", *(f"/ui/{name}" for name in KINDS))  # for everybody, where there is a page
 OF_ANTHROPIC = "/v1/messages"
 CLOSE = {"Connection": "close"}
 log = logging.getLogger("duo.server")
@@ -36,6 +38,8 @@ class Gate:
             return
         sent = _Sent(send, partial(self._own_headers, scope))
         try:
+            if any(part in (".", "..") for part in scope["path"].split("/")):
+                raise ApiError(400, "a path has no . or .. in it; write it without them")
             if is_ambiguous(scope["headers"]):
                 raise ApiError(400, "a request has a Content-Length or a Transfer-Encoding, not both", headers=CLOSE)
             self._check_visitor(scope)
@@ -58,7 +62,7 @@ class Gate:
     async def _inside(self, scope: Any, receive: Receive, send: Send) -> None:
         """A request that needs the models waits until they are loaded."""
         naps = self._service.naps
-        if naps is None or not naps.wakes(self._route(scope)):
+        if naps is None or scope["method"] == "OPTIONS" or not naps.wakes(self._route(scope)):
             await self._app(scope, receive, send)
             return
         with naps.visit():
@@ -92,8 +96,10 @@ class Gate:
     def _check_key(self, scope: Any) -> None:
         settings = self._service.settings
         path = self._route(scope)
-        if not settings.keys or path in PUBLIC or scope["method"] == "OPTIONS" or is_page(path, scope["method"]):
+        if not settings.keys or path in PUBLIC or scope["method"] == "OPTIONS":
             return
+        if self._service.has_page and path in PAGE and scope["method"] in ("GET", "HEAD"):
+            return  # the page itself shows nothing of the model
         headers = {k: v for k, v in scope["headers"] if k in (b"authorization", b"x-api-key")}
         kind, _, bearer = headers.get(b"authorization", b"").partition(b" ")
         given = bearer.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")
@@ -161,11 +167,6 @@ def _after(receive: Receive) -> Receive:
         return message
 
     return rest
-
-
-def is_page(path: str, method: str) -> bool:
-    """Whether a browser gets it without a key: the page itself shows nothing of the model."""
-    return method in ("GET", "HEAD") and (path == "/" or path.startswith("/ui/"))
 
 
 async def _send_error(send: Send, path: str, error: ApiError) -> None:

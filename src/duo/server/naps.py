@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from duo.server.service import Service
 
 # Monitors and lists of models ask for these again and again. They wake nobody, as in llama-server.
-QUIET = ("/health", "/v1/health", "/livez", "/metrics", "/props", "/models", "/v1/models", "/slots", "/", "/duo/trace")
+QUIET = (
+    "/health", "/v1/health", "/livez", "/metrics", "/props", "/models", "/v1/models", "/slots", "/", "/duo/trace",
+    "/favicon.ico", "/openapi.json",
+)  # fmt: skip
 
 
 class Naps:
@@ -39,7 +42,7 @@ class Naps:
     @staticmethod
     def wakes(path: str) -> bool:
         """Whether a request for this route needs the models."""
-        return path not in QUIET and not path.startswith("/ui/")
+        return path not in QUIET and not path.startswith(("/ui/", "/v1/models/"))
 
     @contextmanager
     def visit(self) -> Iterator[None]:

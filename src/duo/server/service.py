@@ -102,6 +102,10 @@ class Service:
         return self._duo
 
     @property
+    def has_page(self) -> bool:
+        return self.events is not None
+
+    @property
     def is_ready(self) -> bool:
         return self.stage is Stage.READY
 
@@ -185,6 +189,8 @@ class Service:
         """Ends what still runs; the clients get an error."""
         for writing in list(self.writings):
             writing.stop(ApiError(503, Stage.DRAINING.value))
+        if self._duo is not None:
+            self._duo.stop_vectors()
 
     def close(self) -> None:
         """Frees the models. It may wait for a pass."""

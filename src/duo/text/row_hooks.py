@@ -32,7 +32,7 @@ def hooks_of(engine: _core.Engine, o: GenerateOptions, s: _core.Sampling) -> Hoo
     if target is None:  # elsewhere; `wanted_by` has been checked
         return hooks, chosen
     if has_mirostat(o):
-        hooks.append(_core.mirostat(o["mirostat"], o["mirostat_tau"], o["mirostat_eta"], s))
+        hooks.append(_core.mirostat(engine, o["mirostat"], o["mirostat_tau"], o["mirostat_eta"], s))
     elif not is_usual(o["samplers"]):
         hooks.append(_core.ordered_samplers(engine, o["samplers"] or [], s))
         chosen = _core.chosen_from(s)

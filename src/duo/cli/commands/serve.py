@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -155,7 +156,7 @@ def serve_many(params: dict[str, Any]) -> None:
         folder=None if o["models_dir"] is None else Path(o["models_dir"]),
         presets={} if file is None else presets_of(file, spelled_by(context.command, "serve")),
         cached=cached_models(),
-        own=typed_args(context, OF_ROUTER),
+        own=typed_args(context, (*OF_ROUTER, "hf_token")),
     )
     found = listeners(o)
 
@@ -166,10 +167,22 @@ def serve_many(params: dict[str, Any]) -> None:
         with suppress(OSError):
             print(f"duo serve: {len(sources)} models on {where} ({most})", flush=True)
 
-    router = Router(settings, sources, n_most=o["models_max"], autoload=o["models_autoload"], say=show.warn)
+    router = Router(
+        settings, sources, n_most=o["models_max"], autoload=o["models_autoload"], env=env_of_models(params),
+        say=show.warn,
+    )  # fmt: skip
     RouterServing(router, found, drain_s=o["drain"], ready=ready, cert=o["ssl_cert_file"], key=o["ssl_key_file"]).run()
     with suppress(OSError):
         show.warn("the server has ended")
+
+
+def env_of_models(params: dict[str, Any]) -> dict[str, str]:
+    """Of the processes of a router: without the variables of what it does itself, and with what others must not see on
+    a command line."""
+    own = {variable for name in OF_ROUTER if name in SERVE_OPTIONS for variable in SERVE_OPTIONS[name].env}
+    sources = {v for o in model_sources() if isinstance(o.envvar, str) for v in [o.envvar] if o.name != "offline"}
+    env = {name: value for name, value in os.environ.items() if name not in own | sources}
+    return env if params["hf_token"] is None else {**env, "HF_TOKEN": params["hf_token"]}
 
 
 # What a router does itself; its models get the other options.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,10 +23,10 @@ class NotLoaded(Exception):  # noqa: N818 - told as a sentence
 
 
 class Child:
-    """For one event loop. say: gets the lines that it writes on standard error."""
+    """For one event loop. env: of the process. say: gets the lines that it writes on standard error."""
 
-    def __init__(self, source: Source, socket: Path, say: Callable[[str], None]) -> None:
-        self.source, self._socket, self._say = source, socket, say
+    def __init__(self, source: Source, socket: Path, env: Mapping[str, str], say: Callable[[str], None]) -> None:
+        self.source, self._socket, self._env, self._say = source, socket, env, say
         self.last_line = ""
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -36,11 +36,24 @@ class Child:
     @property
     def args(self) -> list[str]:
         """Of `duo`."""
-        return ["serve", *self.source.args, "--alias", self.source.name, "--host", f"unix:{self._socket}", "--no-ui"]
+        return [
+            "serve",
+            *self.source.args,
+            "--alias",
+            self.source.name.replace(",", "_"),
+            "--host",
+            f"unix:{self._socket}",
+            "--no-ui",
+        ]
 
     @property
     def is_alive(self) -> bool:
         return self._process is not None and self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        """Of the process; 0: it has not begun."""
+        return 0 if self._process is None else self._process.pid
 
     @property
     def exit_code(self) -> int | None:
@@ -59,6 +72,7 @@ class Child:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "duo", *self.args, WITH_PARENT,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+            env=self._env,
         )  # fmt: skip
         self._reading = asyncio.create_task(self._read())
         while self.is_alive:
@@ -71,10 +85,15 @@ class Child:
 
     async def _read(self) -> None:
         assert self._process is not None and self._process.stderr is not None
-        with suppress(ValueError):  # a line without an end
-            while line := await self._process.stderr.readline():
-                self.last_line = line.decode("utf-8", "replace").strip() or self.last_line
-                self._say(self.last_line)
+        while True:
+            try:
+                line = await self._process.stderr.readline()
+            except ValueError:  # a line that is too long; what comes next is read, because the process would wait
+                continue
+            if not line:
+                return
+            self.last_line = line.decode("utf-8", "replace").strip() or self.last_line
+            self._say(self.last_line)
 
     async def stop(self) -> None:
         """Ends it: at first its running texts get time. Safe to call twice."""

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,40 +20,62 @@ from duo.server.router.sources import Source
 
 @dataclass(eq=False)
 class Member:
-    """A model, and what has become of it."""
+    """A model, and what has become of it. Its process is taken out in one step of the loop, so no lock guards it."""
 
     source: Source
-    state: str = "unloaded"  # llama-server's words: loading, loaded
-    failed: bool = False
     child: Child | None = None
+    is_ready: bool = False  # the process serves, as long as it lives
+    exit_code: int | None = None  # of a load that failed
+    failed: bool = False
     n_inside: int = 0  # requests that it answers
     used_at: float = 0.0
-    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    loading: asyncio.Task[None] | None = None
 
     @property
     def is_there(self) -> bool:
-        return self.state == "loaded" and self.child is not None and self.child.is_alive
+        return self.is_ready and self.child is not None and self.child.is_alive
 
     @property
     def status(self) -> dict[str, Any]:
         """As llama-server's list of models shows it."""
-        found: dict[str, Any] = {"value": self.state if self.state != "loaded" or self.is_there else "unloaded"}
+        value = "loaded" if self.is_there else "loading" if self.child is not None and not self.is_ready else "unloaded"
+        found: dict[str, Any] = {"value": value}
         if self.child is not None:
             found["args"] = ["duo", *self.child.args]
-        if self.failed or (self.state == "loaded" and not self.is_there):
-            found |= {"failed": True, "exit_code": self.child.exit_code if self.child is not None else None}
+        died = self.is_ready and not self.is_there
+        if self.failed or died:
+            code = self.child.exit_code if died and self.child is not None else self.exit_code
+            found |= {"failed": True, "exit_code": code}
         return found
+
+    def taken_out(self) -> Child | None:
+        """Its process, which the caller stops; None: it has none."""
+        child, self.child, self.is_ready = self.child, None, False
+        return child
 
 
 class Fleet:
-    """For one event loop. n_most: models at a time; 0: any number. say: gets lines for the user."""
+    """For one event loop. n_most: models at a time; 0: any number. env: of their processes. say: gets lines for the
+    user."""
 
-    def __init__(self, sources: Mapping[str, Source], n_most: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, sources: Mapping[str, Source], n_most: int, env: Mapping[str, str], say: Callable[[str], None]
+    ) -> None:
         self.members = {name: Member(s) for name, s in sources.items()}
-        self._n_most, self._say = n_most, say
+        self._n_most, self._env, self._say = n_most, env, say
         self._folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))  # only this user may enter it
         self._n_started = 0
         self._room = asyncio.Lock()  # held by who makes room
+
+    @property
+    def n_started(self) -> int:
+        """Processes so far."""
+        return self._n_started
+
+    @property
+    def folder(self) -> Path:
+        """Of their sockets."""
+        return self._folder
 
     def find(self, name: object) -> Member:
         """Raises ApiError: there is no such model."""
@@ -76,36 +98,47 @@ class Fleet:
             member.used_at = time.monotonic()
 
     async def load(self, member: Member) -> None:
-        """Returns when the model is there. Raises ApiError 503: it cannot be loaded, or there is no room."""
-        async with member.changing:
-            if member.is_there:
-                return
-            if member.child is not None:  # it has died
-                await member.child.stop()
-                member.child = None
-            async with self._room:
-                await self._make_room()
-                member.state, member.failed, member.used_at = "loading", False, time.monotonic()
-            self._n_started += 1
-            name = member.source.name
-            member.child = Child(
-                member.source, self._folder / f"{self._n_started}.sock", lambda line: self._say(f"[{name}] {line}")
-            )
-            try:
-                await member.child.start()
-                member.state = "loaded"
-            except NotLoaded as e:
-                member.failed = True
-                raise ApiError(503, f"the model {name} could not be loaded: {e}") from None
-            finally:
-                if member.state != "loaded":
-                    member.state = "unloaded"
-                    await member.child.stop()
+        """Returns when the model is there. Who waits may go; the load goes on.
+
+        Raises ApiError 503: it cannot be loaded, or there is no room.
+        """
+        if member.is_there:
+            return
+        if member.loading is None:
+            member.loading = asyncio.create_task(self._load(member))
+            member.loading.add_done_callback(lambda task: _loaded(member, task))
+        await asyncio.shield(member.loading)
+
+    async def _load(self, member: Member) -> None:
+        if (old := member.taken_out()) is not None:  # it has died
+            await old.stop()
+        self._n_started += 1
+        name = member.source.name
+        child = Child(
+            member.source,
+            self._folder / f"{self._n_started}.sock",
+            self._env,
+            lambda line: self._say(f"[{name}] {line}"),
+        )
+        async with self._room:
+            await self._make_room()
+            member.child, member.failed, member.used_at = child, False, time.monotonic()
+        try:
+            await child.start()
+            member.is_ready = member.child is child
+        except NotLoaded as e:
+            member.failed, member.exit_code = True, child.exit_code
+            raise ApiError(503, f"the model {name} could not be loaded: {e}") from None
+        finally:
+            if not member.is_ready:
+                if member.child is child:
+                    member.child = None
+                await child.stop()
 
     async def _make_room(self) -> None:
         """Raises ApiError 503: all that are loaded are busy."""
-        while self._n_most and sum(m.is_there or m.state == "loading" for m in self.members.values()) >= self._n_most:
-            idle = [m for m in self.members.values() if m.is_there and not m.n_inside]
+        while self._n_most and sum(m.child is not None for m in self.members.values()) >= self._n_most:
+            idle = [m for m in self.members.values() if m.is_ready and not m.n_inside]
             if not idle:
                 raise ApiError(
                     503, f"all {self._n_most} models (--models-max) are busy; try again later",
@@ -114,16 +147,19 @@ class Fleet:
             await self.unload(min(idle, key=lambda m: m.used_at))
 
     async def unload(self, member: Member) -> None:
-        """Ends its process, if it has one."""
-        async with member.changing:
-            child, member.child, member.state = member.child, None, "unloaded"
-            if child is not None:
-                await child.stop()
+        """Ends its process, if it has one, even while it loads."""
+        if (child := member.taken_out()) is not None:
+            await child.stop()
+            if member.loading is not None:  # who asks next begins a load of their own
+                await asyncio.wait([member.loading])
 
     async def close(self) -> None:
         """Ends all. Safe to call twice."""
-        children = [m.child for m in self.members.values() if m.child is not None]
-        await asyncio.gather(*(c.stop() for c in children), return_exceptions=True)
-        for m in self.members.values():
-            m.child, m.state = None, "unloaded"
+        await asyncio.gather(*(self.unload(m) for m in self.members.values()), return_exceptions=True)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _loaded(member: Member, task: asyncio.Task[None]) -> None:
+    member.loading = None
+    if not task.cancelled():
+        task.exception()  # who waits gets it; perhaps nobody does

@@ -51,6 +51,11 @@ def add(router: APIRouter, service: Router) -> None:
     for path in ("/v1/models", "/models"):
         router.get(path, include_in_schema=path.startswith("/v1"))(models)
 
+    @router.get("/v1/models/{name:path}")
+    async def model(name: str) -> Response:
+        """One model by its name."""
+        return Json(await _listed(service, service.fleet.find(name)))
+
     @router.post("/models/load", openapi_extra=body_of(Fields))
     async def load(request: Request) -> Response:
         """Loads a model, and answers when it is there."""
@@ -68,6 +73,8 @@ def add(router: APIRouter, service: Router) -> None:
     @router.get("/metrics", response_class=Response)
     async def metrics(request: Request) -> Response:
         """The router's own figures; model=NAME: those of a model."""
+        if not service.settings.metrics:
+            raise ApiError(501, "/metrics is off; start the server without --no-metrics")
         if "model" in request.query_params:
             return await _handed_on(service, request)
         return Response(service.metrics.page, media_type="text/plain; version=0.0.4")
@@ -84,9 +91,9 @@ async def _listed(service: Router, member: Member) -> dict[str, Any]:
         "id": source.name, "object": "model", "created": CREATED, "owned_by": "duo", "path": source.path,
         "status": member.status,
     }  # fmt: skip
-    if member.is_there:
-        with suppress(ApiError, httpx2.HTTPError, ValueError, LookupError), service.fleet.used(member) as child:
-            said = (await child.http.get("/v1/models", timeout=5.0)).json()["data"][0]
+    if member.is_there and member.child is not None:  # who only lists does not use it
+        with suppress(httpx2.HTTPError, RuntimeError, ValueError, LookupError):
+            said = (await member.child.http.get("/v1/models", timeout=5.0)).json()["data"][0]
             one = {**said, **one}
     return one
 
@@ -111,14 +118,21 @@ async def _handed_on(service: Router, request: Request) -> Response:
     member = _named(service, request)
     asked = request.query_params.get("autoload")
     loads = service.autoload if asked is None else asked.lower() in ON
-    work = asyncio.create_task(_answer_of(service, member, request, loads=loads))
-    if not await first_of(work, request.receive):
-        return Response(status_code=CLIENT_GONE)
-    return work.result()
+    stack = ExitStack()
+    stack.enter_context(service.inside())
+    try:
+        work = asyncio.create_task(_answer_of(service, member, request, stack, loads=loads))
+        if not await first_of(work, request.receive):
+            stack.close()
+            return Response(status_code=CLIENT_GONE)
+        return work.result()
+    except BaseException:
+        stack.close()
+        raise
 
 
-async def _answer_of(service: Router, member: Member, request: Request, *, loads: bool) -> Response:
-    """The beginning of the model's answer. Raises ApiError.
+async def _answer_of(service: Router, member: Member, request: Request, stack: ExitStack, *, loads: bool) -> Response:
+    """The beginning of the model's answer. stack: is closed when the answer has been sent on. Raises ApiError.
 
     A process that has died without an answer is started once more. If it was the request that ended it, it will not be
     better the next time.
@@ -126,27 +140,30 @@ async def _answer_of(service: Router, member: Member, request: Request, *, loads
     for is_last in (not loads, True):
         if loads:
             await service.fleet.load(member)
-        stack = ExitStack()
-        child = stack.enter_context(service.fleet.used(member))
+        using = service.fleet.used(member)
+        child = using.__enter__()
         try:
             answer = await child.http.send(_sent_on(service, request, child), stream=True)
-        except httpx2.HTTPError as e:
-            stack.close()
+        except (httpx2.HTTPError, httpx2.InvalidURL) as e:
+            using.__exit__(None, None, None)
+            if isinstance(e, httpx2.InvalidURL):
+                raise ApiError(400, f"the path cannot be handed on ({e}); correct it") from None
             died = await child.has_died()
             if died and not is_last:
                 continue
             why = child.last_line if died else type(e).__name__
             raise ApiError(502, f"the model {member.source.name} gave no answer ({why}); try again") from None
         except BaseException:
-            stack.close()
+            using.__exit__(None, None, None)
             raise
-        return _Passed(service, answer, stack)
+        stack.push(using.__exit__)
+        return _Passed(answer, stack)
     raise AssertionError
 
 
 def _sent_on(service: Router, request: Request, child: Child) -> httpx2.Request:
-    headers = [(k, v) for k, v in request.headers.items() if k not in NOT_HANDED_ON]
-    path = request.scope["path"].removeprefix(service.settings.api_prefix)
+    headers = [(k, v) for k, v in request.scope["headers"] if k.decode("latin-1") not in NOT_HANDED_ON]
+    path = request.scope["raw_path"].decode("latin-1").removeprefix(service.settings.api_prefix)
     query = request.scope.get("query_string", b"").decode("latin-1")
     url = f"{path}?{query}" if query else path
     return child.http.build_request(request.method, url, headers=headers, content=request.scope["duo.body"])
@@ -155,9 +172,9 @@ def _sent_on(service: Router, request: Request, child: Child) -> httpx2.Request:
 class _Passed(StreamingResponse):
     """Sends an answer on as it comes, and ends it when the client goes."""
 
-    def __init__(self, service: Router, answer: httpx2.Response, stack: ExitStack) -> None:
-        self._service, self._answer, self._stack = service, answer, stack
-        service.writings_begin(stack)
+    def __init__(self, answer: httpx2.Response, stack: ExitStack) -> None:
+        """stack: is closed when all has been sent."""
+        self._answer, self._stack = answer, stack
         super().__init__(self._parts(), answer.status_code)
         kept = [(k, v) for k, v in answer.headers.raw if k.lower().decode("latin-1") not in NOT_HANDED_ON]
         self.raw_headers = [(k.lower(), v) for k, v in kept]
@@ -172,4 +189,4 @@ class _Passed(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             await self._answer.aclose()
-            self._service.writings_end(self._stack)
+            self._stack.close()

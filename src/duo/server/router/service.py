@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from duo.server.router.fleet import Fleet
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class Router(Service):
-    """For one event loop. autoload: whether a request loads the model that it names. say: gets lines for the user."""
+    """For one event loop. autoload: whether a request loads the model that it names. env: of the models' processes.
+    say: gets lines for the user."""
 
     def __init__(
         self,
@@ -27,12 +28,13 @@ class Router(Service):
         *,
         n_most: int,
         autoload: bool,
+        env: Mapping[str, str],
         say: Callable[[str], None],
     ) -> None:
         super().__init__(settings)
-        self.fleet, self.autoload = Fleet(sources, n_most, say), autoload
+        self.fleet, self.autoload = Fleet(sources, n_most, env, say), autoload
         self._say = say
-        self._passed: set[ExitStack] = set()  # answers that are being sent on
+        self._n_inside = 0  # requests that are handed on
         self._starting: set[asyncio.Task[None]] = set()
 
     def begin(self) -> None:
@@ -51,21 +53,22 @@ class Router(Service):
         except Exception as e:
             self._say(str(e))
 
-    def writings_begin(self, stack: ExitStack) -> None:
-        """An answer is sent on. stack: frees what it uses."""
-        self._passed.add(stack)
-
-    def writings_end(self, stack: ExitStack) -> None:
-        self._passed.discard(stack)
-        stack.close()
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """A request, until its answer has been sent on."""
+        self._n_inside += 1
+        try:
+            yield
+        finally:
+            self._n_inside -= 1
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._passed)
+        return self._n_inside > 0
 
     def _gauges(self) -> dict[str, float]:
         return {
-            "requests_running": len(self._passed),
+            "requests_running": self._n_inside,
             "requests_waiting": 0,
             "places": sum(m.is_there for m in self.fleet.members.values()),
             "cache_usage_ratio": 0.0,

@@ -20,7 +20,7 @@ OF_ROUTER = (
     "models-preset", "models-max", "models-autoload", "no-models-autoload", "api-prefix", "reuse-port", "insecure",
 )  # fmt: skip
 OF_PRESETS = ("load-on-startup", "stop-timeout", "dedup-cache-models", "version")
-ON, OFF = ("true", "on", "1", "yes", "enabled"), ("false", "off", "0", "no", "disabled")
+ON = ("true", "on", "1", "yes", "enabled")
 # An option of the server as arguments: (key, value) -> arguments. Raises BadValue: there is no such option.
 Spelled = Callable[[str, str], list[str]]
 

@@ -72,7 +72,7 @@ def as_chat(f: MessagesFields) -> ChatFields:
     if f.thinking is not None:
         more["reasoning_effort"] = "none" if f.thinking.get("type") == "disabled" else "medium"
         if isinstance(budget := f.thinking.get("budget_tokens"), int) and f.thinking.get("type") == "enabled":
-            more["reasoning_budget_tokens"] = budget
+            more["thinking_budget_tokens"] = budget
     config = f.output_config or {}
     if isinstance(config.get("format"), dict):
         more["response_format"] = config["format"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
@@ -11,6 +10,7 @@ from starlette.responses import Response
 
 from duo import _core
 from duo.server.errors import ApiError
+from duo.server.page_files import FOLDER, KINDS
 from duo.server.respond import Json
 from duo.support.wording import quoted
 
@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from duo.server.service import Service
     from duo.text.recent_events import RecentEvents
 
-FOLDER = files("duo.server") / "ui"
-KINDS = {
-    "index.html": "text/html; charset=utf-8",
-    "page.css": "text/css; charset=utf-8",
-    "page.js": "text/javascript; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-}
 # The model's text is untrusted: nothing but the package's own files is run, and nobody else is asked for anything.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "

@@ -1,0 +1,11 @@
+"""The files of the server's page, and their types."""
+
+from importlib.resources import files
+
+FOLDER = files("duo.server") / "ui"
+KINDS = {
+    "index.html": "text/html; charset=utf-8",
+    "page.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
