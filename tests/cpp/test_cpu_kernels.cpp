@@ -1,4 +1,5 @@
 // The kernels of csrc/cpu against sums in double precision of the weights as GGUF defines them.
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -162,10 +163,9 @@ TEST(bits_depend_neither_on_width_nor_on_threads) {
             const problem            p(f, 104, 1280, 70, false, rng);
             const std::vector<float> all = p.run(*kernels, 0, 70, 1);
             for (const int width : widths) {
-                for (const int from : {0, 3, 50}) {
-                    const std::vector<float> some = p.run(*kernels, from, width, 1 + (width + from) % 4);
-                    REQUIRE(std::memcmp(some.data(), all.data() + from * 104, some.size() * sizeof(float)) == 0);
-                }
+                const int                from = std::array{0, 3, 50}[size_t(width % 3)];
+                const std::vector<float> some = p.run(*kernels, from, width, 1 + (width + from) % 4);
+                REQUIRE(std::memcmp(some.data(), all.data() + from * 104, some.size() * sizeof(float)) == 0);
             }
         }
     }
