@@ -101,7 +101,7 @@ def test_unknown_keywords_are_type_errors(duo_pair: Duo) -> None:
 
 def test_bad_values_are_one_sentence(duo_pair: Duo) -> None:
     for options in (
-        {"max_tokens": 0}, {"max_tokens": -2}, {"temperature": -0.1}, {"temperature": float("nan")}, {"top_p": 1.1},
+        {"max_tokens": 0}, {"max_tokens": -3}, {"temperature": -0.1}, {"temperature": float("nan")}, {"top_p": 1.1},
         {"top_k": 2**40}, {"seed": 2**64}, {"mode": "fast"}, {"n_draft": 0}, {"n_draft": 65}, {"n_draft": "many"},
         {"stop": ""}, {"stop": ["x", ""]}, {"stop": "a\0"}, {"stop": "\ud800"}, {"logprobs": 101},
         {"logit_bias": {4096: 1.0}}, {"logit_bias": {-1: 1.0}}, {"logit_bias": {5: float("nan")}},

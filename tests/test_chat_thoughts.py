@@ -88,3 +88,22 @@ def test_they_are_options_of_conversations(run: Run) -> None:
         1,
         "duo: --reasoning-format is an option of conversations; write: duo chat --reasoning-format\n",
     )
+
+
+def test_the_conversation_is_written_to_a_file(run: Run, tmp_path: Path) -> None:
+    kept = tmp_path / "talk.txt"
+    kept.write_text("old")
+    asked = ("chat", *FAST, "-n", 60, "--chat-template", THINKS, "--grammar", 'root ::= "Hm.</think>Hello."')
+    assert run(*asked, "-o", kept, stdin=b"Hi.\nAnd\\\nthen?\n")[0] == 0
+    answer = "Assistant:\n[Start thinking]\n\nHm.[End thinking]\n\nHello.\n\n"
+    assert kept.read_text() == f"User:\nHi.\n\n{answer}User:\nAnd\nthen?\n\n{answer}"
+    assert run(*asked, "--reasoning-format", "none", "--output", kept, "-p", "Hi.", "-st")[0] == 0
+    assert kept.read_text() == "User:\nHi.\n\nAssistant:\nHm.</think>Hello.\n\n"
+    code, _, err = run(*asked, "--output-file", tmp_path / "none" / "talk.txt", stdin=b"Hi.\n")
+    assert code == 1 and err.endswith("(-o) cannot be written (No such file or directory); choose another file\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux's")
+def test_a_full_disk_is_a_sentence(run: Run) -> None:
+    code, _, err = run("chat", *FAST, "-n", 8, "-o", "/dev/full", stdin=b"Hi.\n")
+    assert code == 1 and "/dev/full (-o) cannot be written (No space left on device)" in err and "Traceback" not in err

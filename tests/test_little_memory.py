@@ -80,6 +80,8 @@ def embed(spare):
             d.embed(text)
         except (DuoError, MemoryError):
             continue
+        except BaseException:
+            os._exit(3)
         os._exit(0)
     os._exit(1)
 
@@ -89,6 +91,7 @@ for spare in range(1 << 20, 31 << 20, 1 << 20):
         thread = threading.Thread(target=embed, args=(spare,))
         thread.start()
         thread.join()
+        os._exit(4)
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 

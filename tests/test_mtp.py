@@ -236,7 +236,6 @@ def test_what_does_not_fit_is_said(hy: Model, tmp_path: Path, capsys: pytest.Cap
         (hy.trunk, hy.head, {"spec_type": "draft-eagle3"}, "is no EAGLE-3 head"),
         (hy.head, None, {}, "has MTP layers only, which write nothing alone"),
         (hy.whole, None, {**OWN, "draft_host": "127.0.0.1:1"}, "needs its target in the same process"),
-        (TARGET, None, {"spec_type": "ngram-mod"}, "does not support llama.cpp's ngram-mod yet"),
         (TARGET, head, {"spec_type": "draft-eagle3,draft-mtp"}, "only one kind of draft"),
     ):
         with pytest.raises(DuoError, match=why):

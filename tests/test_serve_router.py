@@ -63,7 +63,7 @@ def routed(folder: Path, *own: str, n_most: int = 2, autoload: bool = True, **gi
     there = threading.Event()
     sources = known_models(folder=folder, presets={}, cached=[], own=["-c", "4096", *own])
     router = Router(settings, sources, n_most=n_most, autoload=autoload, env=os.environ, say=lambda _line: None)
-    serving = RouterServing(router, found, drain_s=5.0, ready=there.set)
+    serving = RouterServing(router, found, drain_s=HANG_S / 2, ready=there.set)
     thread = threading.Thread(target=serving.run, name="router")
     thread.start()
     try:
@@ -138,6 +138,7 @@ def test_a_text_whose_model_dies_ends(server: Served) -> None:
         next(lines)
         os.kill(server.pid("alone"), signal.SIGKILL)
         rest = [line for line in lines if line]
+        assert json.loads(rest[-1].removeprefix("data: "))["error"]["code"] == 502
     assert not any(json.loads(line.removeprefix("data: ")).get("stop") for line in rest if line.startswith("data: {"))
     assert server.post("/completion", {**BODY, "model": "alone"}).status_code == 200
 
@@ -237,17 +238,49 @@ def test_an_answer_that_is_being_written_is_written_to_its_end(folder: Path) -> 
         body = {**BODY, **LONG, "stream": False, "n_predict": 800, "model": "alone"}
         asking = threading.Thread(target=lambda: found.append(s.post("/completion", body)))
         asking.start()
-        wait_until(lambda: any(x["is_processing"] for x in s.get("/slots?model=alone").json()))
+        wait_until(lambda: s.member("alone").n_inside)
         s.serving.end()
         asking.join(HANG_S)
     assert found[0].json()["tokens_predicted"] == 800
 
 
 def test_whoever_waits_for_a_load_may_go(server: Served, right: str) -> None:
-    for stopped_by in ("client", "unload"):
+    asked = {**BODY, "model": "alone"}
+    server.post("/models/unload", {"model": "alone"})
+    with suppress(httpx.TimeoutException):
+        httpx.post(server.url + "/completion", json=asked, timeout=0.3)
+    assert server.post("/completion", asked).json()["content"] == right
+
+
+def test_a_model_that_is_unloaded_while_it_loads(server: Served, right: str) -> None:
+    asked = {**BODY, "model": "alone"}
+    for begun in (lambda m: m.loading, lambda m: m.child is not None and m.child.pid):
         server.post("/models/unload", {"model": "alone"})
-        with suppress(httpx.TimeoutException):
-            httpx.post(server.url + "/completion", json={**BODY, "model": "alone"}, timeout=0.3)
-        if stopped_by == "unload":
-            server.post("/models/unload", {"model": "alone"})
-        assert server.post("/completion", {**BODY, "model": "alone"}).json()["content"] == right
+        found: list[httpx.Response] = []
+        asking = threading.Thread(target=lambda f=found: f.append(server.post("/completion", asked)))
+        asking.start()
+        wait_until(lambda b=begun: b(server.member("alone")))
+        server.post("/models/unload", {"model": "alone"})
+        asking.join(HANG_S)
+        assert found[0].status_code == 503 and "the model alone was unloaded" in found[0].text, found[0].text
+        assert server.states()["alone"] == "unloaded" and not server.member("alone").failed
+        assert server.post("/completion", asked).json()["content"] == right
+
+
+def test_two_models_that_want_the_same_room(folder: Path) -> None:
+    """A model is asked for while it makes room for another."""
+    with routed(folder, n_most=1) as s:
+        statuses: list[int] = []
+
+        def ask(name: str) -> None:
+            for _ in range(4):
+                statuses.append(s.post("/completion", {**BODY, "model": name}).status_code)
+
+        threads = [threading.Thread(target=ask, args=(name,)) for name in ("alone", "small")]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(HANG_S)
+            assert not t.is_alive()
+        assert set(statuses) <= {200, 503} and len(statuses) == 8
+        assert s.post("/completion", {**BODY, "model": "alone"}).status_code == 200

@@ -257,5 +257,7 @@ def test_no_path_leads_around_the_key(tmp_path: Path, own_page: bool) -> None:
                 answer = all_of(client)
             assert answer.split(b" ", 2)[1] in (b"400", b"401"), (path, answer)
             assert b"total_slots" not in answer and b"is_processing" not in answer
+        for path in ("/", "/index.html")[: 2 if own_page else 1]:  # a browser sends no key
+            assert httpx.get(s.url + path).status_code == 200
         assert httpx.get(s.url + "/props", headers={"Authorization": "Bearer secret"}).status_code == 200
         assert httpx.get(s.url + "/health").status_code == 200

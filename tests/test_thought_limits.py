@@ -114,5 +114,7 @@ def test_a_grammar_comes_first(duo: Duo, mode: str) -> None:
     assert len(number) == 12 and number.isdigit()
     late = duo.generate(PROMPT, **o, grammar='root ::= [a-z ]{40} "</think>" [a-z ]+').text
     assert late.index("</think>") == 40
+    said = duo.generate(PROMPT, **{**o, "reasoning_budget_message": "Now.", "max_tokens": 60}, grammar="root ::= [^<]*")
+    assert said.text.count("Now.") == 1, said.text
     early = duo.generate(PROMPT, **o, grammar='root ::= [^<]* "</think>" [a-z ,.]+')
     assert len(duo.tokenize(early.text.partition("</think>")[0], add_bos=False)) <= 7

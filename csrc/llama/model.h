@@ -42,9 +42,9 @@ class llama_token_model : public token_model {
                  std::vector<candidate> & out) override {
         sampler_->chances(i_row, sampling, text, out);
     }
-    std::span<float> row_logits(int32_t i_row) override { return sampler_->logits(i_row); }
-    void keep_allowed(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text) override {
-        sampler_->keep_allowed(i_row, sampling, text);
+    std::span<float> row_logits(int32_t i_row, const sampling_params * grammar_of,
+                                std::span<const token_id> text) override {
+        return sampler_->row_logits(i_row, grammar_of, text);
     }
     float logprobs(int32_t i_row, token_id token, std::span<candidate> out) override {
         return sampler_->logprobs(i_row, token, out);
@@ -65,7 +65,9 @@ class llama_token_model : public token_model {
     void restore(int32_t branch, std::span<const char> saved) override { decoder_->cache().restore(branch, saved); }
 
     bool        is_end(token_id token) const override { return vocabulary_.is_end(token); }
-    std::string piece(token_id token) const override { return vocabulary_.piece(token, false); }
+    std::string piece(token_id token) const override {
+        return vocabulary_.piece(token, weights_->options.special && !is_end(token));
+    }
 
   private:
     std::shared_ptr<const model_weights> weights_;

@@ -41,6 +41,7 @@ struct model_options {
     bool                     check_tensors   = false;  // no weight may be NaN or infinite
     bool                     host_buffers    = true;   // a GPU may give the memory for weights of the CPU
     bool                     repack          = true;   // weights may be packed for kernels
+    bool                     special         = false;  // control tokens are part of the text
     std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any
     bool                     guesses = false;          // passes verify guesses: a recurrent state keeps snapshots
     bool                     strict  = false;          // same bits at every width: see model_decoder::decode

@@ -22,6 +22,7 @@ class ordered_samplers : public token_hook {
                      const sampling_params & sampling);
 
     bool on_row(std::span<const token_id> text, std::span<float> logits) override;
+    bool refused() override { return true; }
     void reconsider(std::span<const token_id> text, std::span<float> logits) override;
 
   private:

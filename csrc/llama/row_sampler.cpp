@@ -70,8 +70,13 @@ void row_sampler::chances(int32_t i_row, const sampling_params & sampling, std::
     check_numbers(row, out.empty() ? no_token : out.front().token);
 }
 
-void row_sampler::keep_allowed(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text) {
-    sampler_of(i_row, sampling).keep_allowed(logits(i_row, level_of(i_row, text)).data(), sampling, text);
+std::span<float> row_sampler::row_logits(int32_t i_row, const sampling_params * grammar_of,
+                                         std::span<const token_id> text) {
+    const std::span<float> row = logits(i_row, level_of(i_row, text));
+    if (grammar_of != nullptr) {
+        sampler_of(i_row, *grammar_of).keep_allowed(row.data(), *grammar_of, text);
+    }
+    return row;
 }
 
 float row_sampler::logprobs(int32_t i_row, token_id token, std::span<candidate> out) {

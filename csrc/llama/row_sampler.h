@@ -20,12 +20,12 @@ class row_sampler {
     // Limits candidates to ids below n, which the other model can read.
     void limit_vocab(int32_t n);
 
-    int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
-                       std::span<candidate> out);
-    void    chances(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
-                    std::vector<candidate> & out);
-    void    keep_allowed(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text);
-    float   logprobs(int32_t i_row, token_id token, std::span<candidate> out);
+    int32_t          candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
+                                std::span<candidate> out);
+    void             chances(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
+                             std::vector<candidate> & out);
+    std::span<float> row_logits(int32_t i_row, const sampling_params * grammar_of, std::span<const token_id> text);
+    float            logprobs(int32_t i_row, token_id token, std::span<candidate> out);
 
     // A row's logits, [n_vocab]. level: of those that the row has. Throws duo::error if it has none.
     [[nodiscard]] std::span<float> logits(int32_t i_row, int32_t level = 0) const;

@@ -264,7 +264,7 @@ void sampler::keep_allowed(float * logits, const sampling_params & sampling, std
     stand_behind(sampling, text);
     data_.clear();
     for (token_id t = 0; t < n_vocab_; ++t) {
-        if (logits[t] > minus_infinity) {
+        if (logits[t] != minus_infinity) { // NaN stays, so that it is seen
             data_.push_back({.id = t, .logit = logits[t], .p = 0.0f});
         }
     }

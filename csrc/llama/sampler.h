@@ -36,7 +36,7 @@ class sampler {
     void chances(float * logits, const sampling_params & sampling, std::span<const token_id> text,
                  std::vector<candidate> & out);
 
-    // See token_model::keep_allowed. logits: [n_vocab] or longer.
+    // Forbidden tokens get -inf. logits: [n_vocab] or longer.
     void keep_allowed(float * logits, const sampling_params & sampling, std::span<const token_id> text);
 
     // Whether it is set up for these parameters. Otherwise the next row takes longer: a grammar is read and follows the

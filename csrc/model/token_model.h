@@ -67,12 +67,11 @@ class token_model {
     }
 
     // The logits of row `i_row` of the last decode, [n_vocab]; candidates() reads what is written there. Empty if the
-    // model has none.
-    virtual std::span<float> row_logits(int32_t /*i_row*/) { return {}; }
-
-    // Sets the logits of the tokens that the grammar forbids there to -inf. Arguments as for candidates().
-    virtual void keep_allowed(int32_t /*i_row*/, const sampling_params & /*sampling*/,
-                              std::span<const token_id> /*text*/) {}
+    // model has none. grammar_of: tokens that its grammar forbids after `text` get -inf; nullptr: all stay.
+    virtual std::span<float> row_logits(int32_t /*i_row*/, const sampling_params * /*grammar_of*/,
+                                        std::span<const token_id> /*text*/) {
+        return {};
+    }
 
     // A target's hidden states at row `i_row` of the last decode, whether it has an output or not. out: [n_features].
     virtual void features(int32_t /*i_row*/, std::span<float> /*out*/) const {}

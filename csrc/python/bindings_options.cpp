@@ -97,6 +97,7 @@ void add_devices(model_class & c) {
         .def_readwrite("offload_kqv", &o::offload_kqv)
         .def_readwrite("op_offload", &o::op_offload)
         .def_readwrite("check_tensors", &o::check_tensors)
+        .def_readwrite("special", &o::special)
         .def_readwrite("host_buffers", &o::host_buffers)
         .def_readwrite("repack", &o::repack)
         .def_readwrite("override_tensors", &o::override_tensors)

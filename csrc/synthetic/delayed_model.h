@@ -35,9 +35,9 @@ class delayed_model : public token_model {
         inner_.chances(i_row, sampling, text, out);
     }
 
-    std::span<float> row_logits(int32_t i_row) override { return inner_.row_logits(i_row); }
-    void keep_allowed(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text) override {
-        inner_.keep_allowed(i_row, sampling, text);
+    std::span<float> row_logits(int32_t i_row, const sampling_params * grammar_of,
+                                std::span<const token_id> text) override {
+        return inner_.row_logits(i_row, grammar_of, text);
     }
 
     float logprobs(int32_t i_row, token_id token, std::span<candidate> out) override {

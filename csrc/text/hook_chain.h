@@ -18,6 +18,14 @@ class hook_chain : public token_hook {
         return std::all_of(hooks_.begin(), hooks_.end(), [&](const auto & h) { return h->on_row(text, logits); });
     }
 
+    bool refused() override {
+        bool any = false;
+        for (const auto & h : hooks_) {
+            any |= h->refused();
+        }
+        return any;
+    }
+
     void reconsider(std::span<const token_id> text, std::span<float> logits) override {
         for (const auto & h : hooks_) {
             h->reconsider(text, logits);

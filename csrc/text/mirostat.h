@@ -28,6 +28,7 @@ class mirostat : public token_hook {
     explicit mirostat(mirostat_params params) : params_(std::move(params)), limit_(2.0 * double(params_.tau)) {}
 
     bool on_row(std::span<const token_id> text, std::span<float> logits) override;
+    bool refused() override { return true; }
     void reconsider(std::span<const token_id> text, std::span<float> logits) override;
 
     // The largest surprise that a token may have now, in bits.

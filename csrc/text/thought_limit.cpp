@@ -7,10 +7,6 @@
 
 namespace duo {
 
-namespace {
-constexpr float never = -std::numeric_limits<float>::infinity();
-}
-
 thought_limit::thought_limit(std::vector<thought_marks> marks, int32_t n_most,
                              std::function<std::string(token_id)> spell)
     : marks_(std::move(marks)), n_most_(n_most), spell_(std::move(spell)) {
@@ -27,32 +23,36 @@ bool thought_limit::on_row(std::span<const token_id> text, std::span<float> logi
     if (is_prompt) {
         n_used_ = 0; // only what is generated counts
     }
-    if (inside_ != nullptr && !inside_->forced.empty() && n_used_ >= n_most_) {
+    if (inside_ != nullptr && !inside_->forced.empty() && !given_up_ && n_used_ >= n_most_) {
         forcing_ = forcing_ || utf8_incomplete(tail_) == 0; // a character is completed first
     }
     if (forcing_) {
-        force(logits);
+        const auto  forced = size_t(inside_->forced[n_forced_]);
+        const float kept   = logits[forced];
+        std::fill(logits.begin(), logits.end(), -std::numeric_limits<float>::infinity());
+        logits[forced] = std::max(kept, std::numeric_limits<float>::lowest());
     }
     return true;
 }
 
-void thought_limit::reconsider(std::span<const token_id> /*text*/, std::span<float> logits) {
-    if (!forcing_) {
-        return;
+bool thought_limit::refused() {
+    if (forcing_) {
+        const size_t n_said = inside_->forced.size() - n_of_end(*inside_);
+        given_up_           = n_forced_ > n_said;
+        forcing_            = false;
+        n_forced_           = std::min(n_forced_, n_said); // what is said before the mark is said once
     }
-    if (logits[size_t(inside_->forced[n_forced_])] > never) {
-        force(logits);
-    } else {
-        forcing_  = false;
-        n_forced_ = 0;
-    }
+    return false;
 }
 
-void thought_limit::force(std::span<float> logits) const {
-    const auto  forced = size_t(inside_->forced[n_forced_]);
-    const float kept   = logits[forced];
-    std::fill(logits.begin(), logits.end(), never);
-    logits[forced] = std::max(kept, std::numeric_limits<float>::lowest());
+// Tokens of `forced` that are the mark.
+size_t thought_limit::n_of_end(const thought_marks & m) const {
+    std::string text;
+    size_t      n = 0;
+    while (n < m.forced.size() && text.size() < m.end.size()) {
+        text.insert(0, spell_(m.forced[m.forced.size() - ++n]));
+    }
+    return n;
 }
 
 void thought_limit::take(token_id token) {
@@ -64,6 +64,7 @@ void thought_limit::take(token_id token) {
             inside_   = &*begun;
             n_used_   = 0;
             n_forced_ = 0;
+            given_up_ = false;
         }
     } else {
         ++n_used_;

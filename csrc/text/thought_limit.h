@@ -28,13 +28,15 @@ class thought_limit : public token_hook {
     thought_limit(std::vector<thought_marks> marks, int32_t n_most, std::function<std::string(token_id)> spell);
 
     bool on_row(std::span<const token_id> text, std::span<float> logits) override;
-    // A grammar that does not allow the end of the thought comes first; the end is tried again at the next token.
-    void reconsider(std::span<const token_id> text, std::span<float> logits) override;
+    // A grammar that does not allow the end of the thought comes first. The mark is tried again at the next token,
+    // unless a part of it has been written.
+    bool refused() override;
 
   private:
-    void force(std::span<float> logits) const;
     void take(token_id token);
     bool take_mark(const std::string & mark);
+
+    [[nodiscard]] size_t n_of_end(const thought_marks & m) const;
 
     const std::vector<thought_marks>           marks_;
     const int32_t                              n_most_;
@@ -46,7 +48,8 @@ class thought_limit : public token_hook {
     const thought_marks * inside_   = nullptr; // the thought that runs
     int32_t               n_used_   = 0;       // its tokens that were generated
     bool                  forcing_  = false;
-    size_t                n_forced_ = 0; // of inside_->forced
+    bool                  given_up_ = false; // this thought has no limit any more
+    size_t                n_forced_ = 0;     // of inside_->forced
 };
 
 } // namespace duo

@@ -17,8 +17,10 @@ class token_hook {
     // from. False: the text ends here, without another token. Throws duo::error.
     virtual bool on_row(std::span<const token_id> text, std::span<float> logits) = 0;
 
-    // The same row again: the grammar allows none of the tokens that on_row() has left, and only those that it does
-    // allow have finite logits now. Throws duo::error.
+    // The grammar allows none of the tokens that on_row() has left. True: reconsider() shall see only those that it
+    // does allow, which takes a look at the whole vocabulary.
+    virtual bool refused() { return false; }
+    // The same row again, after refused(); forbidden tokens have -inf if somebody wanted that. Throws duo::error.
     virtual void reconsider(std::span<const token_id> /*text*/, std::span<float> /*logits*/) {}
 };
 

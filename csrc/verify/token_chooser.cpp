@@ -6,9 +6,18 @@
 
 namespace duo {
 
+namespace {
+
+// How the target chooses from what a hook has left.
+const sampling_params & sampling_of(const request & req) {
+    return req.filtered ? *req.filtered : req.sampling;
+}
+
+} // namespace
+
 std::optional<token_id> token_chooser::choose(verify_text & text, int32_t i_row) {
     const request & req    = text.req();
-    const auto      logits = req.hook ? model_.row_logits(i_row) : std::span<float>{};
+    const auto      logits = req.hook ? model_.row_logits(i_row, nullptr, text.tokens()) : std::span<float>{};
     struct restorer { // log-probabilities are the model's own
         ~restorer() { std::copy(own.begin(), own.end(), row.begin()); }
         const std::vector<float> & own;
@@ -31,6 +40,8 @@ std::optional<token_id> token_chooser::choose(verify_text & text, int32_t i_row)
         if (const auto next = chosen(text, i_row)) {
             return next;
         }
+    } catch (const nan_error &) {
+        throw; // the row is evaluated again
     } catch (const error & e) {
         if (e.kind() != error_kind::bad_value) {
             throw;
@@ -39,14 +50,16 @@ std::optional<token_id> token_chooser::choose(verify_text & text, int32_t i_row)
     // The hook has left nothing that the grammar allows. As in llama.cpp (common_sampler_sample), the grammar is then
     // the first to choose.
     std::copy(own_logits_.begin(), own_logits_.end(), logits.begin());
-    model_.keep_allowed(i_row, req.sampling, text.tokens());
+    if (req.hook->refused()) {
+        model_.row_logits(i_row, &sampling_of(req), text.tokens());
+    }
     req.hook->reconsider(text.tokens(), logits);
     return chosen(text, i_row);
 }
 
 std::optional<token_id> token_chooser::chosen(verify_text & text, int32_t i_row) {
     const request &         req      = text.req();
-    const sampling_params & sampling = req.filtered ? *req.filtered : req.sampling;
+    const sampling_params & sampling = sampling_of(req);
     const bool              noise    = sampling.rule() == accept_rule::noise;
     if (const auto guesses = noise ? guesses_below{} : text.guesses().below(text.row(), req.sampling);
         !guesses.tokens.empty()) {

@@ -144,6 +144,7 @@ class ModelOptions:
     offload_kqv: bool
     op_offload: bool
     check_tensors: bool
+    special: bool
     host_buffers: bool
     repack: bool
     cpus: list[int]

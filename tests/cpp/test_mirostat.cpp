@@ -116,7 +116,8 @@ TEST(a_row_that_is_seen_again_counts_once) {
     std::vector<float> row{2.0f, 1.0f, 0.0f};
     m.on_row(std::vector<token_id>{1}, row);
     const double before = m.limit();
-    row                 = {-INFINITY, 1.0f, 0.0f};
+    CHECK(m.refused());
+    row = {-INFINITY, 1.0f, 0.0f};
     m.reconsider(std::vector<token_id>{1}, row);
     CHECK_EQ(m.limit(), before);
     CHECK(std::isinf(row[0]) && std::isfinite(row[1]));

@@ -107,23 +107,45 @@ TEST(a_grammar_that_forbids_the_end_comes_first) {
     tokens             text{1, begin_mark};
     const auto         row = [] { return std::vector<float>(n_vocab, 0.0f); };
     std::vector<float> logits;
+    const auto         forces = [&](token_id t) {
+        limit.on_row(text, logits = row());
+        return std::isfinite(logits[size_t(t)]) && std::isinf(logits[4]);
+    };
     limit.on_row(text, logits = row()); // what the prompt has does not count
+    CHECK(!limit.refused());
     text.push_back(4);
     for (int i = 0; i < 3; ++i) { // it is tried again and again
-        limit.on_row(text, logits = row());
-        CHECK(std::isfinite(logits[2]) && std::isinf(logits[4]));
-        logits    = row();
-        logits[2] = -INFINITY;
-        limit.reconsider(text, logits);
-        CHECK(std::isinf(logits[2]) && std::isfinite(logits[4]));
+        CHECK(forces(2));
+        CHECK(!limit.refused());
+        limit.reconsider(text, logits = row());
+        CHECK(std::isfinite(logits[4]));
         text.push_back(4);
     }
-    for (const token_id t : {2, 3, int(end_mark)}) {
-        limit.on_row(text, logits = row());
-        limit.reconsider(text, logits = row());
-        CHECK(std::isfinite(logits[size_t(t)]) && std::isinf(logits[4]));
+    for (const token_id t : {2, 3}) { // what is said is said once
+        CHECK(forces(t));
         text.push_back(t);
     }
-    limit.on_row(text, logits = row());
+    for (int i = 0; i < 3; ++i) {
+        CHECK(forces(end_mark));
+        CHECK(!limit.refused());
+        text.push_back(4);
+    }
+    CHECK(forces(end_mark));
+    text.push_back(end_mark);
+    CHECK(!forces(2));
+}
+
+TEST(a_mark_of_which_only_a_part_is_allowed_is_tried_once) {
+    thought_limit      limit(marks(), 0, spelled);
+    tokens             text{1, begin_of_two, 6};
+    std::vector<float> logits(n_vocab, 0.0f);
+    limit.on_row(text, logits);
+    CHECK(std::isfinite(logits[6]) && std::isinf(logits[4]));
+    text.push_back(6);
+    limit.on_row(text, logits = std::vector<float>(n_vocab, 0.0f));
+    CHECK(std::isfinite(logits[5]) && std::isinf(logits[4]));
+    limit.refused();
+    text.push_back(4);
+    limit.on_row(text, logits = std::vector<float>(n_vocab, 0.0f));
     CHECK(std::isfinite(logits[4]));
 }

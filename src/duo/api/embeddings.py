@@ -68,14 +68,16 @@ class Embeddings(Texts):
         """Raises BadValue: the model was loaded to write. Raises Cancelled: it is closed."""
         if self.session.closed:
             raise Cancelled("this Duo is closed; make a new one")
-        if self._embedder is None:
+        found = self._embedder
+        if found is None:
             raise BadValue("this Duo was loaded to write texts; load it with embedding=True for embeddings")
-        return self._embedder
+        return found
 
     def stop_vectors(self) -> None:
         """Ends what is computed, for good; whoever waits gets Cancelled. From any thread."""
-        if self._embedder is not None:
-            self._embedder.stop()
+        found = self._embedder  # another thread may close
+        if found is not None:
+            found.stop()
 
     def pooling_type(self) -> int:
         """llama.cpp's number of what makes one vector of a text. Raises BadValue."""

@@ -4,7 +4,7 @@
 IN_CHAT = frozenset(
     ("-sys", "-sysf", "--system-prompt", "--system-prompt-file", "--chat-template", "--chat-template-file",
      "--chat-template-kwargs", "--reasoning-format", "-rea", "--reasoning", "--reasoning-effort",
-     "--reasoning-preserve", "--no-reasoning-preserve", "-cnv",
+     "--reasoning-preserve", "--no-reasoning-preserve", "-cnv", "-o", "--output", "--output-file",
      "--conversation", "-st", "--single-turn")
 )  # fmt: skip
 
@@ -86,9 +86,9 @@ PROGRAM = {name: program for program, names in _ELSEWHERE.items() for name in na
 # Those of llama-server, llama-cli and llama-completion that duo does not have.
 NOT_IN_DUO = frozenset(
     """
-    --agent --audio --context-shift --docker-repo --image --kv-unified-per-slot --log-prompts-dir
-    --lookup-cache-dynamic --lookup-cache-static --lora-init-without-apply --mcp-servers-config
-    --mcp-servers-json --model-url --output --output-file --server-base --spec-synth-len --spec-synth-rates
-    --special --tools --tools-runtime --ui-mcp-proxy --video --webui-mcp-proxy -ag -dr -lcd -lcs -mu -o -sp
+    --agent --audio --context-shift --docker-repo --image --log-prompts-dir --lookup-cache-dynamic
+    --lookup-cache-static --lora-init-without-apply --mcp-servers-config --mcp-servers-json --server-base
+    --spec-synth-len --spec-synth-rates --tools --tools-runtime --ui-mcp-proxy --video --webui-mcp-proxy -ag
+    -dr -lcd -lcs
     """.split()  # noqa: SIM905 (a line for each otherwise)
 )

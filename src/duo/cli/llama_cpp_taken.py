@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from duo.cli.llama_cpp_presets import OF_PORT, OF_VECTORS, arguments
 from duo.cli.on_off import AUTO, OFF, ON
@@ -66,6 +67,15 @@ def _fit(value: str) -> dict[str, str]:
     if value not in (*ON, *OFF):
         raise ValueError("it has to be on or off")
     return dict.fromkeys(("n_gpu_layers", "n_gpu_layers_draft"), "auto" if value in ON else "all")
+
+
+_OF_HUB = re.compile(r"https?://(?:huggingface\.co|hf\.co)/([^/?#]+/[^/?#]+)/(?:resolve|blob)/main/([^?#]+)(?:\?.*)?")
+
+
+def _model_url(value: str) -> list[str]:
+    if (found := _OF_HUB.fullmatch(value)) is None:
+        raise ValueError("only files of huggingface.co (/USER/REPO/resolve/main/FILE) are possible in duo")
+    return ["-hf", found[1], "-hff", unquote(found[2])]
 
 
 def _rope_scale(value: str) -> list[str]:
@@ -137,6 +147,14 @@ TAKEN: tuple[Taken, ...] = (
     Taken(("-dt", "--defrag-thold"), "it has no effect in llama.cpp either", _number()),
     Taken(("--warmup", "--no-warmup"), "loading tries one pass"),
     Taken(("-fit", "--fit"), _FIT, _fit, needs="-ngl", env="LLAMA_ARG_FIT"),
+    Taken(("-mu", "--model-url"), "it means -hf and -hff", _model_url, needs="-hf", env="LLAMA_ARG_MODEL_URL"),
+    Taken(
+        ("--kv-unified-per-slot",),
+        "-c is the context of each text",
+        lambda n: {"n_ctx": n},
+        needs="-c",
+        env="LLAMA_ARG_KV_UNIFIED_PER_SLOT",
+    ),
     Taken(("-fitc", "--fit-ctx"), "a context is never made smaller than -c", _whole(0)),
     Taken(("-lzm", "--lazy-mode"), "libllama decides that, so only auto is taken", _only("auto")),
     Taken(("-gan", "--grp-attn-n"), "duo has no group attention, so only 1 is taken", _only("1")),

@@ -24,6 +24,7 @@ from duo.options.option import (
     Threads,
     opt,
 )
+from duo.options.spelling import SpellingOptions
 from duo.options.weights import WeightOptions
 from duo.support.context import N_CTX_DEFAULT
 
@@ -290,6 +291,7 @@ class EngineOptions(
     ClientOptions,
     OffloadOptions,
     WeightOptions,
+    SpellingOptions,
     ContextOptions,
     total=False,
 ):

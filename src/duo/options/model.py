@@ -33,7 +33,7 @@ def flag_of(role: Role, name: str) -> str:
 _AS_GIVEN = (
     "n_gpu_layers", "split_mode", "main_gpu", "n_ctx", "n_batch", "n_threads", "n_threads_batch", "flash_attn",
     "type_k", "type_v", "load_mode", "offload_kqv", "op_offload", "cpu_kernels", "strict",
-    "n_parallel", "draft_pack", "draft_vocab", "check_tensors", "host_buffers", "repack",
+    "n_parallel", "draft_pack", "draft_vocab", "check_tensors", "host_buffers", "repack", "special",
 )  # fmt: skip
 
 
@@ -69,6 +69,7 @@ class ModelOptions:
     check_tensors: bool
     host_buffers: bool
     repack: bool
+    special: bool
     fit_target: tuple[int, ...]  # MiB that auto leaves free on each device, or on all; empty: its own choice
     context: ContextOptions  # complete
     n_contexts: int = 1  # the cache has room for so many texts of n_ctx tokens

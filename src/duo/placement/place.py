@@ -46,6 +46,7 @@ def _model(
     m.offload_kqv, m.op_offload, m.mtp = o.offload_kqv, o.op_offload, o.mtp and o.role == "draft"
     m.type_k, m.type_v = o.type_k, o.type_v
     m.check_tensors, m.host_buffers, m.repack = o.check_tensors, o.host_buffers, o.repack
+    m.special = o.special
     m.tensor_split, m.split_mode, m.main_gpu = list(o.tensor_split), o.split_mode, o.main_gpu
     m.n_threads, m.n_threads_batch = n_threads, o.n_threads_batch or n_threads
     m.n_gpu_layers = -1 if o.n_gpu_layers == "all" else int(o.n_gpu_layers)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 App = Callable[[Any, Receive, Send], Awaitable[None]]
 PUBLIC = ("/health", "/v1/health", "/livez")  # for everybody, with and without a key
+OWN_PAGE = ("/", "/index.html")  # of --path, as in llama-server
 PAGE = ("/", *(f"/ui/{name}" for name in KINDS))  # for everybody, where there is a page
 OF_ANTHROPIC = "/v1/messages"
 CLOSE = {"Connection": "close"}
@@ -100,6 +101,8 @@ class Gate:
             return
         if self._service.has_page and path in PAGE and scope["method"] in ("GET", "HEAD"):
             return  # the page itself shows nothing of the model
+        if settings.files and path in OWN_PAGE and scope["method"] in ("GET", "HEAD"):
+            return
         headers = {k: v for k, v in scope["headers"] if k in (b"authorization", b"x-api-key")}
         kind, _, bearer = headers.get(b"authorization", b"").partition(b" ")
         given = bearer.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")

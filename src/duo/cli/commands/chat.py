@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from duo.cli.models import model_sources
 from duo.cli.on_off import Flag, OnOffAuto
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, text_of, unescape
+from duo.cli.transcript import Transcript
 from duo.errors import BadValue, ContextFull, DuoError
 from duo.options.tables import GENERATE_OPTIONS
 from duo.prompt.thinking import EFFORT, THINKS, can_choose, choices, dates, with_thinking
@@ -97,12 +99,18 @@ def warn_of_thoughts(thoughts: Mapping[str, Any], template: ChatTemplate) -> Non
         show.warn(f"the chat template has no {EFFORT}, so --reasoning-effort changes nothing")
 
 
-def answer(talk: Conversation, question: str, options: dict[str, Any], *, color: bool) -> None:
+def answer(
+    talk: Conversation, question: str, options: dict[str, Any], *, color: bool, kept: Transcript | None = None
+) -> None:
     """One turn, printed as it arrives. Ctrl-C stops the answer; the part so far is kept."""
     stream = talk.ask(question, **options)
+    if kept is not None:
+        kept.asked(question)
     reading = talk.reading()
     failure = show.TokenPrinter(sys.stdout, color, reading).write(stream)
     talk.answered(stream.result, None if reading is None else reading.whole)
+    if kept is not None:
+        kept.answered(stream.result.text, None if reading is None else reading.whole)
     if failure is not None:
         raise failure
     warn_of_draft(talk.duo, stream)
@@ -113,7 +121,14 @@ def answer(talk: Conversation, question: str, options: dict[str, Any], *, color:
 
 
 def _talk(
-    talk: Conversation, options: dict[str, Any], color: bool, first: str | None, *, single: bool, plain: bool
+    talk: Conversation,
+    options: dict[str, Any],
+    color: bool,
+    first: str | None,
+    *,
+    single: bool,
+    plain: bool,
+    kept: Transcript | None,
 ) -> None:
     commands = Commands(talk, options)
     reader = Reader(commands.names, first, plain=plain)
@@ -125,7 +140,7 @@ def _talk(
             if reader.one_line and turn.startswith("/"):
                 commands(turn)
             else:
-                answer(talk, turn, options, color=color)
+                answer(talk, turn, options, color=color, kept=kept)
                 if not reader.interactive and talk.last is not None and talk.last.finish_reason == "cancelled":
                     raise KeyboardInterrupt
                 if single:
@@ -161,7 +176,9 @@ def chat(params: dict[str, Any]) -> None:
     wanted = check_early("?", options)  # reports a bad value before minutes of loading
     show.warn_of_schema(wanted)
     interactive = sys.stdin is not None and sys.stdin.isatty()
-    with open_duo(params) as d:
+    with ExitStack() as stack:
+        kept = None if params["output"] is None else stack.enter_context(closing(Transcript(params["output"])))
+        d = stack.enter_context(open_duo(params))
         template = template_of(d.local_model, chosen)
         thoughts = thoughts_of(params, wanted)
         warn_of_thoughts(thoughts, template)
@@ -174,7 +191,7 @@ def chat(params: dict[str, Any]) -> None:
         warn_of_start(d)
         _talk(
             talk, options, show.wants_color(params["color"], sys.stdout), first, single=params["single_turn"],
-            plain=params["simple_io"],
+            plain=params["simple_io"], kept=kept,
         )  # fmt: skip
 
 
@@ -187,6 +204,8 @@ def _command() -> click.Command:
         click.Option(["prompt", "-p", "--prompt"], metavar="TEXT", help="The first turn."),
         click.Option(["file", "-f", "--file"], type=path, metavar="FILE", help="A file with the first turn."),
         click.Option(["single_turn", "-st", "--single-turn"], is_flag=True, help="End after one answer."),
+        click.Option(["output", "-o", "--output", "--output-file"], type=path, metavar="FILE",
+                     help="Write the conversation to this file, too."),
         click.Option(["simple_io", "--simple-io"], is_flag=True,
                      help="Read lines without editing, for terminals that cannot."),
         click.Option(["chat_template", "--chat-template"], metavar="NAME|JINJA", envvar="LLAMA_ARG_CHAT_TEMPLATE",

@@ -28,6 +28,7 @@ class Child:
     def __init__(self, source: Source, socket: Path, env: Mapping[str, str], say: Callable[[str], None]) -> None:
         self.source, self._socket, self._env, self._say = source, socket, env, say
         self.last_line = ""
+        self._stopped = False
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
         transport = httpx2.AsyncHTTPTransport(uds=str(socket), limits=httpx2.Limits(max_connections=None))
@@ -75,12 +76,16 @@ class Child:
             env=self._env,
         )  # fmt: skip
         self._reading = asyncio.create_task(self._read())
-        while self.is_alive:
+        if self._stopped:  # while the process began
+            await self.stop()
+        while self.is_alive and not self._stopped:
             with suppress(httpx2.HTTPError):
                 if (await self.http.get("/health", timeout=HEAD_S)).status_code == 200:
                     return
             await asyncio.sleep(LOOK_S)
         await self._reading
+        if self._stopped:
+            raise NotLoaded("it was unloaded")
         raise NotLoaded(self.last_line.removeprefix("duo: ") or f"its process ended with code {self.exit_code}")
 
     async def _read(self) -> None:
@@ -97,6 +102,7 @@ class Child:
 
     async def stop(self) -> None:
         """Ends it: at first its running texts get time. Safe to call twice."""
+        self._stopped = True
         process = self._process
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):

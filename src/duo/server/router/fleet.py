@@ -30,6 +30,7 @@ class Member:
     n_inside: int = 0  # requests that it answers
     used_at: float = 0.0
     loading: asyncio.Task[None] | None = None
+    is_unwanted: bool = False  # the load that goes on shall not begin a process any more
 
     @property
     def is_there(self) -> bool:
@@ -65,7 +66,8 @@ class Fleet:
         self._n_most, self._env, self._say = n_most, env, say
         self._folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))  # only this user may enter it
         self._n_started = 0
-        self._room = asyncio.Lock()  # held by who makes room
+        self._room = asyncio.Lock()  # held by who makes room, who waits for processes alone
+        self._closed = False
 
     @property
     def n_started(self) -> int:
@@ -105,9 +107,14 @@ class Fleet:
         if member.is_there:
             return
         if member.loading is None:
+            member.is_unwanted = self._closed
             member.loading = asyncio.create_task(self._load(member))
             member.loading.add_done_callback(lambda task: _loaded(member, task))
-        await asyncio.shield(member.loading)
+        member.n_inside += 1  # from the load to the use, nobody else takes its room
+        try:
+            await asyncio.shield(member.loading)
+        finally:
+            member.n_inside -= 1
 
     async def _load(self, member: Member) -> None:
         if (old := member.taken_out()) is not None:  # it has died
@@ -121,13 +128,17 @@ class Fleet:
             lambda line: self._say(f"[{name}] {line}"),
         )
         async with self._room:
+            _check_wanted(member)
             await self._make_room()
+            _check_wanted(member)
             member.child, member.failed, member.used_at = child, False, time.monotonic()
         try:
             await child.start()
             member.is_ready = member.child is child
         except NotLoaded as e:
-            member.failed, member.exit_code = True, child.exit_code
+            if member.child is child:
+                member.failed, member.exit_code = True, child.exit_code
+            _check_wanted(member)
             raise ApiError(503, f"the model {name} could not be loaded: {e}") from None
         finally:
             if not member.is_ready:
@@ -144,19 +155,29 @@ class Fleet:
                     503, f"all {self._n_most} models (--models-max) are busy; try again later",
                     headers={"Retry-After": "5"},
                 )  # fmt: skip
-            await self.unload(min(idle, key=lambda m: m.used_at))
+            if (child := min(idle, key=lambda m: m.used_at).taken_out()) is not None:
+                await child.stop()
 
     async def unload(self, member: Member) -> None:
-        """Ends its process, if it has one, even while it loads."""
+        """Ends its process, if it has one, even while it loads. Who asks for it then begins a load of their own."""
+        loading = member.loading
+        member.is_unwanted = loading is not None
         if (child := member.taken_out()) is not None:
             await child.stop()
-            if member.loading is not None:  # who asks next begins a load of their own
-                await asyncio.wait([member.loading])
+        if loading is not None:
+            await asyncio.wait([loading])
 
     async def close(self) -> None:
         """Ends all. Safe to call twice."""
+        self._closed = True
         await asyncio.gather(*(self.unload(m) for m in self.members.values()), return_exceptions=True)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _check_wanted(member: Member) -> None:
+    """Raises ApiError 503: somebody has unloaded it meanwhile."""
+    if member.is_unwanted:
+        raise ApiError(503, f"the model {member.source.name} was unloaded; try again")
 
 
 def _loaded(member: Member, task: asyncio.Task[None]) -> None:

@@ -120,18 +120,22 @@ async def _handed_on(service: Router, request: Request) -> Response:
     loads = service.autoload if asked is None else asked.lower() in ON
     stack = ExitStack()
     stack.enter_context(service.inside())
+    work = asyncio.create_task(_answer_of(service, member, request, stack, loads=loads))
+    is_sent = False
     try:
-        work = asyncio.create_task(_answer_of(service, member, request, stack, loads=loads))
         if not await first_of(work, request.receive):
-            stack.close()
             return Response(status_code=CLIENT_GONE)
-        return work.result()
-    except BaseException:
-        stack.close()
-        raise
+        answer = work.result()
+        is_sent = True
+        return answer
+    finally:
+        if not is_sent:
+            stack.close()
+            if work.done() and not work.cancelled() and work.exception() is None:
+                await work.result().end()
 
 
-async def _answer_of(service: Router, member: Member, request: Request, stack: ExitStack, *, loads: bool) -> Response:
+async def _answer_of(service: Router, member: Member, request: Request, stack: ExitStack, *, loads: bool) -> _Passed:
     """The beginning of the model's answer. stack: is closed when the answer has been sent on. Raises ApiError.
 
     A process that has died without an answer is started once more. If it was the request that ended it, it will not be
@@ -180,13 +184,26 @@ class _Passed(StreamingResponse):
         self.raw_headers = [(k.lower(), v) for k, v in kept]
 
     async def _parts(self) -> AsyncIterator[bytes]:
-        with suppress(httpx2.HTTPError):  # the model's process has died: the client sees an answer without an end
+        try:
             async for part in self._answer.aiter_raw():
                 yield part
+        except httpx2.HTTPError:
+            if not self._answer.headers.get("content-type", "").startswith("text/event-stream"):
+                raise  # the connection is cut, so that nobody takes this for the whole answer
+            why = {
+                "error": {"code": 502, "message": "the model's process has ended; try again", "type": "server_error"}
+            }
+            yield f"data: {json.dumps(why)}\n\n".encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
+            await self.end()
+
+    async def end(self) -> None:
+        """Safe to call twice."""
+        try:
             await self._answer.aclose()
+        finally:
             self._stack.close()

@@ -1,0 +1,48 @@
+"""A conversation as a file (`duo chat -o`), in the form of llama-cli (tools/cli/cli-context.cpp)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from duo.errors import BadValue
+
+if TYPE_CHECKING:
+    from duo.prompt.reading import Part
+
+
+class Transcript:
+    """Replaces the file. Each turn is there as soon as it has ended. Raises BadValue: it cannot be written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file = path.open("w", encoding="utf-8", errors="replace")
+        except OSError as e:
+            raise self._fault(e) from None
+
+    def asked(self, question: str) -> None:
+        self._write(f"User:\n{question}\n\n")
+
+    def answered(self, text: str, said: Part | None) -> None:
+        """text: what the model wrote. said: its thoughts and its answer, if they are told apart."""
+        thoughts = (
+            "" if said is None or not said.reasoning else f"[Start thinking]\n\n{said.reasoning}[End thinking]\n\n"
+        )
+        content = text if said is None else said.content
+        self._write(f"Assistant:\n{thoughts}{content.rstrip()}\n\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._file.write(text)
+            self._file.flush()
+        except OSError as e:
+            raise self._fault(e) from None
+
+    def _fault(self, e: OSError) -> BadValue:
+        return BadValue(f"{self._path} (-o) cannot be written ({e.strerror or e}); choose another file")
+
+    def close(self) -> None:
+        with suppress(OSError):  # what could not be written has been told
+            self._file.close()
