@@ -17,6 +17,7 @@ from served import Server, served
 from waits import wait_until
 
 from duo import BadValue, Cancelled, Duo, DuoError
+from duo.api.embeddings import normalized
 from duo.models.demo import demo_pair
 
 TEXTS = ["a king and his daughter", "the sea", "x", "a king and his son went to the sea"]
@@ -260,3 +261,11 @@ def test_a_server_that_ends_does_not_wait_for_vectors() -> None:
         wait_until(lambda: s.service.admission.n_inside == 1)
     asking.join(HANG_S)
     assert not asking.is_alive() and (not found or found[0].status_code == 503)
+
+
+def test_any_norm_of_any_vector() -> None:
+    rows = np.array([[3e4, -1e4, 2.0], [1e-30, 0.0, 0.0], [0.0, 0.0, 0.0]], np.float32)
+    for norm in (0, 1, 2, 1000):
+        found = normalized(rows, norm)
+        assert np.isfinite(found).all() and not found[2].any()
+        assert np.abs(found[:2]).max(1) == pytest.approx(32760 if norm == 0 else 1.0, rel=0.3)

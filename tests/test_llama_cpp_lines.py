@@ -26,7 +26,6 @@ REFUSED = {
     "--image": "llama.cpp's --image is not in duo",
     "--context-shift": "llama.cpp's --context-shift is not in duo",
     "--lookup-cache-static": "llama.cpp's --lookup-cache-static is not in duo",
-    "--special": "llama.cpp's --special is not in duo",
     "--instruct": "unknown option --instruct",  # llama.cpp has removed these
     "-ins": "unknown option -ins",
     "--chatml": "unknown option --chatml",
@@ -36,7 +35,7 @@ REFUSED = {
     "-ns": "-ns is an option of llama-parallel",
     "-sm tensor": "split_mode",
     "-np 4096": "n_parallel",
-    "--control-vector-scaled ./control_vector.gguf 0.8": "control_vector_scaled",
+    "--control-vector-scaled ./control_vector.gguf 0.8": "unexpected extra argument (0.8)",
     "--log-colors --flash-attn": "log-colors",
 }
 # What needs hosts, devices or files that a test cannot make.

@@ -53,9 +53,11 @@ def normalized(vectors: Vectors, norm: int) -> Vectors:
     if norm < 0:
         return vectors
     size = np.abs(vectors.astype(np.float64))
-    length = size.max(axis=1) / N_SCALE if norm == 0 else (size**norm).sum(axis=1) ** (1.0 / norm)
-    with np.errstate(divide="ignore"):
-        return (vectors * np.where(length > 0, 1.0 / length, 0.0)[:, None]).astype(np.float32)
+    largest = np.maximum(size.max(axis=1), np.finfo(np.float64).tiny)
+    ones = size / largest[:, None]  # whose powers do not overflow
+    length = largest / N_SCALE if norm == 0 else largest * (ones**norm).sum(axis=1) ** (1.0 / norm)
+    with np.errstate(divide="ignore", over="ignore"):
+        return (vectors * np.where(size.any(axis=1), 1.0 / length, 0.0)[:, None]).astype(np.float32)
 
 
 class Embeddings(Texts):
