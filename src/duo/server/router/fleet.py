@@ -119,21 +119,18 @@ class Fleet:
     async def _load(self, member: Member) -> None:
         if (old := member.taken_out()) is not None:  # it has died
             await old.stop()
-        self._n_started += 1
         name = member.source.name
-        child = Child(
-            member.source,
-            self._folder / f"{self._n_started}.sock",
-            self._env,
-            lambda line: self._say(f"[{name}] {line}"),
-        )
         async with self._room:
             _check_wanted(member)
             await self._make_room()
             _check_wanted(member)
+            self._n_started += 1
+            socket = self._folder / f"{self._n_started}.sock"
+            child = Child(member.source, socket, self._env, lambda line: self._say(f"[{name}] {line}"))
             member.child, member.failed, member.used_at = child, False, time.monotonic()
         try:
             await child.start()
+            _check_wanted(member)
             member.is_ready = member.child is child
         except NotLoaded as e:
             if member.child is child:

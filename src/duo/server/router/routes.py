@@ -190,10 +190,8 @@ class _Passed(StreamingResponse):
         except httpx2.HTTPError:
             if not self._answer.headers.get("content-type", "").startswith("text/event-stream"):
                 raise  # the connection is cut, so that nobody takes this for the whole answer
-            why = {
-                "error": {"code": 502, "message": "the model's process has ended; try again", "type": "server_error"}
-            }
-            yield f"data: {json.dumps(why)}\n\n".encode()
+            why = ApiError(502, "the model's process has ended; try again")
+            yield f"data: {json.dumps(why.body)}\n\n".encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
