@@ -79,12 +79,7 @@ def made(out: Path) -> Path:
     for name, shape in _tensors(n_vocab).items():
         x = np.ones(shape) if len(shape) == 1 else rng.standard_normal(shape, np.float32) / shape[-1] ** 0.5
         writer.add_tensor(name, x.astype(np.float32 if len(shape) == 1 or "gate_inp" in name else np.float16))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    part.replace(out)
-    return out
+    return models.written(writer, part, out)
 
 
 def measure(path: Path, n_threads: int, rounds: int) -> dict[str, dict[str, float]]:

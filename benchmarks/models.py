@@ -85,6 +85,16 @@ def quantized(source: Path, out: Path, type: str) -> Path:
     return out
 
 
+def written(writer: gguf.GGUFWriter, part: Path, out: Path) -> Path:
+    """Ends a file that is written to `part`, and gives it its name."""
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    part.replace(out)
+    return out
+
+
 def _random_blocks(source: Path, out: Path, type: gguf.GGMLQuantizationType) -> Path:
     """Writes `source` with other matrices: random ones of this type, all of whose blocks have one scale."""
     part = out.with_name(out.name + ".part")
@@ -107,12 +117,7 @@ def _random_blocks(source: Path, out: Path, type: gguf.GGMLQuantizationType) -> 
         else:
             rows[..., :2] = scale & 255, scale >> 8
         writer.add_tensor(tensor.name, rows.reshape(*tensor.data.shape[:-1], -1), raw_dtype=type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    part.replace(out)
-    return out
+    return written(writer, part, out)
 
 
 def randomized(source: Path, out: Path, seed: int = 7) -> Path:

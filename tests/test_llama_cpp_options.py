@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 import pytest
+from parsed_line import params
 
-from duo import Duo
 from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, PROGRAM
 from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, Taken
 from duo.cli.main import COMMANDS as COMMANDS_OF_DUO
@@ -133,13 +133,6 @@ def test_values_that_change_something_are_refused_with_what_is_possible(run: Run
         assert code == 1 and out == "" and why in err and err.count("\n") == 1 and err.startswith("duo: ")
     code, _, err = run("chat", "--reasoning-budget", "-5")
     assert code == 1 and "reasoning_budget (--reasoning-budget) is '-5'" in err
-
-
-def params(command: str, *args: str) -> dict[str, Any]:
-    found = command_named(command)
-    assert found is not None
-    with found.make_context(command, list(args)) as ctx:
-        return ctx.params
 
 
 def test_what_options_mean_in_duo() -> None:
@@ -288,29 +281,3 @@ def test_reasoning_is_a_variable_of_the_template(tmp_path: Path, run: Run) -> No
     named = ("chat", "--chat-template", "chatml", *chat[3:])  # it has no variables
     assert run(*named, "--reasoning", "on")[:2] == run(*named)[:2]
     assert "may think in spite of --reasoning off" in run(*named, "--reasoning", "off")[2]
-
-
-def test_the_url_of_a_file_of_the_hub(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    hub = "https://huggingface.co/ggml-org/models/resolve/main/tinyllamas/stories%20260K.gguf?download=true"
-    for found in (params("run", "-mu", hub), params("serve", "--model-url", hub)):
-        assert (found["hf_repo"], found["hf_file"]) == ("ggml-org/models", "tinyllamas/stories 260K.gguf")
-    code, _, err = run("-mu", "https://example.com/model.gguf", "-p", "x")
-    assert code == 1 and "only files of huggingface.co" in err
-    monkeypatch.setenv("LLAMA_ARG_MODEL_URL", hub)
-    assert params("run", "-p", "x")["hf_repo"] == "ggml-org/models"
-
-
-def test_a_context_of_each_slot() -> None:
-    assert params("serve", "--kv-unified-per-slot", "4096")["n_ctx"] == "4096"
-    assert params("serve", "--kv-unified-per-slot", "4096", "-c", "512")["n_ctx"] == "512"
-
-
-def test_control_tokens_are_written_if_that_is_wanted(run: Run) -> None:
-    with Duo() as d:
-        token = d.tokenize("<|im_start|>", add_bos=False, special=True)[0]
-        end = d.tokenize("<|im_end|>", add_bos=False, special=True)[0]
-    asked = ("-p", "Once", "-n", "3", "--no-display-prompt", "-l", f"{token}+100")
-    assert run(*asked)[1].strip() == ""
-    for mode in ("plain", "sync", "async"):
-        assert run(*asked, "-sp", "--mode", mode)[1].strip() == "<|im_start|>" * 3
-    assert run("-p", "Once", "-n", "3", "--no-display-prompt", "-l", f"{end}+100", "--special")[1].strip() == ""

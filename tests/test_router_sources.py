@@ -16,7 +16,7 @@ def presets(folder: Path, text: str) -> dict[str, tuple[str, ...]]:
     file.write_text(text)
     command = command_named("serve")
     assert command is not None
-    return {name: p.args for name, p in presets_of(file, spelled_by(command, "serve")).items()}
+    return {name: p.args for name, p in presets_of(file, spelled_by(command, "serve", OF_ROUTER)).items()}
 
 
 def touch(*files: Path) -> None:
@@ -142,3 +142,8 @@ def test_a_models_process_does_not_see_what_only_the_router_does(monkeypatch: py
     env = env_of_models(ctx.params)
     assert {n for n in env if n.startswith("LLAMA_")} == {"LLAMA_ARG_CTX_SIZE"} and env["HF_TOKEN"] == "secret"
     assert "secret" not in typed_args(ctx, (*OF_ROUTER, "hf_token"))
+
+
+def test_what_only_the_router_does_is_left_out_however_it_is_spelled(tmp_path: Path) -> None:
+    text = "[a]\nmodel = x\napi_key = k\nLLAMA_API_KEY = k\nLLAMA_ARG_PORT = 1\na = b\nno-models-autoload = true\n"
+    assert presets(tmp_path, text) == {"a": ("--model", "x")}

@@ -54,13 +54,12 @@ class BareDebian:
 
     def run(self, *command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         """In the home folder of root, without a network but for 127.0.0.1."""
-        path = "/root/venv/bin:/usr/bin:/bin:/usr/sbin:/sbin"
         script = (
             'mount -t proc proc "$0/proc" && mount --rbind /sys "$0/sys" && ip link set lo up && '
-            'exec chroot "$0" sh -c "cd && exec \\"\\$@\\"" sh "$@"'
+            'exec chroot "$0" sh -c "cd && PATH=\\$PWD/venv/bin:\\$PATH && exec \\"\\$@\\"" sh "$@"'
         )
         own = ["unshare", "--net", "--mount", "--pid", "--fork", "sh", "-c", script, str(self._root), *command]
-        env = {"PATH": path, "HOME": "/root", **environment}
+        env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/root", **environment}
         return subprocess.run(own, env=env, capture_output=True, text=True, timeout=300, check=False)
 
     def has(self, program: str) -> bool:

@@ -1,6 +1,9 @@
 // Converts the blocks of a GGUF file (ggml-common.h: block_q8_0 ... block_iq1_m) to numbers and back.
 #pragma once
 
+#include <cstdint>
+#include <cstring>
+
 #include "format.h"
 
 namespace duo::cpu {
@@ -19,6 +22,17 @@ struct unit_row {
 // Bytes in the file of one row of a unit.
 constexpr size_t file_unit(const format_traits & t) {
     return size_t(t.n_unit / t.n_file_block * t.n_file_bytes);
+}
+
+// Four bytes that need not be aligned.
+inline uint32_t load32(const uint8_t * p) {
+    uint32_t u;
+    std::memcpy(&u, p, 4);
+    return u;
+}
+
+inline void store32(uint8_t * p, uint32_t u) {
+    std::memcpy(p, &u, 4);
 }
 
 // 16 bytes of a block of 32: code i and i + 16 share a byte. Codes may have higher bits, which are elsewhere.

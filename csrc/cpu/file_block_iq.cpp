@@ -9,16 +9,6 @@ namespace duo::cpu {
 
 namespace {
 
-uint32_t load32(const uint8_t * p) {
-    uint32_t u;
-    std::memcpy(&u, p, 4);
-    return u;
-}
-
-void store32(uint8_t * p, uint32_t u) {
-    std::memcpy(p, &u, 4);
-}
-
 // Four times seven signs, then a scale of four bits. The number of signs is even, so the file leaves out each eighth.
 void read_signs(const uint8_t * p, unit_row & u, int block) {
     const uint32_t bits = load32(p);

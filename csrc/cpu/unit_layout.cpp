@@ -6,16 +6,6 @@ namespace duo::cpu {
 
 namespace {
 
-uint32_t load32(const uint8_t * p) {
-    uint32_t u;
-    std::memcpy(&u, p, 4);
-    return u;
-}
-
-void store32(uint8_t * p, uint32_t u) {
-    std::memcpy(p, &u, 4);
-}
-
 // Offsets of the vectors of 2-bit or 4-bit codes in a unit. If n_high is 1, a vector of high bits follows after every
 // n_vectors of them. Data that is read together is stored together; otherwise the hardware prefetcher sees two jumping
 // streams.

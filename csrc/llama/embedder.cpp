@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "context_shape.h"
 #include "cpu/team.h"
-#include "failed_check.h"
 #include "log.h"
 #include "weights_loader.h"
 
@@ -53,19 +52,7 @@ void embedder::create(const std::string & pooling) {
     params.pooling_type            = pooling_named(pooling);
     params.abort_callback          = [](void * stopped) { return static_cast<std::atomic<bool> *>(stopped)->load(); };
     params.abort_callback_data     = &stopped_;
-    log_clear_errors();
-    const std::string could_not = "a context for embeddings could not be created for " + opt.path;
-    try {
-        const throwing_checks checks;
-        context_.get_deleter().model     = weights_->model;
-        context_.get_deleter().on_device = !weights_->devices.names.empty();
-        context_.reset(llama_init_from_model(weights_->model.get(), params));
-    } catch (const std::exception & e) {
-        throw error(error_kind::does_not_fit, could_not + ": " + e.what() + "; lower -c or -b");
-    }
-    if (!context_) {
-        throw error(error_kind::does_not_fit, could_not + log_reason() + "; lower -c or -b, or free memory");
-    }
+    context_                       = new_context(*weights_, params, "a context for embeddings", "-c or -b");
 }
 
 std::string embedder::pooling() const {

@@ -46,11 +46,11 @@ class embedder {
     void check(std::span<const std::vector<token_id>> texts) const;
     void evaluate(std::span<const std::vector<token_id>> texts, std::vector<std::vector<float>> & out);
 
-    std::shared_ptr<const model_weights>           weights_;
-    std::unique_ptr<llama_context, context_closer> context_;
-    int32_t                                        n_out_ = 0;
-    std::mutex                                     mutex_;
-    std::atomic<bool>                              stopped_{false};
+    std::shared_ptr<const model_weights> weights_;
+    context_ptr                          context_;
+    int32_t                              n_out_ = 0;
+    std::mutex                           mutex_;
+    std::atomic<bool>                    stopped_{false};
 };
 
 } // namespace duo

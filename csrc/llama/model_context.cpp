@@ -61,6 +61,25 @@ int32_t context_closer::guarded(const std::string & path, const std::function<st
     }
 }
 
+context_ptr new_context(const model_weights & w, const llama_context_params & params, const std::string & what,
+                        const std::string & options) {
+    const std::string could_not = what + " could not be created for " + w.options.path;
+    context_ptr       made;
+    made.get_deleter().model     = w.model;
+    made.get_deleter().on_device = !w.devices.names.empty();
+    log_clear_errors();
+    try {
+        const throwing_checks checks;
+        made.reset(llama_init_from_model(w.model.get(), params));
+    } catch (const std::exception & e) {
+        throw error(error_kind::does_not_fit, could_not + ": " + e.what() + "; lower " + options);
+    }
+    if (!made) {
+        throw error(error_kind::does_not_fit, could_not + log_reason() + "; lower " + options + " or free memory");
+    }
+    return made;
+}
+
 model_context::model_context(const model_weights & w, llama_context * target, bool own_attention, bool snapshots)
     : weights_(w), shape_(w, own_attention, snapshots), own_attention_(own_attention) {
     llama_context_params params = context_params(w, shape_, own_attention);
@@ -118,21 +137,8 @@ void model_context::check_memory(const llama_context_params & params) const {
 void model_context::create(llama_context_params params) {
     const cpu::take_attention   attention(own_attention_);
     const cpu::offload_products offload(weights_.devices.helpers);
-    log_clear_errors();
-    try {
-        const throwing_checks checks;
-        context_.get_deleter().model     = weights_.model;
-        context_.get_deleter().on_device = !weights_.devices.names.empty();
-        context_.reset(llama_init_from_model(weights_.model.get(), params));
-    } catch (const std::exception & e) {
-        throw error(error_kind::does_not_fit, what() + " could not be created for " + weights_.options.path + ": " +
-                                                  e.what() + "; lower " + option());
-    }
-    if (!context_) {
-        throw error(error_kind::does_not_fit, what() + " could not be created for " + weights_.options.path +
-                                                  log_reason() + "; lower " + option() + " or free memory");
-    }
-    seen_ = {};
+    context_ = new_context(weights_, params, what(), option());
+    seen_    = {};
 }
 
 // Libllama keeps the hidden states that a head reads, and those that it makes.

@@ -28,6 +28,12 @@ struct context_closer {
                     const std::function<int32_t()> & pass);
 };
 
+using context_ptr = std::unique_ptr<llama_context, context_closer>;
+
+// Throws duo::error: what could not be created, and which options to lower.
+context_ptr new_context(const model_weights & w, const llama_context_params & params, const std::string & what,
+                        const std::string & options);
+
 // One thread at a time uses it. The weights must outlive it.
 class model_context {
   public:
@@ -75,14 +81,14 @@ class model_context {
     [[nodiscard]] std::string what() const;
     [[nodiscard]] std::string option() const;
 
-    const model_weights &                          weights_;
-    context_shape                                  shape_;
-    bool                                           own_attention_;
-    std::unique_ptr<llama_context, context_closer> context_;
-    const std::atomic<bool> *                      stop_      = nullptr; // of the running pass
-    int32_t                                        n_threads_ = 0;       // see use_threads()
-    cpu::cell_order::nodes                         seen_;                // in the graphs so far
-    cpu::cell_order                                cells_;               // of own attention
+    const model_weights &     weights_;
+    context_shape             shape_;
+    bool                      own_attention_;
+    context_ptr               context_;
+    const std::atomic<bool> * stop_      = nullptr; // of the running pass
+    int32_t                   n_threads_ = 0;       // see use_threads()
+    cpu::cell_order::nodes    seen_;                // in the graphs so far
+    cpu::cell_order           cells_;               // of own attention
 };
 
 } // namespace duo

@@ -20,7 +20,8 @@
 namespace duo {
 
 // For one thread. The result is a function of the arguments: `text` has the past that penalties, DRY and grammar need.
-// logit_changes changes the row, sampler.cpp chooses from it, sampler_chances.cpp tells the distribution.
+// logit_changes changes the row, sampler.cpp chooses from it, sampler_grammar.cpp knows what may follow, and
+// sampler_chances.cpp tells the distribution.
 class sampler {
   public:
     // Only ids below n_vocab are candidates. with_logp (for a draft): each candidate has the log of the chance that the

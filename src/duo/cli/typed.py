@@ -36,9 +36,9 @@ def _text(value: Any) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else "auto" if value is None else str(value)
 
 
-def spelled_by(command: click.Command, name: str) -> Callable[[str, str], list[str]]:
+def spelled_by(command: click.Command, name: str, without: Collection[str] = ()) -> Callable[[str, str], list[str]]:
     """Arguments of a command for a key and its value, as llama.cpp's preset files have them: an option's name without
-    hyphens, or its variable of the environment. name: the command's."""
+    hyphens, or its variable of the environment. name: the command's. without: names of options that give none."""
     options = [p for p in command.params if isinstance(p, click.Option)]
     by_name = {s: p for p in options for s in (*p.opts, *p.secondary_opts)}
     by_variable = {v: p for p in options for v in ([p.envvar] if isinstance(p.envvar, str) else p.envvar or ())}
@@ -46,10 +46,10 @@ def spelled_by(command: click.Command, name: str) -> Callable[[str, str], list[s
     def spelled(key: str, value: str) -> list[str]:
         found = by_variable.get(key)
         if found is not None:
-            return _given(found, found.opts[-1], value)
+            return [] if found.name in without else _given(found, found.opts[-1], value)
         for option in (f"--{key.replace('_', '-')}", f"-{key}"):
             if (p := by_name.get(option)) is not None:
-                return _given(p, option, value)
+                return [] if p.name in without else _given(p, option, value)
             if (taken := taken_by(option, name, by_name)) is not None:
                 return [option, value] if taken.means is not None else [option] if value.lower() not in OFF else []
         raise BadValue(f"{key} is no option of duo {name}; see duo {name} --help")

@@ -99,10 +99,9 @@ class Gate:
         path = self._route(scope)
         if not settings.keys or path in PUBLIC or scope["method"] == "OPTIONS":
             return
-        if self._service.has_page and path in PAGE and scope["method"] in ("GET", "HEAD"):
+        pages = PAGE if self._service.has_page else OWN_PAGE if settings.files else ()
+        if path in pages and scope["method"] in ("GET", "HEAD"):
             return  # the page itself shows nothing of the model
-        if settings.files and path in OWN_PAGE and scope["method"] in ("GET", "HEAD"):
-            return
         headers = {k: v for k, v in scope["headers"] if k in (b"authorization", b"x-api-key")}
         kind, _, bearer = headers.get(b"authorization", b"").partition(b" ")
         given = bearer.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")

@@ -99,7 +99,7 @@ class Serving:
                 self._loop.add_signal_handler(s, self._signalled)
         tasks = [asyncio.create_task(self._begin())]
         if self._sleep_s:
-            self.service.naps = Naps(self.service, self._sleep_s, self._loaded, partial(answers, self.service))
+            self.service.naps = Naps(self.service, self._sleep_s, self._loaded, partial(answers, self.service.settings))
             tasks.append(asyncio.create_task(self.service.naps.watch()))
         try:
             await self._server.serve(sockets=[x.socket for x in self._listeners])

@@ -20,7 +20,10 @@ from duo.remote.parent import WITH_PARENT
 from duo.server import need_server
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duo.api.engine import Duo
+    from duo.server.listening import Listener
 
 HELP = """Serve a pair of models over HTTP, with the routes of llama-server, OpenAI and Anthropic.
 
@@ -116,9 +119,8 @@ def serve(params: dict[str, Any]) -> None:
             warn_of_start(d)
             if settings.thoughts:
                 warn_of_thoughts(settings.thoughts, d.chat_template)
-        scheme = "https" if o["ssl_cert_file"] else "http"
-        where = " and ".join(x.url(scheme) + settings.api_prefix * (not x.path) for x in found)
         with suppress(OSError):
+            where = addresses(found, o, settings.api_prefix)
             print(f"duo serve: {settings.names[0]} on {where} ({d.session.turns.n} texts at once)", flush=True)
 
     service = Service(settings)
@@ -128,6 +130,12 @@ def serve(params: dict[str, Any]) -> None:
     ).run()  # fmt: skip
     with suppress(OSError):
         show.warn("the server has ended")
+
+
+def addresses(found: Sequence[Listener], o: ServeOptions, prefix: str) -> str:
+    """Where clients reach the server, for the user."""
+    scheme = "https" if o["ssl_cert_file"] else "http"
+    return " and ".join(x.url(scheme) + prefix * (not x.path) for x in found)
 
 
 def serve_many(params: dict[str, Any]) -> None:
@@ -154,15 +162,14 @@ def serve_many(params: dict[str, Any]) -> None:
     file = None if o["models_preset"] is None else Path(o["models_preset"])
     sources = known_models(
         folder=None if o["models_dir"] is None else Path(o["models_dir"]),
-        presets={} if file is None else presets_of(file, spelled_by(context.command, "serve")),
+        presets={} if file is None else presets_of(file, spelled_by(context.command, "serve", OF_ROUTER)),
         cached=cached_models(),
-        own=typed_args(context, (*OF_ROUTER, "hf_token")),
+        own=typed_args(context, (*OF_ROUTER, *OF_VISITORS, "hf_token")),
     )
     found = listeners(o)
 
     def ready() -> None:
-        scheme = "https" if o["ssl_cert_file"] else "http"
-        where = " and ".join(x.url(scheme) + settings.api_prefix * (not x.path) for x in found)
+        where = addresses(found, o, settings.api_prefix)
         most = f"{o['models_max']} at a time" if o["models_max"] else "any number at a time"
         with suppress(OSError):
             print(f"duo serve: {len(sources)} models on {where} ({most})", flush=True)
@@ -179,18 +186,19 @@ def serve_many(params: dict[str, Any]) -> None:
 def env_of_models(params: dict[str, Any]) -> dict[str, str]:
     """Of the processes of a router: without the variables of what it does itself, and with what others must not see on
     a command line."""
-    own = {variable for name in OF_ROUTER if name in SERVE_OPTIONS for variable in SERVE_OPTIONS[name].env}
-    sources = {v for o in model_sources() if isinstance(o.envvar, str) for v in [o.envvar] if o.name != "offline"}
+    own = {v for name, o in SERVE_OPTIONS.items() if name in (*OF_ROUTER, *OF_VISITORS) for v in o.env}
+    sources = {o.envvar for o in model_sources() if isinstance(o.envvar, str) and o.name != "offline"}
     env = {name: value for name, value in os.environ.items() if name not in own | sources}
     return env if params["hf_token"] is None else {**env, "HF_TOKEN": params["hf_token"]}
 
 
-# What a router does itself; its models get the other options.
+# What a router decides itself, whatever a preset says.
 OF_ROUTER = (
-    "host", "port", "reuse_port", "api_prefix", "alias", "api_key", "api_key_file", "allowed_hosts", "cors_origins",
-    "cors_methods", "cors_headers", "cors_credentials", "ssl_key_file", "ssl_cert_file", "insecure", "ui", "path",
-    "models_dir", "models_preset", "models_max", "models_autoload", "end_with_parent",
+    "host", "port", "reuse_port", "api_prefix", "alias", "api_key", "api_key_file", "ssl_key_file", "ssl_cert_file",
+    "insecure", "models_dir", "models_preset", "models_max", "models_autoload", "end_with_parent",
 )  # fmt: skip
+# And what it does itself as well; its models get the other options.
+OF_VISITORS = ("allowed_hosts", "cors_origins", "cors_methods", "cors_headers", "cors_credentials", "ui", "path")
 OF_BOTH = ("mode", "spec_type")  # `open_duo` gives them itself
 
 

@@ -144,24 +144,20 @@ async def _answer_of(service: Router, member: Member, request: Request, stack: E
     for is_last in (not loads, True):
         if loads:
             await service.fleet.load(member)
-        using = service.fleet.used(member)
-        child = using.__enter__()
-        try:
-            answer = await child.http.send(_sent_on(service, request, child), stream=True)
-        except (httpx2.HTTPError, httpx2.InvalidURL) as e:
-            using.__exit__(None, None, None)
-            if isinstance(e, httpx2.InvalidURL):
+        with ExitStack() as using:
+            child = using.enter_context(service.fleet.used(member))
+            try:
+                answer = await child.http.send(_sent_on(service, request, child), stream=True)
+            except httpx2.InvalidURL as e:
                 raise ApiError(400, f"the path cannot be handed on ({e}); correct it") from None
-            died = await child.has_died()
-            if died and not is_last:
-                continue
-            why = child.last_line if died else type(e).__name__
-            raise ApiError(502, f"the model {member.source.name} gave no answer ({why}); try again") from None
-        except BaseException:
-            using.__exit__(None, None, None)
-            raise
-        stack.push(using.__exit__)
-        return _Passed(answer, stack)
+            except httpx2.HTTPError as e:
+                died = await child.has_died()
+                if died and not is_last:
+                    continue
+                why = child.last_line if died else type(e).__name__
+                raise ApiError(502, f"the model {member.source.name} gave no answer ({why}); try again") from None
+            stack.enter_context(using.pop_all())
+            return _Passed(answer, stack)
     raise AssertionError
 
 

@@ -14,11 +14,6 @@ DRAFTS = ("mtp-", "dspark-", "dflash-", "eagle3-", "draft-")
 NO_MODEL = "mmproj"
 FIRST_PART = "-00001-of-"
 GLOBAL = "*"
-# What the router itself decides, by keys without hyphens at their beginning.
-OF_ROUTER = (
-    "host", "port", "api-key", "api-key-file", "ssl-key-file", "ssl-cert-file", "alias", "a", "models-dir",
-    "models-preset", "models-max", "models-autoload", "no-models-autoload", "api-prefix", "reuse-port", "insecure",
-)  # fmt: skip
 OF_PRESETS = ("load-on-startup", "stop-timeout", "dedup-cache-models", "version")
 ON = ("true", "on", "1", "yes", "enabled")
 # An option of the server as arguments: (key, value) -> arguments. Raises BadValue: there is no such option.
@@ -120,7 +115,7 @@ def _arguments(file: Path, section: str, keys: Mapping[str, str], spelled: Spell
     out: list[str] = []
     for key, value in keys.items():
         plain = key.removeprefix("LLAMA_ARG_").lower().replace("_", "-") if key.startswith("LLAMA_ARG_") else key
-        if plain in OF_ROUTER or plain in OF_PRESETS:
+        if plain in OF_PRESETS:
             continue
         try:
             out += spelled(key, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,25 +21,31 @@ from duo.server.routes.slots import slot_list
 
 if TYPE_CHECKING:
     from duo.server.service import Service
+    from duo.server.settings import Settings
 
 
 CREATED = int(time.time())
 
 
-def answers(service: Service, duo: Duo) -> dict[str, Any]:
-    """What the server says of its model, by route, as long as it is loaded."""
-    names = service.settings.names
-    return {
-        "models": model_list(duo, names, service.settings.tags),
-        "props": properties(duo, names[0]),
-        "slots": slot_list(duo, []),
-    }
+# What the server says of its model, by route, as long as it is loaded.
+ANSWERS: dict[str, Callable[[Settings, Duo], Any]] = {
+    "models": lambda s, duo: model_list(duo, s.names, s.tags),
+    "props": lambda s, duo: properties(duo, s.names[0]),
+    "slots": lambda _s, duo: slot_list(duo, []),
+}
+
+
+def answers(settings: Settings, duo: Duo) -> dict[str, Any]:
+    """All of them, for the time when the models are freed."""
+    return {name: make(settings, duo) for name, make in ANSWERS.items()}
 
 
 async def _remembered(service: Service, name: str) -> Any:
-    """The same while the models are freed. Raises ApiError 503."""
+    """One of them, also while the models are freed. Raises ApiError 503."""
     kept = service.remembered(name) if service.is_asleep else None
-    return kept if kept is not None else (await service.in_thread(answers, service, service.check_ready()))[name]
+    if kept is not None:
+        return kept
+    return await service.in_thread(ANSWERS[name], service.settings, service.check_ready())
 
 
 def add(router: APIRouter, service: Service) -> None:
