@@ -1,29 +1,24 @@
 #include "ggml_buffer.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <atomic>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#elif defined(_WIN32)
-#include <malloc.h>
-#endif
-
 #include "repack.h"
 #include "requantise.h"
-#include "shortage.h"
 #include "team.h"
+#include "weight_memory.h"
 
 namespace duo::cpu {
 
 namespace {
 
-constexpr size_t huge_page = size_t(2) << 20;
-
-thread_local bool locking = false; // see lock_weights
+weight_memory & memory_of(ggml_backend_buffer_t b) {
+    return *static_cast<weight_memory *>(b->context);
+}
 
 constexpr std::pair<ggml_type, format> known_types[] = {
     {GGML_TYPE_Q8_0, format::q8_0},     {GGML_TYPE_Q4_0, format::q4_0},       {GGML_TYPE_Q4_1, format::q4_1},
@@ -93,7 +88,18 @@ void pack_rows(const matrix_shape & s, int64_t row0, int64_t row1, const uint8_t
     }
 }
 
-void set_tensor(ggml_backend_buffer_t, ggml_tensor * t, const void * data, size_t offset, size_t size) {
+// libggml gives the tensor a place in the buffer's memory, and the buffer may know a better one.
+ggml_status init_tensor(ggml_backend_buffer_t b, ggml_tensor * t) {
+    if (t->view_src == nullptr) {
+        memory_of(b).place(t, stored_type(t));
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+void set_tensor(ggml_backend_buffer_t b, ggml_tensor * t, const void * data, size_t offset, size_t size) {
+    if (memory_of(b).fill(t, stored_type(t))) {
+        return;
+    }
     const matrix_shape s = shape_of(t);
     const row_range    r(t, offset, size);
     const auto *       from    = static_cast<const uint8_t *>(data);
@@ -115,7 +121,6 @@ void get_tensor(ggml_backend_buffer_t, const ggml_tensor * t, void * data, size_
     const matrix_shape s = shape_of(t);
     const row_range    r(t, offset, size);
     auto *             to        = static_cast<uint8_t *>(data);
-    const int          n_threads = std::min<int64_t>(threads_here(), (r.to - r.from + n_lanes - 1) / n_lanes);
     const int64_t      row_bytes = int64_t(t->nb[1]);
     if (const convert_fn convert = conversion(stored_type(t), t->type, s.k)) { // rare: nothing hot reads such weights
         std::vector<uint8_t> own(file_row(s));
@@ -126,73 +131,37 @@ void get_tensor(ggml_backend_buffer_t, const ggml_tensor * t, void * data, size_
         }
         return;
     }
-#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_threads > 1)
-    for (int64_t row = r.from; row < r.to; ++row) {
-        unpack_row(s, matrix_at(t, s, row / s.n), row % s.n, to + (row - r.from) * row_bytes);
-    }
+    std::atomic<int64_t> next = r.from;
+    on_team(int(std::min<int64_t>(threads_here(), (r.to - r.from + n_lanes - 1) / n_lanes)), [&] {
+        for (int64_t row = next.fetch_add(n_lanes); row < r.to; row = next.fetch_add(n_lanes)) {
+            for (const int64_t end = std::min(row + n_lanes, r.to); row < end; ++row) {
+                unpack_row(s, matrix_at(t, s, row / s.n), row % s.n, to + (row - r.from) * row_bytes);
+            }
+        }
+    });
 }
 
-void memset_tensor(ggml_backend_buffer_t, ggml_tensor * t, uint8_t value, size_t offset, size_t size) {
+void memset_tensor(ggml_backend_buffer_t b, ggml_tensor * t, uint8_t value, size_t offset, size_t size) {
     const std::vector<uint8_t> bytes(size, value);
-    set_tensor(nullptr, t, bytes.data(), offset, size);
-}
-
-void free_buffer(ggml_backend_buffer_t b) {
-#if defined(__linux__)
-    munmap(b->context, b->size);
-#elif defined(_WIN32)
-    _aligned_free(b->context);
-#else
-    std::free(b->context);
-#endif
+    set_tensor(b, t, bytes.data(), offset, size);
 }
 
 // Returns nullptr if memory is short; llama.cpp reports this, and the model is then loaded with stock kernels.
 ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size) {
-    size = std::max(size, size_t(1));
-#if defined(__linux__)
-    size        = (size + huge_page - 1) / huge_page * huge_page;
-    void * base = mmap(nullptr, size + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) {
-        note_shortage();
+    std::unique_ptr<weight_memory> m = weight_memory::make(size);
+    if (m == nullptr) {
         return nullptr;
     }
-    // Align to a huge page and free the rest.
-    auto *       begin = static_cast<uint8_t *>(base);
-    const size_t skip  = (huge_page - reinterpret_cast<uintptr_t>(base) % huge_page) % huge_page;
-    if (skip > 0) {
-        munmap(begin, skip);
-    }
-    begin += skip;
-    if (skip < huge_page) {
-        munmap(begin + size, huge_page - skip);
-    }
-    madvise(begin, size, MADV_HUGEPAGE); // only a hint: without huge pages reading is slower
-    if (locking) {
-        mlock(begin, size); // if the limit is too low, the weights stay unlocked, as in llama.cpp
-    }
-    base = begin;
-#elif defined(_WIN32)
-    void * base = _aligned_malloc(size, 64);
-    if (base == nullptr) {
-        note_shortage();
-        return nullptr;
-    }
-#else
-    void * base = nullptr;
-    if (posix_memalign(&base, 64, size) != 0) {
-        note_shortage();
-        return nullptr;
-    }
-#endif
     ggml_backend_buffer_i iface{};
-    iface.free_buffer   = free_buffer;
-    iface.get_base      = [](ggml_backend_buffer_t b) { return b->context; };
+    iface.free_buffer   = [](ggml_backend_buffer_t b) { const std::unique_ptr<weight_memory> last(&memory_of(b)); };
+    iface.get_base      = [](ggml_backend_buffer_t b) { return memory_of(b).base(); };
+    iface.init_tensor   = init_tensor;
     iface.memset_tensor = memset_tensor;
     iface.set_tensor    = set_tensor;
     iface.get_tensor    = get_tensor;
-    iface.clear         = [](ggml_backend_buffer_t b, uint8_t value) { std::memset(b->context, value, b->size); };
-    return ggml_backend_buffer_init(buft, iface, base, size);
+    iface.clear = [](ggml_backend_buffer_t b, uint8_t value) { std::memset(memory_of(b).base(), value, b->size); };
+    size        = m->size();
+    return ggml_backend_buffer_init(buft, iface, m.release(), size);
 }
 
 } // namespace
@@ -232,14 +201,6 @@ ggml_type stored_type(const ggml_tensor * weight) {
     return stored_in(buffer_of(weight)->buft, weight->type);
 }
 
-lock_weights::lock_weights(bool lock) {
-    locking = lock;
-}
-
-lock_weights::~lock_weights() {
-    locking = false;
-}
-
 bool is_packed(const ggml_tensor * t) {
     const ggml_backend_buffer * buffer = buffer_of(t);
     return buffer != nullptr && buffer->buft->alloc_buffer == alloc_buffer;
@@ -259,6 +220,7 @@ ggml_backend_buffer_type make_buffer_type(ggml_backend_dev_t device, const ggml_
         const std::optional<matrix_shape> s = shape_of(stored_in(buft, x->type), x->ne[0], x->ne[1]);
         return s ? s->bytes() * size_t(x->ne[2] * x->ne[3]) : ggml_nbytes(x);
     };
+    t.is_host = [](ggml_backend_buffer_type_t) { return weight_loading::reads_nothing(); };
     t.device  = device;
     t.context = const_cast<ggml_type *>(stored); // ggml's field is for any use, and it is only read
     return t;

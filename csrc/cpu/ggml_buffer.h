@@ -22,18 +22,9 @@ matrix_shape shape_of(const ggml_tensor * weight);
 // The type that its buffer keeps the tensor's weights in.
 ggml_type stored_type(const ggml_tensor * weight);
 
-// Weight buffers ask for huge pages: with small pages, page tables cost a quarter of the read speed. stored: the type
-// in which weights of any type are kept (see requantise.h); it must outlive the buffer type. nullptr: as they are.
+// Its buffers have weight_memory. stored: the type in which weights of any type are kept (see requantise.h); it must
+// outlive the buffer type. nullptr: as they are.
 ggml_backend_buffer_type make_buffer_type(ggml_backend_dev_t device, const ggml_type * stored = nullptr);
-
-// While one exists, this thread's new weight buffers are locked into memory as far as the system allows.
-class lock_weights {
-  public:
-    explicit lock_weights(bool lock);
-    ~lock_weights();
-    lock_weights(const lock_weights &)             = delete;
-    lock_weights & operator=(const lock_weights &) = delete;
-};
 
 // True for tensors (or views of tensors) in a weight buffer.
 bool is_packed(const ggml_tensor * t);

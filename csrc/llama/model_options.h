@@ -16,6 +16,13 @@ struct weight_packing {
     std::vector<std::string> types;  // of the file's weights on the CPU
 };
 
+// A file that has the weights packed: see packed_file.h.
+struct packed_choice {
+    std::string path;          // empty: weights are packed when they are read
+    std::string source;        // what it must say of its model
+    bool        check = false; // read it all, to find damage
+};
+
 struct model_options {
     std::string              path;
     std::vector<std::string> devices;                   // see resolve_devices
@@ -51,7 +58,8 @@ struct model_options {
     std::vector<int32_t>     feature_layers;           // an EAGLE-3 or DFlash head reads their inputs; empty: none does
     std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
     weight_packing           packing;                  // a draft's
-    int32_t                  draft_vocab = 0;          // a draft's: see shortlist; 0: it computes all logits
+    packed_choice            packed;
+    int32_t                  draft_vocab = 0; // a draft's: see shortlist; 0: it computes all logits
 
     std::vector<std::pair<std::string, std::string>> override_tensors; // (pattern, memory): llama.cpp's -ot
     std::string rope_scaling;            // none, linear, yarn, longrope; empty: the model's own

@@ -42,9 +42,10 @@ struct model_weights {
     std::vector<llama_adapter_lora *> loras; // the model's
     device_choice                     devices;
     kernel_choice                     kernels;
-    bool                              has_mtp     = false; // the file has MTP layers that can be its draft
-    int32_t                           n_positions = 0;     // that the file has vectors of, as GPT-2's; 0: it needs none
-    std::string                       warning; // why duo's kernels are not used although they were requested; or empty
+    std::string packed_file;         // where packed weights come from; empty: they were packed when they were read
+    bool        has_mtp     = false; // the file has MTP layers that can be its draft
+    int32_t     n_positions = 0;     // that the file has vectors of, as GPT-2's; 0: it needs none
+    std::string warning; // why duo's kernels or a packed file are not used although they were requested; or empty
 
     [[nodiscard]] std::string description() const;
     [[nodiscard]] std::string meta(const std::string & key) const; // empty: absent

@@ -8,16 +8,13 @@
 #include "cpu/ggml_buffer.h"
 #include "cpu/ggml_device.h"
 #include "cpu/ggml_tiles.h"
-#include "cpu/shortage.h"
-#include "cpu/team.h"
 #include "device.h"
-#include "failed_check.h"
 #include "gguf_handle.h"
 #include "head_rows.h"
 #include "hidden.h"
-#include "log.h"
 #include "lora.h"
 #include "model_file.h"
+#include "model_reader.h"
 #include "overrides.h"
 #include "vocab_file.h"
 #include "weight_placement.h"
@@ -43,15 +40,6 @@ std::vector<float> padded(std::vector<float> shares, size_t n_devices) {
         shares.resize(std::max(n_devices, llama_max_devices()), 0.0f);
     }
     return shares;
-}
-
-// Whether there was no memory for one of the CPU's extra buffers. reason: of libllama's log.
-bool is_full(const std::string & reason) {
-    const auto all = cpu::extra_buffers();
-    return std::any_of(all.begin(), all.end(), [&reason](ggml_backend_buffer_type_t b) {
-        return reason.find(std::string("unable to allocate ") + ggml_backend_buft_name(b) + " buffer") !=
-               std::string::npos;
-    });
 }
 
 // Recurrent layers compute texts that are written together as planes, and so do layers whose weights have planes.
@@ -81,7 +69,6 @@ class weights_loader {
     void load_file(const std::vector<std::string> & cpu_types, const weight_packing & packing, bool extra_buffers);
     std::vector<ggml_backend_dev_t> choose_devices();
     void choose_kernels(const weight_placement & placement, const weight_packing & packing, int32_t n_gpu_layers);
-    void read_file(const llama_model_params & params);
     void check_borrowed() const;
     void check_kind() const;
 
@@ -158,7 +145,7 @@ void weights_loader::load_file(const std::vector<std::string> & cpu_types, const
     if (opt_.load_mode != "auto" || w_.kernels.n_duo > 0) {
         params.load_mode = load_mode(opt_.load_mode);
     }
-    read_file(params);
+    read_model(w_, params);
     w_.n_positions = positions_of(opt_.path);
     w_.has_mtp     = placement.has_mtp() && placement.has_trunk() && runs_mtp(w_.architecture());
     if (w_.architecture() == "grok") { // libllama never gives it flash attention
@@ -203,39 +190,6 @@ void weights_loader::choose_kernels(const weight_placement & placement, const we
                 .packed_as = placement.n_packed() > 0 ? packing.stored : "",
                 .output    = placement.duo_output(),
     };
-}
-
-void weights_loader::read_file(const llama_model_params & given) {
-    llama_model_params params = given;
-    if (opt_.keep_loading) {
-        params.progress_callback = [](float share, void * f) {
-            return (*static_cast<const std::function<bool(float)> *>(f))(share);
-        };
-        params.progress_callback_user_data = &w_.options.keep_loading;
-    }
-    log_clear_errors();
-    const cpu::team_size      pack_team(std::max({1, opt_.n_threads, opt_.n_threads_batch}));
-    const cpu::lock_weights   locked(opt_.load_mode == "mlock");
-    const cpu::shortage_watch shortage;
-    const auto                failed = [&](const std::string & reason) {
-        return shortage.seen() || (params.use_extra_bufts && is_full(reason))
-                                  ? error(error_kind::does_not_fit,
-                                          "there is not enough memory to load " + opt_.path + "; free memory or choose a smaller file")
-                                  : error(error_kind::bad_value, opt_.path + " could not be loaded" + reason);
-    };
-    const throwing_checks checks;
-    try {
-        w_.model.reset(llama_model_load_from_file(opt_.path.c_str(), params), [](llama_model * m) {
-            if (m != nullptr) {
-                llama_model_free(m);
-            }
-        });
-    } catch (const std::exception & e) {
-        throw failed(std::string(": ") + e.what());
-    }
-    if (!w_.model) {
-        throw failed(log_reason() + "; check the file, or free memory");
-    }
 }
 
 // Throws duo::error if it is no model that writes text token by token.

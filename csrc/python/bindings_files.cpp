@@ -8,8 +8,10 @@
 #include "llama/head_rows.h"
 #include "llama/lone_head.h"
 #include "llama/memory.h"
+#include "llama/packed_file.h"
 #include "llama/pair_check.h"
 #include "llama/vocab_file.h"
+#include "load_watch.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -83,6 +85,17 @@ py::dict vocab_check(const std::string & target, const std::string & draft, bool
     return py::dict("target"_a = vocab_of(t), "draft"_a = vocab_of(d), "mismatch"_a = text_of(why));
 }
 
+// progress: as for an engine.
+uint64_t pack(const std::string & model, const std::string & out, const std::string & source,
+              std::pair<std::string, std::vector<std::string>> packing, int n_threads, const py::object & progress) {
+    model_options watched;
+    watched.path = model;
+    return load_watched({&watched}, progress, [&] {
+        return pack_model(model, out, source, {std::move(packing.first), std::move(packing.second)}, n_threads,
+                          watched.keep_loading);
+    });
+}
+
 } // namespace
 
 void register_files(py::module_ & m) {
@@ -90,6 +103,8 @@ void register_files(py::module_ & m) {
     m.def("refuse_lone_head", &refuse_lone_head, "path"_a);
     m.def("vocab_check", &vocab_check, "target"_a, "draft"_a, "mtp"_a = false);
     m.def("memory_available", &memory_available);
+    m.def("pack_model", &pack, "model"_a, "out"_a, "source"_a, "packing"_a, "n_threads"_a, "progress"_a = py::none());
+    m.attr("PACKED_VERSION") = packed_version;
 }
 
 } // namespace duo

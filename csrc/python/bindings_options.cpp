@@ -133,6 +133,12 @@ void add_kernels(model_class & c) {
             "packing", [](const o & x) { return py::make_tuple(x.packing.stored, x.packing.types); },
             [](o & x, std::pair<std::string, std::vector<std::string>> p) {
                 x.packing = {std::move(p.first), std::move(p.second)};
+            })
+        .def_property(
+            "packed",
+            [](const o & x) { return py::make_tuple(py::bytes(x.packed.path), x.packed.source, x.packed.check); },
+            [](o & x, std::tuple<std::string, std::string, bool> p) {
+                x.packed = {std::move(std::get<0>(p)), std::move(std::get<1>(p)), std::get<2>(p)};
             });
 }
 

@@ -71,6 +71,17 @@ def read_header(path: str | bytes) -> dict[str, Any]: ...  # duo.models.header
 def vocab_check(target: str | bytes, draft: str | bytes, mtp: bool = False) -> dict[str, Any]: ...  # duo.pair_check
 def refuse_lone_head(path: str | bytes) -> None: ...  # csrc/llama/lone_head.h
 def memory_available() -> int: ...
+def pack_model(
+    model: bytes,
+    out: bytes,
+    source: str,
+    packing: tuple[str, list[str]],
+    n_threads: int,
+    progress: Callable[[str, float], None] | None = None,
+) -> int: ...  # csrc/llama/packed_file.h; returns bytes
+
+PACKED_VERSION: int
+
 def extra_buffers() -> list[str]: ...  # ggml-cpu's, as "AMX"
 def extra_buffers_allowed() -> bool: ...
 def allow_extra_buffers(yes: bool) -> None: ...
@@ -118,10 +129,15 @@ class Probe:
     @property
     def packed_as(self) -> str: ...
     @property
+    def packed_file(self) -> str: ...
+    @property
+    def warning(self) -> str: ...
+    @property
     def n_proposed(self) -> int: ...
 
 class ModelOptions:
     path: str | bytes
+    packed: tuple[bytes, str, bool]  # file, what it says of its model, whether to check it all
     devices: list[str]
     n_gpu_layers: int
     tensor_split: list[float]
@@ -279,6 +295,8 @@ class Model:
     def n_cpu_products(self) -> int: ...
     @property
     def n_proposed(self) -> int: ...  # tokens for which a draft computes logits, before the first text
+    @property
+    def packed_file(self) -> str: ...  # where packed weights come from; empty: they were packed when they were read
     @property
     def packed_as(self) -> str: ...  # the type that weights were requantised to; empty: none were
     @property

@@ -30,7 +30,7 @@ from duo.options.model import ModelOptions, with_mtp
 from duo.options.signature import keywords
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.options.validate import check_keywords, engine_options, generate_options
-from duo.placement import guard, profiles
+from duo.placement import guard, packed, profiles
 from duo.placement.place import place
 from duo.remote import attach, host_of, in_child, n_ctx_remote
 from duo.text.job import draft_of, makes_guesses
@@ -167,6 +167,9 @@ class Duo(Chats, Embeddings, Loading):
         try:
             _core.log_to(bool(verbose), log_path)
             engine = _core.Engine(placed, progress)
+            for options_of, loaded in ((placed.target, engine.target), (placed.draft, engine.draft)):
+                if loaded is not None:
+                    packed.note_checked(options_of, loaded.packed_file)
             if embeds and model is not None:
                 self._embedder = open_embedder(path(model, "target"), engine_options(of_embedder), pooling, progress)
             if self._host is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from duo.api.engine import Duo
     from duo.options.generate import GenerateOptions
     from duo.text.stream import Stream
+
+SLOW_START_S = 8.0
 
 
 def open_duo(
@@ -42,8 +46,9 @@ def open_duo(
     # duo chooses kernels and threads for texts of this kind.
     of_texts = {name: params[name] for name in ("mode", "spec_type") if params.get(name) is not None}
     bar = show.loading(quiet=params["verbose"]) if progress is None else nullcontext(progress)
+    began = time.monotonic()
     with bar as draw:
-        return Duo(
+        d = Duo(
             models.target,
             models.draft,
             verbose=params["verbose"],
@@ -52,6 +57,15 @@ def open_duo(
             **given(params, ENGINE_OPTIONS),
             **{**of_texts, **more},
         )
+    _advise_packing(d, time.monotonic() - began)
+    return d
+
+
+def _advise_packing(d: Duo, seconds: float) -> None:
+    """After a long start: how the next one can be short."""
+    m = d.engine.target
+    if seconds > SLOW_START_S and m is not None and m.n_duo_products and not m.packed_file and not m.warning:
+        show.warn(f"loading took {seconds:.0f} s; later starts are faster after: duo pack {shlex.quote(m.path)}")
 
 
 def introduce(d: Duo, wanted: GenerateOptions) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from duo.cli.progress import progress
 from duo.errors import DuoError
+from duo.models.paths import model_bytes
 from duo.support.wording import plural
 
 if TYPE_CHECKING:
@@ -40,12 +41,13 @@ def loading(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
     if quiet:
         yield None
         return
-    with progress("share", lines=True, after_s=0.5) as show:
-        yield lambda path, share: show(f"loading {Path(path).name}", share, 1.0)
+    with progress("bytes", lines=True, after_s=0.5) as show:
+        yield lambda path, share: show(f"loading {Path(path).name}", share * model_bytes(path), model_bytes(path))
 
 
 def _kernels(m: _core.Model) -> str:
     packed = f", packed as {m.packed_as.upper()}" if m.packed_as else ""
+    packed += f", packed in {Path(m.packed_file).name}" if m.packed_file else ""
     if m.n_duo_products and m.n_duo_products == m.n_cpu_products:
         return f"duo kernels{packed}"
     some = f"duo kernels for {m.n_duo_products} of {m.n_cpu_products} matrices{packed}"

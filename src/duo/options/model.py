@@ -33,7 +33,8 @@ def flag_of(role: Role, name: str) -> str:
 _AS_GIVEN = (
     "n_gpu_layers", "split_mode", "main_gpu", "n_ctx", "n_batch", "n_threads", "n_threads_batch", "flash_attn",
     "type_k", "type_v", "load_mode", "offload_kqv", "op_offload", "cpu_kernels", "strict",
-    "n_parallel", "draft_pack", "draft_vocab", "check_tensors", "host_buffers", "repack", "special",
+    "n_parallel", "draft_pack", "draft_vocab", "check_tensors", "host_buffers", "repack", "packed",
+    "special",
 )  # fmt: skip
 
 
@@ -69,6 +70,7 @@ class ModelOptions:
     check_tensors: bool
     host_buffers: bool
     repack: bool
+    packed: str  # auto, off, or a file
     special: bool
     fit_target: tuple[int, ...]  # MiB that auto leaves free on each device, or on all; empty: its own choice
     context: ContextOptions  # complete

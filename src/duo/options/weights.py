@@ -41,6 +41,12 @@ class WeightOptions(TypedDict, total=False):
         opt(True, "Weights may be packed for the CPU's kernels; otherwise stock kernels read them as they are.",
             "--repack/--no-repack", " /-nr", env="REPACK"),
     ]  # fmt: skip
+    packed: Annotated[
+        str,
+        opt("auto", "Where the packed weights are, in place of packing while loading: a file of duo pack. auto: one "
+            "beside the model or in duo's cache, if there is one; off: none. With --no-mmap it is read, not mapped.",
+            "--packed", metavar="auto|off|FILE"),
+    ]  # fmt: skip
     fit_target: Annotated[
         Margins | None,
         opt(None, "MiB that -ngl auto leaves free on each device; one number: on all. Default: 1024, or a sixteenth of "

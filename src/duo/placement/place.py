@@ -12,7 +12,7 @@ from duo.models.paths import model_bytes
 from duo.options.context import ContextOptions
 from duo.options.model import ModelOptions
 from duo.options.tables import ENGINE_OPTIONS
-from duo.placement import kernels
+from duo.placement import kernels, packed
 from duo.placement.cpus import usable_cores
 from duo.placement.devices import default_devices, devices
 from duo.placement.fit import Placement
@@ -66,6 +66,7 @@ def _model(
         m.cpu_types = []  # libllama puts an adapter beside its weights, and duo's memory is for weights alone
     if n_gpu_layers == 0 and not m.loras:
         m.packing, m.draft_vocab = cheap_draft(o, teams)
+    m.packed = packed.choose(o, m.packing)
     if m.packing[0]:  # no device reads such weights
         m.op_offload = False
         kernels.read_ahead(m.packing[:1], n_threads)

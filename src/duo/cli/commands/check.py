@@ -88,7 +88,7 @@ def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple
         return models[0], models[0]
     if len(models) not in (1, 2):
         raise BadValue(f"{len(models)} models were given; give a target and a draft, or the name of a pair")
-    if len(models) == 2 and all(map(_is_file, models)):
+    if len(models) == 2 and all(map(is_file, models)):
         return models[0], models[1]
     from duo.models import pairs
     from duo.models.hub.repository import parse
@@ -96,11 +96,11 @@ def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple
     if len(models) == 1:
         target, draft = pairs.paths(models[0], stand_in)
     else:
-        target, draft = (Path(m) if _is_file(m) else stand_in(parse(m)) for m in models)
+        target, draft = (Path(m) if is_file(m) else stand_in(parse(m)) for m in models)
     return str(target), str(draft)
 
 
-def _is_file(model: str) -> bool:
+def is_file(model: str) -> bool:
     """A file, not a repository."""
     return os.path.exists(model) or model.lower().endswith(".gguf") or model.count("/") != 1
 

@@ -1,0 +1,34 @@
+// A file in memory: its pages are read when they are used, and processes that map the same file share them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace duo {
+
+class file_map {
+  public:
+    // Whether this system can map files here.
+    static bool can_map();
+
+    // Throws duo::error: the file cannot be opened or mapped. sequential: it will be read once, from front to back.
+    explicit file_map(const std::string & path, bool sequential = false);
+    ~file_map();
+    file_map(const file_map &)             = delete;
+    file_map & operator=(const file_map &) = delete;
+
+    [[nodiscard]] const uint8_t * data() const { return data_; }
+    [[nodiscard]] size_t          size() const { return size_; }
+
+    // Keeps the file in memory as far as the system allows.
+    void lock() const;
+    // The pages of [offset, offset + n) are not needed again soon.
+    void forget(size_t offset, size_t n) const;
+
+  private:
+    uint8_t * data_ = nullptr;
+    size_t    size_ = 0;
+};
+
+} // namespace duo

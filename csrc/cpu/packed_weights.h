@@ -1,0 +1,38 @@
+// Weights that lie in memory in the form of format.h before their model is loaded, as a packed file has them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include <ggml.h>
+
+namespace duo::cpu {
+
+struct packed_weight {
+    ggml_type       type;   // in the model's file
+    ggml_type       stored; // what it was packed as; another one for a draft's, see requantise.h
+    int64_t         n_columns, n_rows, n_matrices;
+    const uint8_t * data;
+    size_t          n_bytes;
+};
+
+// By the tensors' names.
+class packed_weights {
+  public:
+    // owner: of the memory.
+    explicit packed_weights(std::shared_ptr<const void> owner) : owner_(std::move(owner)) {}
+
+    void add(const std::string & name, const packed_weight & w) { all_.emplace(name, w); }
+
+    // nullptr: there is none with this name, type and shape. stored: the type that the tensor's buffer keeps.
+    [[nodiscard]] const packed_weight * find(const ggml_tensor * t, ggml_type stored) const;
+
+  private:
+    std::shared_ptr<const void>                    owner_;
+    std::unordered_map<std::string, packed_weight> all_;
+};
+
+} // namespace duo::cpu

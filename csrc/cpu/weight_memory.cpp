@@ -1,0 +1,167 @@
+#include "weight_memory.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#elif defined(_WIN32)
+#include <malloc.h>
+#endif
+
+#include <ggml-backend.h>
+
+#include "shortage.h"
+#include "team.h"
+
+namespace duo::cpu {
+
+namespace {
+
+thread_local weight_loading * loading = nullptr;
+
+void copy(const packed_weight & w, void * to) {
+    constexpr size_t    n_piece = size_t(1) << 20;
+    std::atomic<size_t> next    = 0;
+    on_team(threads_here(), [&] {
+        for (size_t at = next.fetch_add(n_piece); at < w.n_bytes; at = next.fetch_add(n_piece)) {
+            std::memcpy(static_cast<uint8_t *>(to) + at, w.data + at, std::min(n_piece, w.n_bytes - at));
+        }
+    });
+}
+
+#if defined(__linux__)
+
+constexpr size_t huge_page = size_t(2) << 20;
+
+// sparse: most of it will not be used, and should not count as needed.
+void * allocate(size_t & size, bool sparse, bool lock) {
+    size             = (size + huge_page - 1) / huge_page * huge_page;
+    const int kind   = MAP_PRIVATE | MAP_ANONYMOUS | (sparse ? MAP_NORESERVE : 0);
+    void *    memory = mmap(nullptr, size + huge_page, PROT_READ | PROT_WRITE, kind, -1, 0);
+    if (memory == MAP_FAILED) {
+        return nullptr;
+    }
+    // Align to a huge page and free the rest.
+    auto *       begin = static_cast<uint8_t *>(memory);
+    const size_t skip  = (huge_page - reinterpret_cast<uintptr_t>(memory) % huge_page) % huge_page;
+    if (skip > 0) {
+        munmap(begin, skip);
+    }
+    begin += skip;
+    if (skip < huge_page) {
+        munmap(begin + size, huge_page - skip);
+    }
+    madvise(begin, size, MADV_HUGEPAGE); // only a hint: without huge pages reading is slower
+    if (lock && !sparse) {
+        mlock(begin, size); // if the limit is too low, the weights stay unlocked, as in llama.cpp
+    }
+    return begin;
+}
+
+void release(void * memory, size_t size) {
+    munmap(memory, size);
+}
+
+#elif defined(_WIN32)
+
+void * allocate(size_t & size, bool, bool) {
+    return _aligned_malloc(size, 64);
+}
+
+void release(void * memory, size_t) {
+    _aligned_free(memory);
+}
+
+#else
+
+void * allocate(size_t & size, bool, bool) {
+    void * memory = nullptr;
+    return posix_memalign(&memory, 64, size) == 0 ? memory : nullptr;
+}
+
+void release(void * memory, size_t) {
+    std::free(memory);
+}
+
+#endif
+
+} // namespace
+
+weight_loading::weight_loading(std::shared_ptr<const packed_weights> packed, wishes w)
+    : before_(std::exchange(loading, this)), packed_(std::move(packed)), wishes_(w) {
+}
+
+weight_loading::~weight_loading() {
+    loading = before_;
+}
+
+bool weight_loading::read_nothing(size_t n_most) {
+    auto made = std::make_unique<scratch>(n_most);
+    if (made->data() == nullptr) {
+        return false;
+    }
+    nowhere_ = std::move(made);
+    return true;
+}
+
+bool weight_loading::reads_nothing() {
+    return loading != nullptr && loading->nowhere_ != nullptr;
+}
+
+void weight_loading::give(const std::string & name, const uint8_t * file) {
+    const tensor_place & t = tensors_.at(name);
+    t.tensor->data         = t.data;
+    ggml_backend_tensor_set(t.tensor, file, 0, ggml_nbytes(t.tensor));
+}
+
+std::unique_ptr<weight_memory> weight_memory::make(size_t size) {
+    size                = std::max(size, size_t(1));
+    const auto   w      = loading == nullptr ? weight_loading::wishes() : loading->wishes_;
+    const bool   packed = loading != nullptr && loading->packed_ != nullptr;
+    void * const memory = allocate(size, packed && !w.copy, w.lock);
+    if (memory == nullptr) {
+        note_shortage();
+        return nullptr;
+    }
+    std::unique_ptr<weight_memory> m(new weight_memory(memory, size)); // the constructor is private
+    if (packed) {
+        m->packed_ = loading->packed_;
+        m->copies_ = w.copy;
+    }
+    return m;
+}
+
+weight_memory::weight_memory(void * base, size_t size) : base_(base), size_(size) {
+}
+
+weight_memory::~weight_memory() {
+    release(base_, size_);
+}
+
+void weight_memory::place(ggml_tensor * t, ggml_type stored) const {
+    const packed_weight * const w = packed_ == nullptr ? nullptr : packed_->find(t, stored);
+    if (w != nullptr && !copies_) {
+        t->data = const_cast<uint8_t *>(w->data); // ggml's field is for any use, and weights are only read
+    }
+    if (loading != nullptr) {
+        loading->tensors_.insert_or_assign(ggml_get_name(t), weight_loading::tensor_place{t, t->data});
+    }
+    if (weight_loading::reads_nothing()) {
+        t->data = loading->nowhere_->data();
+    }
+}
+
+bool weight_memory::fill(const ggml_tensor * t, ggml_type stored) const {
+    const packed_weight * const w = packed_ == nullptr ? nullptr : packed_->find(t, stored);
+    if (w != nullptr && copies_) {
+        copy(*w, t->data);
+    }
+    return w != nullptr;
+}
+
+} // namespace duo::cpu

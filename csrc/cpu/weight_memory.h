@@ -1,0 +1,84 @@
+// The memory of a weight buffer. It asks for huge pages: with small pages, page tables cost a quarter of the read
+// speed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "packed_weights.h"
+#include "scratch.h"
+
+namespace duo::cpu {
+
+// The loading of a model in this thread, while it exists: the weight buffers that are made meanwhile belong to it.
+class weight_loading {
+  public:
+    struct wishes {
+        bool lock = false; // buffers stay in memory, as far as the system allows
+        bool copy = false; // packed weights come into a buffer's own memory; otherwise they stay where they lie
+    };
+
+    // packed: weights that nobody has to read; nullptr: there are none.
+    weight_loading(std::shared_ptr<const packed_weights> packed, wishes w);
+    ~weight_loading();
+    weight_loading(const weight_loading &)             = delete;
+    weight_loading & operator=(const weight_loading &) = delete;
+
+    // libllama takes these buffers for ordinary memory that it reads files into, and what it reads there goes nowhere.
+    // give() brings the weights afterwards, so a file's weights are packed from where they are. Call it before the
+    // buffers are made. n_most: bytes of the largest tensor of the file. False: this system cannot do it.
+    bool read_nothing(size_t n_most);
+
+    // Whether a weight buffer has the tensor of this name.
+    [[nodiscard]] bool   has(const std::string & name) const { return tensors_.contains(name); }
+    [[nodiscard]] size_t n_tensors() const { return tensors_.size(); }
+    // file: the weights as the file has them; not read if they are packed already.
+    void give(const std::string & name, const uint8_t * file);
+
+    // Whether libllama shall take weight buffers for ordinary memory.
+    static bool reads_nothing();
+
+  private:
+    friend class weight_memory;
+
+    struct tensor_place {
+        ggml_tensor * tensor;
+        void *        data;
+    };
+
+    weight_loading *                              before_;
+    std::shared_ptr<const packed_weights>         packed_;
+    wishes                                        wishes_;
+    std::unique_ptr<scratch>                      nowhere_; // nullptr: libllama reads the weights and sets them
+    std::unordered_map<std::string, tensor_place> tensors_;
+};
+
+class weight_memory {
+  public:
+    // nullptr: there is not enough memory (note_shortage).
+    static std::unique_ptr<weight_memory> make(size_t size);
+    ~weight_memory();
+    weight_memory(const weight_memory &)             = delete;
+    weight_memory & operator=(const weight_memory &) = delete;
+
+    [[nodiscard]] void * base() const { return base_; }
+    [[nodiscard]] size_t size() const { return size_; } // bytes
+
+    // Decides where the weights of a tensor are: in its place in this memory, or where they lie packed.
+    void place(ggml_tensor * t, ggml_type stored) const;
+    // Whether they were packed before; then they are in place now.
+    [[nodiscard]] bool fill(const ggml_tensor * t, ggml_type stored) const;
+
+  private:
+    weight_memory(void * base, size_t size);
+
+    void *                                base_;
+    size_t                                size_;
+    std::shared_ptr<const packed_weights> packed_; // nullptr: all weights are packed when they are read
+    bool                                  copies_ = false;
+};
+
+} // namespace duo::cpu

@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "cpu/ggml_buffer.h"
+#include "cpu/requantise.h"
+#include "file_header.h"
+#include "file_weights.h"
+#include "packed_file.h"
+#include "packed_header.h"
+
+namespace duo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Written beside its final name, and renamed when it is complete.
+class new_file {
+  public:
+    explicit new_file(const std::string & path) : path_(path), part_(path + ".part") {
+        file_.reset(std::fopen(part_.c_str(), "wb"));
+        require(file_ != nullptr);
+    }
+    ~new_file() {
+        if (file_ != nullptr) {
+            file_.reset();
+            std::error_code ec;
+            fs::remove(part_, ec);
+        }
+    }
+    new_file(const new_file &)             = delete;
+    new_file & operator=(const new_file &) = delete;
+
+    void write(const void * data, size_t n) { require(std::fwrite(data, 1, n, file_.get()) == n); }
+
+    void seek(uint64_t at) {
+        require(std::fflush(file_.get()) == 0 && std::fseek(file_.get(), long(at), SEEK_SET) == 0);
+    }
+
+    void finish() {
+        require(std::fflush(file_.get()) == 0);
+        require(std::fclose(file_.release()) == 0);
+        std::error_code ec;
+        fs::rename(part_, path_, ec);
+        require(!ec);
+    }
+
+  private:
+    struct closer {
+        void operator()(std::FILE * f) const { std::fclose(f); }
+    };
+
+    void require(bool done) const {
+        if (!done) {
+            const int why = errno;
+            throw error(error_kind::does_not_fit, "the packed weights cannot be written to " + path_ + ": " +
+                                                      std::strerror(why) +
+                                                      "; free disk space or name another file (-o)");
+        }
+    }
+
+    std::string                        path_, part_;
+    std::unique_ptr<std::FILE, closer> file_;
+};
+
+// A weight of the model, and what becomes of it.
+struct source_weight {
+    const header_tensor * in;
+    cpu::matrix_shape     shape;
+    cpu::convert_fn       convert; // empty: it keeps its type
+    size_t                n_row;   // bytes, in the model's file
+};
+
+// What duo's kernels can take, whether they are faster on this machine or not.
+std::vector<std::pair<packed_tensor, source_weight>> chosen(const std::string & model, const file_header & header,
+                                                            const weight_packing & packing) {
+    const file_weights       weights = read_weights(model);
+    std::vector<file_weight> all     = weights.all;
+    all.insert(all.end(), weights.routers.begin(), weights.routers.end());
+    const ggml_type to = packing.stored.empty() ? GGML_TYPE_COUNT : cpu::type_named(packing.stored);
+    std::vector<std::pair<packed_tensor, source_weight>> found;
+    for (const file_weight & w : all) {
+        const header_tensor * const in = header.tensor(w.name);
+        cpu::convert_fn             convert;
+        if (to != GGML_TYPE_COUNT && has(packing.types, std::string(ggml_type_name(w.type))) &&
+            cpu::shape_of(to, w.n_columns, w.n_rows)) {
+            convert = cpu::conversion(w.type, to, w.n_columns);
+        }
+        const ggml_type stored = convert ? to : w.type;
+        const auto      shape  = cpu::shape_of(stored, w.n_columns, w.n_rows);
+        if (in != nullptr && shape) {
+            found.push_back({{w.name, w.type, stored, w.n_columns, w.n_rows, w.n_matrices, 0,
+                              shape->bytes() * uint64_t(w.n_matrices)},
+                             {in, *shape, convert, ggml_row_size(w.type, w.n_columns)}});
+        }
+    }
+    return found;
+}
+
+} // namespace
+
+uint64_t pack_model(const std::string & model, const std::string & out, const std::string & source,
+                    const weight_packing & packing, int n_threads, const std::function<bool(float)> & keep_going) {
+    const file_header header  = read_file_header(model);
+    auto              weights = chosen(model, header, packing);
+    if (weights.empty()) {
+        throw error(error_kind::bad_value, model + " has no weights that duo's kernels take; there is nothing to pack");
+    }
+    packed_header head;
+    head.source     = source;
+    uint64_t n_all  = 0;
+    uint64_t n_sums = 0;
+    for (const auto & [t, w] : weights) {
+        head.tensors.push_back(t);
+        n_all += t.n_bytes;
+        n_sums += (t.n_bytes + packed_piece - 1) / packed_piece;
+    }
+    std::error_code ec;
+    const fs::path  folder = fs::absolute(out, ec).parent_path();
+    if (const auto space = fs::space(folder, ec); !ec && space.available < n_all) {
+        throw error(error_kind::does_not_fit, "the packed weights need " + std::to_string(n_all >> 20) + " MiB, and " +
+                                                  folder.string() + " has " + std::to_string(space.available >> 20) +
+                                                  " MiB free; free disk space or name another file (-o)");
+    }
+    head.sums.resize(n_sums);
+    std::vector<uint8_t>                              front = packed_header_bytes(head); // for its size
+    std::map<size_t, std::shared_ptr<const file_map>> parts;
+    new_file                                          file(out);
+    std::vector<uint8_t>                              packed;
+    std::vector<uint8_t>                              piece; // of a sum: pieces go over the matrices of a tensor
+    uint64_t                                          done = 0;
+    size_t                                            sum  = 0;
+    for (size_t i = 0; i < weights.size(); ++i) {
+        const auto & [t, w] = weights[i];
+        auto & part         = parts[w.in->part];
+        if (part == nullptr) {
+            part = std::make_shared<const file_map>(header.parts[w.in->part], true);
+        }
+        file.seek(head.tensors[i].offset);
+        packed.resize(w.shape.bytes());
+        const size_t n_file = w.n_row * size_t(w.shape.n);
+        for (int64_t m = 0; m < t.n_matrices; ++m) {
+            if (keep_going && !keep_going(float(double(done) / double(n_all)))) {
+                throw error(error_kind::cancelled, "packing was stopped");
+            }
+            const size_t from = w.in->offset + size_t(m) * n_file;
+            cpu::pack_matrix(w.shape, part->data() + from, w.n_row, packed.data(), n_threads, w.convert);
+            part->forget(from, n_file);
+            file.write(packed.data(), packed.size());
+            for (size_t at = 0; at < packed.size();) {
+                const size_t n = std::min(packed.size() - at, size_t(packed_piece) - piece.size());
+                piece.insert(piece.end(), packed.begin() + ptrdiff_t(at), packed.begin() + ptrdiff_t(at + n));
+                at += n;
+                if (piece.size() == packed_piece) {
+                    head.sums[sum++] = checksum(piece.data(), piece.size());
+                    piece.clear();
+                }
+            }
+            done += packed.size();
+        }
+        if (!piece.empty()) {
+            head.sums[sum++] = checksum(piece.data(), piece.size());
+            piece.clear();
+        }
+    }
+    const uint64_t end = head.tensors.back().offset + head.tensors.back().n_bytes;
+    front              = packed_header_bytes(head);
+    file.seek(0);
+    file.write(front.data(), front.size());
+    file.finish();
+    if (keep_going) {
+        keep_going(1.0f);
+    }
+    return end;
+}
+
+} // namespace duo

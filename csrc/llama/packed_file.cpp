@@ -1,0 +1,71 @@
+#include "packed_file.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "cpu/team.h"
+#include "packed_header.h"
+
+namespace duo {
+
+namespace {
+
+error unusable(const std::string & path, const std::string & why) {
+    return error(error_kind::bad_value, "the packed weights in " + path + " " + why + "; run duo pack again");
+}
+
+} // namespace
+
+packed_file::packed_file(const std::string & path, const std::string & source) : path_(path) {
+    if (std::error_code ec; std::filesystem::file_size(path, ec) == 0) {
+        throw unusable(path, "are incomplete");
+    }
+    map_               = std::make_shared<const file_map>(path);
+    packed_header head = read_packed_header(path, *map_);
+    if (!head.fault.empty()) {
+        throw unusable(path, head.fault);
+    }
+    if (head.source != source) {
+        throw unusable(path, "were made from another file, or the model's has changed since");
+    }
+    tensors_ = std::move(head.tensors);
+    sums_    = std::move(head.sums);
+}
+
+void packed_file::check(int n_threads) const {
+    struct piece {
+        uint64_t offset, n_bytes;
+    };
+    std::vector<piece> pieces;
+    for (const packed_tensor & t : tensors_) {
+        for (uint64_t at = 0; at < t.n_bytes; at += packed_piece) {
+            pieces.push_back({t.offset + at, std::min(packed_piece, t.n_bytes - at)});
+        }
+    }
+    std::atomic<size_t> next = 0;
+    std::atomic<bool>   good = true;
+    cpu::on_team(n_threads, [&] {
+        for (size_t i = next++; i < pieces.size(); i = next++) {
+            if (checksum(map_->data() + pieces[i].offset, pieces[i].n_bytes) != sums_[i]) {
+                good = false;
+            }
+        }
+    });
+    if (!good) {
+        throw unusable(path_, "are damaged");
+    }
+}
+
+std::shared_ptr<const cpu::packed_weights> packed_file::weights() const {
+    auto all = std::make_shared<cpu::packed_weights>(map_);
+    for (const packed_tensor & t : tensors_) {
+        all->add(t.name, {t.type, t.stored, t.n_columns, t.n_rows, t.n_matrices, map_->data() + t.offset, t.n_bytes});
+    }
+    return all;
+}
+
+} // namespace duo

@@ -1,0 +1,122 @@
+#include "packed_header.h"
+
+#include <cstring>
+#include <memory>
+
+#include "base/checksum.h"
+#include "gguf_handle.h"
+
+namespace duo {
+
+namespace {
+
+constexpr const char * arch        = "duo-packed";
+constexpr const char * key_sum     = "duo.packed.header_sum"; // the first key, so its value has a fixed place
+constexpr const char * key_version = "duo.packed.version";
+constexpr const char * key_source  = "duo.packed.source";
+constexpr const char * key_facts   = "duo.packed.tensors"; // of each: type, stored, columns, rows, matrices
+constexpr const char * key_sums    = "duo.packed.sums";
+constexpr size_t       n_facts     = 5;
+constexpr size_t       n_fixed     = 24;                 // bytes before the first key: magic, version, two counts
+constexpr const char * key_space   = "duo.packed.space"; // makes the header whole pages
+constexpr size_t       n_page      = 4096;
+
+size_t sum_place() {
+    return n_fixed + 8 + std::strlen(key_sum) + 4; // a key's length, the key, the type of its value
+}
+
+// Of a header whose own sum counts as 0.
+uint64_t sum_of(const uint8_t * bytes, size_t n) {
+    const size_t at = sum_place();
+    return checksum(bytes + at + 8, n - at - 8, checksum(bytes, at));
+}
+
+template <class T> std::vector<T> array_of(const gguf_context * g, const char * key, gguf_type type) {
+    const int64_t i = gguf_find_key(g, key);
+    if (i < 0 || gguf_get_kv_type(g, i) != GGUF_TYPE_ARRAY || gguf_get_arr_type(g, i) != type) {
+        return {};
+    }
+    const auto * data = static_cast<const T *>(gguf_get_arr_data(g, i));
+    return {data, data + gguf_get_arr_n(g, i)};
+}
+
+bool has(const gguf_context * g, const char * key, gguf_type type) {
+    const int64_t i = gguf_find_key(g, key);
+    return i >= 0 && gguf_get_kv_type(g, i) == type;
+}
+
+} // namespace
+
+packed_header read_packed_header(const std::string & path, const file_map & file) {
+    packed_header     h;
+    const gguf_handle handle(path);
+    const auto        refused = [&h](const char * why) {
+        h.fault = why;
+        return h;
+    };
+    const gguf_context * const g = handle.get();
+    if (!handle || !has(g, key_version, GGUF_TYPE_UINT32) || !has(g, key_source, GGUF_TYPE_STRING) ||
+        !has(g, key_sum, GGUF_TYPE_UINT64)) {
+        return refused("are damaged, or of another program");
+    }
+    if (gguf_get_val_u32(g, gguf_find_key(g, key_version)) != packed_version) {
+        return refused("have the form of another version of duo");
+    }
+    const size_t n_header = gguf_get_data_offset(g);
+    const auto   facts    = array_of<int64_t>(g, key_facts, GGUF_TYPE_INT64);
+    const auto   n        = size_t(gguf_get_n_tensors(g));
+    if (n_header > file.size() || n_header < sum_place() + 8 || facts.size() != n * n_facts ||
+        sum_of(file.data(), n_header) != gguf_get_val_u64(g, gguf_find_key(g, key_sum))) {
+        return refused("are damaged");
+    }
+    h.source          = gguf_get_val_str(g, gguf_find_key(g, key_source));
+    h.sums            = array_of<uint64_t>(g, key_sums, GGUF_TYPE_UINT64);
+    uint64_t n_pieces = 0;
+    for (size_t i = 0; i < n; ++i) {
+        const int64_t * const f      = facts.data() + i * n_facts;
+        const uint64_t        offset = n_header + gguf_get_tensor_offset(g, int64_t(i));
+        const uint64_t        size   = gguf_get_tensor_size(g, int64_t(i));
+        if (offset > file.size() || size > file.size() - offset) {
+            return refused("are incomplete");
+        }
+        h.tensors.push_back(
+            {gguf_get_tensor_name(g, int64_t(i)), ggml_type(f[0]), ggml_type(f[1]), f[2], f[3], f[4], offset, size});
+        n_pieces += (size + packed_piece - 1) / packed_piece;
+    }
+    return n_pieces == h.sums.size() ? h : refused("are damaged");
+}
+
+std::vector<uint8_t> packed_header_bytes(packed_header & h) {
+    const parsed_header::closer                          close;
+    std::unique_ptr<gguf_context, parsed_header::closer> g(gguf_init_empty(), close);
+    std::unique_ptr<ggml_context, parsed_header::closer> shapes(
+        ggml_init(
+            {.mem_size = ggml_tensor_overhead() * (h.tensors.size() + 1), .mem_buffer = nullptr, .no_alloc = true}),
+        close);
+    gguf_set_val_u64(g.get(), key_sum, 0);
+    gguf_set_val_str(g.get(), "general.architecture", arch);
+    gguf_set_val_u32(g.get(), key_version, packed_version);
+    gguf_set_val_str(g.get(), key_source, h.source.c_str());
+    std::vector<int64_t> facts;
+    for (const packed_tensor & t : h.tensors) {
+        ggml_tensor * const shape = ggml_new_tensor_1d(shapes.get(), GGML_TYPE_I8, int64_t(t.n_bytes));
+        ggml_set_name(shape, t.name.c_str());
+        gguf_add_tensor(g.get(), shape);
+        facts.insert(facts.end(), {t.type, t.stored, t.n_columns, t.n_rows, t.n_matrices});
+    }
+    gguf_set_arr_data(g.get(), key_facts, GGUF_TYPE_INT64, facts.data(), facts.size());
+    gguf_set_arr_data(g.get(), key_sums, GGUF_TYPE_UINT64, h.sums.data(), h.sums.size());
+    gguf_set_val_str(g.get(), key_space, "");
+    const std::string space(n_page - gguf_get_meta_size(g.get()) % n_page, ' '); // both are whole alignments
+    gguf_set_val_str(g.get(), key_space, space.c_str());
+    std::vector<uint8_t> bytes(gguf_get_meta_size(g.get()));
+    gguf_get_meta_data(g.get(), bytes.data());
+    const uint64_t sum = sum_of(bytes.data(), bytes.size());
+    std::memcpy(bytes.data() + sum_place(), &sum, sizeof sum);
+    for (size_t i = 0; i < h.tensors.size(); ++i) {
+        h.tensors[i].offset = bytes.size() + gguf_get_tensor_offset(g.get(), int64_t(i));
+    }
+    return bytes;
+}
+
+} // namespace duo

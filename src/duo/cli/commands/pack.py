@@ -1,0 +1,74 @@
+"""`duo pack`: packs a model's weights once, so that later starts need not."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from duo.cli.complete import by_metavar
+from duo.errors import BadValue
+from duo.support.wording import gigabytes
+
+HELP = """Pack a model's weights for duo's CPU kernels into a file, which later starts map in place of packing.
+
+MODEL is a GGUF file (of a split model the first part) or a repository of the hub (user/repo[:quant]). The packed file
+is about as large as the model. It lies beside the model (MODEL.packed), or in duo's cache if that folder cannot be
+written. Every command finds it there; --packed FILE names another place, and --packed off ignores it. It serves all
+processors, and the text is the same, bit for bit. duo still reads the model's header and small tensors from MODEL.
+
+If the model's file changes, or the form of packing, duo says so and packs while loading, as without such a file.
+
+\b
+Examples:
+  duo pack 70B.gguf
+  duo pack 8B.gguf --draft
+  duo pack 70B.gguf -o /fast/70B.packed && duo -m 70B.gguf --packed /fast/70B.packed
+"""
+
+
+def _model(name: str) -> str:
+    """The path. Raises DuoError."""
+    from duo.cli.commands.check import is_file
+
+    if is_file(name):
+        return name
+    from duo.cli.models import hub_of
+    from duo.models.hub.repository import parse
+
+    return str(hub_of({"hf_token": None, "offline": False}).fetch(parse(name)))
+
+
+@click.command("pack", help=HELP)
+@click.argument("model", metavar="MODEL", shell_complete=by_metavar)
+@click.option("-o", "--output", metavar="FILE", shell_complete=by_metavar, help="Where to write it.")
+@click.option(
+    "--draft", is_flag=True, help="Pack it as a draft's weights, which become 4-bit types where that is faster."
+)
+@click.option("-t", "--threads", type=click.IntRange(1, 512), metavar="N", help="CPU threads. Default: one per core.")
+def pack(model: str, output: str | None, draft: bool, threads: int | None) -> None:
+    from duo.cli.progress import progress
+    from duo.models.paths import model_bytes
+    from duo.options.model import ModelOptions
+    from duo.options.validate import engine_options
+    from duo.placement import kernels, packed
+    from duo.placement.cpus import usable_cores
+    from duo.placement.packing import NONE, cheap_draft
+
+    if not kernels.available():
+        raise BadValue(
+            "duo's CPU kernels do not work on this machine, so there is nothing to pack for; see duo devices"
+        )
+    path = _model(model)
+    n_threads = threads or max(1, usable_cores())
+    of_draft = ModelOptions.of(engine_options({}), "draft", path)
+    packing, _ = cheap_draft(of_draft, [n_threads]) if draft else (NONE, 0)
+    out = packed.writable_path(path, packing) if output is None else Path(output)
+    began = time.monotonic()
+    n_bytes = model_bytes(path)
+    with progress("bytes", after_s=0.5) as show:
+        n = packed.pack(
+            path, out, packing, n_threads, lambda _, share: show(f"packing {Path(path).name}", share * n_bytes, n_bytes)
+        )
+    click.echo(f"{out}: {gigabytes(n)}, packed in {time.monotonic() - began:.1f} s")

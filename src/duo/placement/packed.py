@@ -1,0 +1,103 @@
+"""Files of packed weights: where they are, and whether one can be used for a model. `duo pack` writes them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from duo import _core
+from duo.errors import BadValue, UnknownModel
+from duo.models.paths import parts
+from duo.options.model import ModelOptions
+from duo.placement.belongings import file_hash
+from duo.placement.packing import NONE, Packing
+from duo.support.json_cache import recall, remember
+from duo.support.wording import one_line
+
+SUFFIX = ".packed"
+N_CHECKED = 256  # files whose check is remembered
+
+Choice = tuple[bytes, str, bool]  # path, source, whether to check it: _core.ModelOptions.packed
+NOTHING: Choice = (b"", "", False)
+
+
+def _checked_file() -> Path:
+    return user_cache_path("duo") / "packed.json"
+
+
+def default_path(model: str, packing: Packing = NONE) -> Path:
+    """Beside the model."""
+    return Path(f"{model}{'.' + packing[0] if packing[0] else ''}{SUFFIX}")
+
+
+def cached_path(model: str, packing: Packing = NONE) -> Path:
+    """For a model in a folder that cannot be written."""
+    folder = hashlib.sha256(os.fsencode(os.path.abspath(model))).hexdigest()[:16]
+    return user_cache_path("duo") / "packed" / folder / default_path(Path(model).name, packing).name
+
+
+def writable_path(model: str, packing: Packing = NONE) -> Path:
+    beside = default_path(model, packing)
+    return beside if os.access(beside.parent, os.W_OK) else cached_path(model, packing)
+
+
+def source_of(model: str) -> str:
+    """What tells this model from others. Raises OSError."""
+    return " ".join(file_hash(part) for part in parts(model))
+
+
+def _state(path: Path) -> list[int]:
+    """Changes with each writing to the file, whatever is written."""
+    stat = path.stat()
+    return [stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
+
+
+def choose(o: ModelOptions, packing: Packing) -> Choice:
+    """The packed weights for a model. Raises UnknownModel: the user named a file that is not there."""
+    named = o.packed if o.role == "target" else "auto" if o.packed != "off" else "off"
+    if named == "off" or o.cpu_kernels == "stock" or not o.repack or not os.path.isfile(o.path):
+        return NOTHING
+    if named == "auto":
+        found = next((p for p in (default_path(o.path, packing), cached_path(o.path, packing)) if p.is_file()), None)
+        if found is None:
+            return NOTHING
+    elif not (found := Path(named)).is_file():
+        raise UnknownModel(f"there is no file {named!r} ({o.flag('packed')}); check the path, or run duo pack")
+    try:
+        state = _state(found)
+        newer = any(os.stat(part).st_mtime_ns > state[2] for part in parts(o.path))
+        source = "" if newer else source_of(o.path)  # no file has an empty source
+    except OSError:
+        return NOTHING  # loading will report it
+    return os.fsencode(found), source, recall(_checked_file()).get(str(found.resolve())) != state
+
+
+def note_checked(m: _core.ModelOptions, used: str) -> None:
+    """Remembers that the packed weights were read and found whole when the model was loaded. used: the file that it
+    has its weights from; empty: none."""
+    if used and m.packed[2]:
+        _remember(Path(used))
+
+
+def _remember(path: Path) -> None:
+    remember(_checked_file(), str(path.resolve()), _state(path), at_most=N_CHECKED)
+
+
+def pack(
+    model: str, out: Path, packing: Packing, n_threads: int, progress: Callable[[str, float], None] | None = None
+) -> int:
+    """Writes the packed weights of a model. Returns the number of bytes. Raises DuoError."""
+    if not os.path.isfile(model):
+        raise UnknownModel(f"there is no file {model}; check the path")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        source = source_of(model)
+    except OSError as e:
+        raise BadValue(f"the weights cannot be packed into {out}: {one_line(e)}; check both paths") from None
+    n = _core.pack_model(os.fsencode(model), os.fsencode(out), source, packing, n_threads, progress)
+    _remember(out)
+    return n

@@ -1,0 +1,88 @@
+// Files in memory, and the sum that finds damage in them.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/file_map.h"
+#include "check.h"
+
+using namespace duo;
+
+namespace {
+
+struct made_file {
+    std::string path =
+        (std::filesystem::temp_directory_path() / ("duo-test-" + std::to_string(std::random_device{}()))).string();
+
+    explicit made_file(const std::vector<uint8_t> & bytes) {
+        std::ofstream f(path, std::ios::binary);
+        f.write(reinterpret_cast<const char *>(bytes.data()), std::streamsize(bytes.size()));
+    }
+    ~made_file() { std::filesystem::remove(path); }
+    made_file(const made_file &)             = delete;
+    made_file & operator=(const made_file &) = delete;
+};
+
+std::vector<uint8_t> some_bytes(size_t n) {
+    std::vector<uint8_t> bytes(n);
+    for (size_t i = 0; i < n; ++i) {
+        bytes[i] = uint8_t(i * 7 + i / 256);
+    }
+    return bytes;
+}
+
+} // namespace
+
+TEST(any_changed_byte_changes_the_sum) {
+    for (const size_t n : {1, 7, 8, 31, 32, 33, 100}) {
+        std::vector<uint8_t> bytes = some_bytes(n);
+        const uint64_t       good  = checksum(bytes.data(), n);
+        CHECK_EQ(checksum(bytes.data(), n), good);
+        for (size_t i = 0; i < n; ++i) {
+            for (int bit = 0; bit < 8; ++bit) {
+                bytes[i] ^= uint8_t(1 << bit);
+                CHECK(checksum(bytes.data(), n) != good);
+                bytes[i] ^= uint8_t(1 << bit);
+            }
+        }
+    }
+}
+
+TEST(a_missing_byte_changes_the_sum_too) {
+    const std::vector<uint8_t> zeros(100);
+    for (size_t n = 1; n <= 100; ++n) {
+        CHECK(checksum(zeros.data(), n) != checksum(zeros.data(), n - 1));
+    }
+}
+
+TEST(a_mapped_file_has_its_bytes_whatever_its_size) {
+    for (const size_t n : {size_t(1), size_t(4096), size_t(4097), size_t(5) << 20, (size_t(2) << 20) - 1}) {
+        const std::vector<uint8_t> bytes = some_bytes(n);
+        const made_file            f(bytes);
+        for (const bool sequential : {false, true}) {
+            const file_map map(f.path, sequential);
+            CHECK_EQ(map.size(), n);
+            CHECK(std::equal(bytes.begin(), bytes.end(), map.data()));
+            map.forget(0, n);
+            CHECK(std::equal(bytes.begin(), bytes.end(), map.data())); // read again
+        }
+    }
+}
+
+TEST(what_cannot_be_mapped_is_an_error) {
+    const made_file empty({});
+    for (const std::string & path : {empty.path, std::string("/no/such/file")}) {
+        bool thrown = false;
+        try {
+            const file_map map(path);
+        } catch (const error & e) {
+            thrown = std::string(e.what()).find(path) != std::string::npos;
+        }
+        CHECK(thrown);
+    }
+}

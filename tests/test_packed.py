@@ -1,0 +1,266 @@
+"""Files of packed weights (`duo pack`): the same bits, whatever becomes of the file."""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import needs_kernels
+from gguf import GGUFValueType
+from gguf_files import Array, rewrite
+from model_files import options, random_model, run
+from test_pair_check import split
+
+from duo import BadValue, Duo, UnknownModel, _core
+from duo.models.demo import demo_pair
+from duo.options.engine import EngineOptions
+from duo.placement import packed
+from duo.placement.packing import NONE, Packing
+
+pytestmark = needs_kernels
+
+Run = Callable[..., tuple[int, str, str]]
+DRAFTED: Packing = ("q4_0", ["q8_0"])
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return Path(shutil.copy(demo_pair()[0], tmp_path / "target.gguf"))
+
+
+def packed_file(model: Path, packing: Packing = NONE) -> Path:
+    out = packed.default_path(str(model), packing)
+    assert packed.pack(str(model), out, packing, 2) == out.stat().st_size
+    return out
+
+
+def probe(model: Path, file: Path | None = None, packing: Packing = NONE, **more: object) -> _core.Probe:
+    o = options(model)
+    if file is not None:
+        o.packed = (os.fsencode(file), packed.source_of(str(model)), True)
+    if packing[0]:
+        o.packing = packing
+        return _core.Probe(o, True)
+    for name, value in more.items():
+        setattr(o, name, value)
+    return _core.Probe(o)
+
+
+def logits(p: _core.Probe) -> Array:
+    return run(p, 1, 3, 20)
+
+
+# ---- the same bits
+
+
+@pytest.mark.parametrize("kind", ["q4_0", "q5_K", "q6_K", "mxfp4", "tq2_0", "f16"])
+def test_every_form_has_the_same_bits(kind: str, tmp_path: Path) -> None:
+    model = random_model(tmp_path / "m.gguf", "llama", kind)
+    p = probe(model, packed_file(model))
+    assert p.packed_file and not p.warning
+    assert np.array_equal(logits(p), logits(probe(model)))
+
+
+@pytest.mark.parametrize(
+    "how", [{"load_mode": "none"}, {"load_mode": "mmap"}, {"load_mode": "mlock"}, {"load_mode": "dio"}]
+)
+@pytest.mark.parametrize("architecture", ["mixtral", "gemma"])  # experts; embeddings that are the output, too
+def test_however_files_are_read(architecture: str, how: dict[str, str], tmp_path: Path) -> None:
+    model = random_model(tmp_path / "m.gguf", architecture, "q4_K")
+    expected = logits(probe(model))
+    assert np.array_equal(logits(probe(model, **how)), expected)
+    p = probe(model, packed_file(model), **how)
+    assert p.packed_file and np.array_equal(logits(p), expected)
+
+
+def test_a_split_model(tmp_path: Path) -> None:
+    whole = random_model(tmp_path / "whole.gguf", "llama", "q6_K")
+    model = split(whole, tmp_path, 3)
+    p = probe(model, packed_file(model))
+    assert p.packed_file and np.array_equal(logits(p), logits(probe(whole)))
+
+
+def test_weights_that_a_draft_keeps_in_fewer_bits(tmp_path: Path) -> None:
+    model = random_model(tmp_path / "m.gguf", "llama", "q8_0")
+    p = probe(model, packed_file(model, DRAFTED), DRAFTED)
+    assert p.packed_as == "q4_0" and p.packed_file
+    assert np.array_equal(logits(p), logits(probe(model, packing=DRAFTED)))
+
+
+def test_what_was_packed_for_a_draft_is_not_the_targets(tmp_path: Path) -> None:
+    model = random_model(tmp_path / "m.gguf", "llama", "q8_0")
+    assert np.array_equal(logits(probe(model, packed_file(model, DRAFTED))), logits(probe(model)))
+
+
+def test_weights_for_other_kernels_are_read_from_the_model(tmp_path: Path) -> None:
+    """Some tensors come from the packed file, and others do not."""
+    model = random_model(tmp_path / "m.gguf", "llama", lambda name: "q8_0" if "attn" in name else "q4_K")
+    o = options(model, ("q4_K",))
+    expected = logits(_core.Probe(o))
+    o.packed = (os.fsencode(packed_file(model)), packed.source_of(str(model)), True)
+    assert np.array_equal(logits(_core.Probe(o)), expected)
+
+
+# ---- as users have it
+
+
+def test_a_pair_writes_the_same_text(target: Path, tmp_path: Path, run: Run) -> None:
+    draft = Path(shutil.copy(demo_pair()[1], tmp_path / "draft.gguf"))
+    line = ("-m", target, "-md", draft, "--draft", "4", "-n", "40", "--temp", "0.8", "--seed", "3", "-p", "Once")
+    code, plain, err = run(*line)
+    assert code == 0 and "packed in" not in err
+    code, out, _ = run("pack", target)
+    assert code == 0 and out.startswith(f"{target}.packed: ")
+    assert run("pack", draft, "--draft")[0] == 0
+    code, text, err = run(*line)
+    assert (code, text) == (0, plain) and "packed in target.gguf.packed" in err
+    code, text, err = run(*line, "--packed", "off")
+    assert (code, text) == (0, plain) and "packed in" not in err
+
+
+def test_another_place(target: Path, tmp_path: Path, run: Run) -> None:
+    there = tmp_path / "there" / "w"
+    assert run("pack", target, "-o", there)[0] == 0 and there.is_file()
+    code, _, err = run("-m", target, "--packed", there, "-n", "4", "-p", "Once")
+    assert code == 0 and "packed in w" in err
+    code, _, err = run("-m", target, "--packed", tmp_path / "no", "-n", "4", "-p", "Once")
+    assert code == 1 and "there is no file" in err and "--packed" in err
+
+
+def test_a_folder_that_cannot_be_written(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    there = packed.writable_path(str(target))
+    assert there.parent != target.parent
+    packed.pack(str(target), there, NONE, 1)
+    with Duo(target) as d:
+        assert d.engine.target is not None and d.engine.target.packed_file == str(there)
+
+
+def test_no_model_and_no_weights(tmp_path: Path, run: Run) -> None:
+    assert run("pack", tmp_path / "no.gguf")[2].startswith("duo: there is no file")
+    (tmp_path / "text.gguf").write_text("no model")
+    assert "is not a GGUF file" in run("pack", tmp_path / "text.gguf")[2]
+    model = random_model(tmp_path / "m.gguf", "llama", lambda _: "f16")
+    with pytest.raises(UnknownModel, match="is a directory"):
+        _core.pack_model(os.fsencode(tmp_path), os.fsencode(tmp_path / "x"), "", NONE, 1)
+    with pytest.raises(BadValue, match="check both paths"):
+        packed.pack(str(model), model / "below" / "x", NONE, 1)
+
+
+def test_the_file_is_read_to_its_end_once(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is checked whenever somebody has written to it, and not at each start."""
+    file = packed_file(target)
+
+    def must_be_checked() -> bool:
+        o = packed.ModelOptions.of(complete(), "target", str(target))
+        return packed.choose(o, NONE)[2]
+
+    assert not must_be_checked()  # duo pack has just written it
+    file.write_bytes(file.read_bytes())
+    assert must_be_checked()
+    Duo(target).close()
+    assert not must_be_checked()
+
+
+def complete() -> EngineOptions:
+    from duo.options.validate import engine_options
+
+    return engine_options({})
+
+
+# ---- faults
+
+
+def text_of(model: Path) -> tuple[str, str]:
+    """With the warning."""
+    with Duo(model, cpu_kernels="duo") as d:
+        assert d.engine.target is not None
+        return d.generate("Once upon a time", max_tokens=12, temperature=0).text, d.engine.target.warning
+
+
+def test_a_model_that_has_changed(target: Path) -> None:
+    file = packed_file(target)
+    expected, _ = text_of(target)
+    later = file.stat().st_mtime_ns + 10**9
+    os.utime(target, ns=(later, later))
+    text, warning = text_of(target)
+    assert text == expected and "changed since" in warning and "duo pack" in warning
+    shutil.copy(demo_pair()[1], target)  # another model under the same name
+    os.utime(target, ns=(0, 0))
+    _, warning = text_of(target)
+    assert "another file" in warning
+
+
+def test_another_version(target: Path, tmp_path: Path) -> None:
+    expected, _ = text_of(target)
+    file = packed_file(target)
+    newer = (GGUFValueType.UINT32, _core.PACKED_VERSION + 1)
+    shutil.move(rewrite(file, tmp_path / "x", put={"duo.packed.version": newer}), file)
+    text, warning = text_of(target)
+    assert text == expected and "another version of duo" in warning
+
+
+def test_a_file_that_is_something_else(target: Path) -> None:
+    expected, _ = text_of(target)
+    file = packed.default_path(str(target))
+    for content in (b"", b"GGUF", target.read_bytes()):
+        file.write_bytes(content)
+        text, warning = text_of(target)
+        assert text == expected and warning
+
+
+def damage(file: Path, n: int) -> None:
+    """Children load the model with the file damaged in n ways, one after the other, and write the same text."""
+    good = file.read_bytes()
+    rng = np.random.default_rng(n)
+    model = Path(str(file).removesuffix(packed.SUFFIX))
+    expected, _ = text_of(model)
+    for i in range(n):
+        bad = bytearray(good)
+        if i % 10 == 0:
+            del bad[int(rng.integers(len(good))) :]
+        else:
+            # Every other time in the header.
+            at = int(rng.integers(4096 * 4 if i % 2 else len(good)))
+            bad[at] ^= 1 << int(rng.integers(8))
+        file.write_bytes(bad)
+        text, warning = text_of(model)
+        assert text == expected and "run duo pack again" in warning, i
+
+
+def test_damaged_files(target: Path) -> None:
+    damage(packed_file(target), 40)
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(3600)
+def test_a_thousand_damaged_files(target: Path) -> None:
+    damage(packed_file(target), 1000)
+
+
+def test_stopped_while_packing(target: Path) -> None:
+    def stop(_path: str, _share: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        packed.pack(str(target), packed.default_path(str(target)), NONE, 1, stop)
+    assert [p.name for p in target.parent.iterdir()] == ["target.gguf"]
+
+
+def test_a_full_disk(target: Path) -> None:
+    """Here a limit of the size of files."""
+    code = f"""
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, {resource.RLIM_INFINITY}))
+from duo.cli.main import main
+raise SystemExit(main(["pack", {str(target)!r}]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "cannot be written" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert [p.name for p in target.parent.iterdir()] == ["target.gguf"]
