@@ -66,9 +66,16 @@ def _quantizer() -> Any:
 _LARGE: dict[tuple[bytes, int], Array] = {}  # models of several architectures have the same embeddings
 
 
+SLOW_KINDS, N_ROWS_SLOW = ("IQ1", "IQ2", "IQ3"), 256
+
+
 def quantized(x: Array, kind: GGMLQuantizationType) -> Array:
-    """The rows of x as ggml's own quantizer writes them."""
+    """The rows of x as ggml's own quantizer writes them. Where it is slow, the first rows are repeated."""
     x = np.ascontiguousarray(x, np.float32)
+    n_rows = x.size // x.shape[-1]
+    if kind.name.startswith(SLOW_KINDS) and n_rows > N_ROWS_SLOW:
+        some = quantized(x.reshape(n_rows, -1)[:N_ROWS_SLOW], kind)
+        return np.resize(some, (n_rows, some.shape[-1])).reshape(*x.shape[:-1], -1)
     if x.size < 1 << 20:
         return _quantized(x, kind)
     key = (hashlib.blake2b(x.data).digest(), int(kind))

@@ -5,6 +5,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from gguf import GGUFValueType
 from gguf_files import Array, rewrite
 from model_files import options, random_model, run
 from test_pair_check import split
+from waits import join
 
-from duo import BadValue, Duo, UnknownModel, _core
+from duo import BadValue, DoesNotFit, Duo, UnknownModel, _core
 from duo.models.demo import demo_pair
 from duo.options.engine import EngineOptions
 from duo.placement import packed
@@ -80,9 +82,40 @@ def test_however_files_are_read(architecture: str, how: dict[str, str], tmp_path
 
 def test_a_split_model(tmp_path: Path) -> None:
     whole = random_model(tmp_path / "whole.gguf", "llama", "q6_K")
+    expected = logits(probe(whole))
     model = split(whole, tmp_path, 3)
+    assert np.array_equal(logits(probe(model)), expected)
     p = probe(model, packed_file(model))
-    assert p.packed_file and np.array_equal(logits(p), logits(probe(whole)))
+    assert p.packed_file and np.array_equal(logits(p), expected)
+
+
+def test_a_part_that_is_cut_off(tmp_path: Path) -> None:
+    model = split(random_model(tmp_path / "whole.gguf", "llama", "q6_K"), tmp_path, 3)
+    second = tmp_path / "m-00002-of-00003.gguf"
+    os.truncate(second, second.stat().st_size - 5000)
+    with pytest.raises(BadValue, match=r"00002.* is truncated"):
+        probe(model)
+    with pytest.raises(BadValue, match=r"00002.* is truncated"):
+        packed_file(model)
+
+
+def test_two_loads_at_once(tmp_path: Path) -> None:
+    models = [random_model(tmp_path / f"{kind}.gguf", "llama", kind) for kind in ("q4_K", "q8_0")]
+    expected = [logits(probe(m)) for m in models]
+    files = [packed_file(m) for m in models]
+    found: dict[int, list[Array]] = {0: [], 1: []}
+
+    def load(i: int) -> None:
+        for file in (None, files[i]) * 3:
+            found[i].append(logits(probe(models[i], file)))
+
+    threads = [threading.Thread(target=load, args=(i,)) for i in found]
+    for t in threads:
+        t.start()
+    for t in threads:
+        join(t)
+    for i, all_logits in found.items():
+        assert len(all_logits) == 6 and all(np.array_equal(x, expected[i]) for x in all_logits)
 
 
 def test_weights_that_a_draft_keeps_in_fewer_bits(tmp_path: Path) -> None:
@@ -94,7 +127,9 @@ def test_weights_that_a_draft_keeps_in_fewer_bits(tmp_path: Path) -> None:
 
 def test_what_was_packed_for_a_draft_is_not_the_targets(tmp_path: Path) -> None:
     model = random_model(tmp_path / "m.gguf", "llama", "q8_0")
-    assert np.array_equal(logits(probe(model, packed_file(model, DRAFTED))), logits(probe(model)))
+    p = probe(model, packed_file(model, DRAFTED))
+    assert not p.packed_file and not p.warning  # nothing in it fits
+    assert np.array_equal(logits(p), logits(probe(model)))
 
 
 def test_weights_for_other_kernels_are_read_from_the_model(tmp_path: Path) -> None:
@@ -103,7 +138,9 @@ def test_weights_for_other_kernels_are_read_from_the_model(tmp_path: Path) -> No
     o = options(model, ("q4_K",))
     expected = logits(_core.Probe(o))
     o.packed = (os.fsencode(packed_file(model)), packed.source_of(str(model)), True)
-    assert np.array_equal(logits(_core.Probe(o)), expected)
+    p = _core.Probe(o)
+    assert p.packed_file and 0 < p.n_duo_products < p.n_cpu_products
+    assert np.array_equal(logits(p), expected)
 
 
 # ---- as users have it
@@ -119,7 +156,7 @@ def test_a_pair_writes_the_same_text(target: Path, tmp_path: Path, run: Run) -> 
     assert run("pack", draft, "--draft")[0] == 0
     code, text, err = run(*line)
     assert (code, text) == (0, plain) and "packed in target.gguf.packed" in err
-    code, text, err = run(*line, "--packed", "off")
+    code, text, err = run(*line, "--packed", "off", "--packed-draft", "off")
     assert (code, text) == (0, plain) and "packed in" not in err
 
 
@@ -141,6 +178,18 @@ def test_a_folder_that_cannot_be_written(target: Path, monkeypatch: pytest.Monke
         assert d.engine.target is not None and d.engine.target.packed_file == str(there)
 
 
+def test_what_exists_is_not_overwritten(target: Path, tmp_path: Path, run: Run) -> None:
+    other = tmp_path / "notes"
+    other.write_text("mine")
+    for out in (target, other, tmp_path):
+        code, _, err = run("pack", target, "-o", out)
+        assert code == 1 and "choose another name" in err
+    assert other.read_text() == "mine" and target.stat().st_size == demo_pair()[0].stat().st_size
+    for _ in range(2):  # a packed file is replaced
+        assert run("pack", target)[0] == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["notes", "target.gguf", "target.gguf.packed"]
+
+
 def test_no_model_and_no_weights(tmp_path: Path, run: Run) -> None:
     assert run("pack", tmp_path / "no.gguf")[2].startswith("duo: there is no file")
     (tmp_path / "text.gguf").write_text("no model")
@@ -150,6 +199,14 @@ def test_no_model_and_no_weights(tmp_path: Path, run: Run) -> None:
         _core.pack_model(os.fsencode(tmp_path), os.fsencode(tmp_path / "x"), "", NONE, 1)
     with pytest.raises(BadValue, match="check both paths"):
         packed.pack(str(model), model / "below" / "x", NONE, 1)
+
+
+def test_weights_larger_than_memory_are_mapped(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_core, "memory_available", lambda: 1000)
+    with pytest.raises(DoesNotFit, match="duo pack"):
+        Duo(target)
+    packed_file(target)
+    Duo(target).close()
 
 
 def test_the_file_is_read_to_its_end_once(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,6 +307,19 @@ def test_stopped_while_packing(target: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         packed.pack(str(target), packed.default_path(str(target)), NONE, 1, stop)
     assert [p.name for p in target.parent.iterdir()] == ["target.gguf"]
+
+
+def test_stopped_while_loading(target: Path) -> None:
+    def stop(_path: str, _share: float) -> None:
+        raise KeyboardInterrupt
+
+    for pack_before in (False, True):
+        if pack_before:
+            file = packed_file(target)
+            file.write_bytes(file.read_bytes())  # so that it is checked
+        with pytest.raises(KeyboardInterrupt):
+            Duo(target, progress=stop)
+    Duo(target).close()
 
 
 def test_a_full_disk(target: Path) -> None:

@@ -7,6 +7,8 @@ from conftest import needs_kernels, run_python
 from model_files import CHILD, Shape, random_model
 
 from duo import _core
+from duo.placement import packed
+from duo.placement.packing import NONE
 
 pytestmark = [needs_kernels, pytest.mark.full]
 
@@ -35,14 +37,22 @@ print(target.n_duo_products, target.same_bits, target.warning)
 
 
 @counts_memory
-@pytest.mark.parametrize(
-    "share",  # of the file's size; above 1 the packed weights fit, and what they are read into does not
-    [0.6, 1.06],
-)
-def test_stock_kernels_are_used_if_memory_for_packed_weights_is_short(share: float, large_model: Path) -> None:
-    child = run_python(CHILD + NO_MEMORY, large_model, str(int(share * large_model.stat().st_size)))
+def test_stock_kernels_are_used_if_memory_for_packed_weights_is_short(large_model: Path) -> None:
+    child = run_python(CHILD + NO_MEMORY, large_model, str(int(0.6 * large_model.stat().st_size)))
     assert child.returncode == 0, child.stderr
     assert child.stdout.startswith("0 False there is not enough memory for duo's CPU kernels to pack the weights of ")
+
+
+@counts_memory
+def test_weights_of_a_packed_file_need_no_memory(large_model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "packed"
+    packed.pack(str(large_model), file, NONE, 1)
+    choice = f"o.target.packed = (os.fsencode({str(file)!r}), {packed.source_of(str(large_model))!r}, True)\nengine ="
+    child = run_python(
+        CHILD + NO_MEMORY.replace("engine =", choice), large_model, str(int(0.6 * large_model.stat().st_size))
+    )
+    assert child.returncode == 0, child.stderr
+    assert child.stdout.split()[:2] == ["15", "True"]
 
 
 @counts_memory

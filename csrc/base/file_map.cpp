@@ -42,21 +42,24 @@ uint8_t * map_aligned(int fd, size_t size) {
     const size_t before = (huge_page - reinterpret_cast<uintptr_t>(begin) % huge_page) % huge_page;
     const size_t page   = size_t(sysconf(_SC_PAGESIZE));
     const size_t used   = (size + page - 1) / page * page;
-    void * const mapped = mmap(begin + before, size, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
+    // Nobody writes to these pages, so processes share them. Some file systems allow only private mappings.
+    void * const mapped = mmap(begin + before, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0);
+    const int    why    = errno;
     if (before > 0) {
         munmap(begin, before);
     }
     if (const size_t end = (size + huge_page + page - 1) / page * page; before + used < end) {
         munmap(begin + before + used, end - before - used);
     }
-    return mapped == MAP_FAILED ? nullptr : static_cast<uint8_t *>(mapped);
+    if (mapped == MAP_FAILED) {
+        munmap(begin + before, used);
+        errno = why;
+        return nullptr;
+    }
+    return static_cast<uint8_t *>(mapped);
 }
 
 } // namespace
-
-bool file_map::can_map() {
-    return true;
-}
 
 file_map::file_map(const std::string & path, bool sequential) {
     const descriptor file(path);
@@ -67,7 +70,9 @@ file_map::file_map(const std::string & path, bool sequential) {
     size_ = size_t(facts.st_size);
     data_ = size_ == 0 ? nullptr : map_aligned(file.fd, size_);
     if (data_ == nullptr) {
-        throw error(error_kind::does_not_fit, path + " cannot be mapped into memory; check the file");
+        throw error(error_kind::does_not_fit, path + " cannot be mapped into memory (" +
+                                                  (size_ == 0 ? "it is empty" : std::strerror(errno)) +
+                                                  "); check the file");
     }
     if (sequential) {
         madvise(data_, size_, MADV_SEQUENTIAL);
@@ -99,10 +104,6 @@ void file_map::forget(size_t offset, size_t n) const {
 }
 
 #else
-
-bool file_map::can_map() {
-    return false;
-}
 
 file_map::file_map(const std::string & path, bool) {
     throw error(error_kind::bad_value, path + " cannot be mapped: duo maps files on Linux and macOS only");

@@ -9,9 +9,6 @@ namespace duo {
 
 class file_map {
   public:
-    // Whether this system can map files here.
-    static bool can_map();
-
     // Throws duo::error: the file cannot be opened or mapped. sequential: it will be read once, from front to back.
     explicit file_map(const std::string & path, bool sequential = false);
     ~file_map();

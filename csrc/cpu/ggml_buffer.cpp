@@ -90,10 +90,9 @@ void pack_rows(const matrix_shape & s, int64_t row0, int64_t row1, const uint8_t
 
 // libggml gives the tensor a place in the buffer's memory, and the buffer may know a better one.
 ggml_status init_tensor(ggml_backend_buffer_t b, ggml_tensor * t) {
-    if (t->view_src == nullptr) {
-        memory_of(b).place(t, stored_type(t));
-    }
-    return GGML_STATUS_SUCCESS;
+    const bool placed =
+        t->view_src != nullptr || memory_of(b).place(t, stored_type(t), ggml_backend_buft_get_alloc_size(b->buft, t));
+    return placed ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
 }
 
 void set_tensor(ggml_backend_buffer_t b, ggml_tensor * t, const void * data, size_t offset, size_t size) {

@@ -9,6 +9,8 @@
 
 #include <ggml.h>
 
+#include "base/file_map.h"
+
 namespace duo::cpu {
 
 struct packed_weight {
@@ -22,16 +24,19 @@ struct packed_weight {
 // By the tensors' names.
 class packed_weights {
   public:
-    // owner: of the memory.
-    explicit packed_weights(std::shared_ptr<const void> owner) : owner_(std::move(owner)) {}
+    // file: has the memory.
+    explicit packed_weights(std::shared_ptr<const file_map> file) : file_(std::move(file)) {}
 
     void add(const std::string & name, const packed_weight & w) { all_.emplace(name, w); }
 
     // nullptr: there is none with this name, type and shape. stored: the type that the tensor's buffer keeps.
     [[nodiscard]] const packed_weight * find(const ggml_tensor * t, ggml_type stored) const;
 
+    // Its pages are not needed again soon.
+    void forget(const packed_weight & w) const { file_->forget(size_t(w.data - file_->data()), w.n_bytes); }
+
   private:
-    std::shared_ptr<const void>                    owner_;
+    std::shared_ptr<const file_map>                file_;
     std::unordered_map<std::string, packed_weight> all_;
 };
 

@@ -9,6 +9,7 @@
 
 #if defined(__linux__)
 #include <sys/mman.h>
+#include <unistd.h>
 #elif defined(_WIN32)
 #include <malloc.h>
 #endif
@@ -38,11 +39,11 @@ void copy(const packed_weight & w, void * to) {
 
 constexpr size_t huge_page = size_t(2) << 20;
 
-// sparse: most of it will not be used, and should not count as needed.
+// sparse: most of it will not be used, and does not count as needed before make_usable().
 void * allocate(size_t & size, bool sparse, bool lock) {
     size             = (size + huge_page - 1) / huge_page * huge_page;
-    const int kind   = MAP_PRIVATE | MAP_ANONYMOUS | (sparse ? MAP_NORESERVE : 0);
-    void *    memory = mmap(nullptr, size + huge_page, PROT_READ | PROT_WRITE, kind, -1, 0);
+    const int access = sparse ? PROT_NONE : PROT_READ | PROT_WRITE;
+    void *    memory = mmap(nullptr, size + huge_page, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         return nullptr;
     }
@@ -67,6 +68,14 @@ void release(void * memory, size_t size) {
     munmap(memory, size);
 }
 
+// Of sparse memory.
+bool make_usable(void * from, size_t n) {
+    const auto      page  = uintptr_t(sysconf(_SC_PAGESIZE));
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(from) / page * page;
+    const uintptr_t end   = (reinterpret_cast<uintptr_t>(from) + n + page - 1) / page * page;
+    return mprotect(reinterpret_cast<void *>(begin), end - begin, PROT_READ | PROT_WRITE) == 0;
+}
+
 #elif defined(_WIN32)
 
 void * allocate(size_t & size, bool, bool) {
@@ -75,6 +84,10 @@ void * allocate(size_t & size, bool, bool) {
 
 void release(void * memory, size_t) {
     _aligned_free(memory);
+}
+
+bool make_usable(void *, size_t) {
+    return true;
 }
 
 #else
@@ -86,6 +99,10 @@ void * allocate(size_t & size, bool, bool) {
 
 void release(void * memory, size_t) {
     std::free(memory);
+}
+
+bool make_usable(void *, size_t) {
+    return true;
 }
 
 #endif
@@ -143,23 +160,30 @@ weight_memory::~weight_memory() {
     release(base_, size_);
 }
 
-void weight_memory::place(ggml_tensor * t, ggml_type stored) const {
+bool weight_memory::place(ggml_tensor * t, ggml_type stored, size_t n_bytes) const {
     const packed_weight * const w = packed_ == nullptr ? nullptr : packed_->find(t, stored);
     if (w != nullptr && !copies_) {
         t->data = const_cast<uint8_t *>(w->data); // ggml's field is for any use, and weights are only read
+    } else if (packed_ != nullptr && !copies_ && !make_usable(t->data, n_bytes)) {
+        note_shortage();
+        return false;
     }
     if (loading != nullptr) {
         loading->tensors_.insert_or_assign(ggml_get_name(t), weight_loading::tensor_place{t, t->data});
+        ++loading->n_placed_;
+        loading->n_packed_ += w != nullptr ? 1 : 0;
     }
     if (weight_loading::reads_nothing()) {
         t->data = loading->nowhere_->data();
     }
+    return true;
 }
 
 bool weight_memory::fill(const ggml_tensor * t, ggml_type stored) const {
     const packed_weight * const w = packed_ == nullptr ? nullptr : packed_->find(t, stored);
     if (w != nullptr && copies_) {
         copy(*w, t->data);
+        packed_->forget(*w);
     }
     return w != nullptr;
 }

@@ -33,8 +33,10 @@ class weight_loading {
     bool read_nothing(size_t n_most);
 
     // Whether a weight buffer has the tensor of this name.
-    [[nodiscard]] bool   has(const std::string & name) const { return tensors_.contains(name); }
-    [[nodiscard]] size_t n_tensors() const { return tensors_.size(); }
+    [[nodiscard]] bool has(const std::string & name) const { return tensors_.contains(name); }
+    // Number of tensors in weight buffers, and of those whose weights are packed already.
+    [[nodiscard]] size_t n_placed() const { return n_placed_; }
+    [[nodiscard]] size_t n_packed() const { return n_packed_; }
     // file: the weights as the file has them; not read if they are packed already.
     void give(const std::string & name, const uint8_t * file);
 
@@ -54,6 +56,8 @@ class weight_loading {
     wishes                                        wishes_;
     std::unique_ptr<scratch>                      nowhere_; // nullptr: libllama reads the weights and sets them
     std::unordered_map<std::string, tensor_place> tensors_;
+    size_t                                        n_placed_ = 0;
+    size_t                                        n_packed_ = 0;
 };
 
 class weight_memory {
@@ -67,8 +71,9 @@ class weight_memory {
     [[nodiscard]] void * base() const { return base_; }
     [[nodiscard]] size_t size() const { return size_; } // bytes
 
-    // Decides where the weights of a tensor are: in its place in this memory, or where they lie packed.
-    void place(ggml_tensor * t, ggml_type stored) const;
+    // Decides where the weights of a tensor are: in its place in this memory, of n_bytes, or where they lie packed.
+    // False: there is not enough memory (note_shortage).
+    [[nodiscard]] bool place(ggml_tensor * t, ggml_type stored, size_t n_bytes) const;
     // Whether they were packed before; then they are in place now.
     [[nodiscard]] bool fill(const ggml_tensor * t, ggml_type stored) const;
 

@@ -5,12 +5,17 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
+#include <random>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <unistd.h>
+#endif
 
 #include "base/checksum.h"
 #include "base/error.h"
 #include "cpu/ggml_buffer.h"
 #include "cpu/requantise.h"
+#include "failed_check.h"
 #include "file_header.h"
 #include "file_weights.h"
 #include "packed_file.h"
@@ -22,16 +27,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Written beside its final name, and renamed when it is complete.
+// Written beside its final name, and renamed when it is complete and on the disk.
 class new_file {
   public:
-    explicit new_file(const std::string & path) : path_(path), part_(path + ".part") {
-        file_.reset(std::fopen(part_.c_str(), "wb"));
+    explicit new_file(const std::string & path)
+        : path_(path), part_(path + "." + std::to_string(std::random_device()()) + ".part") {
+        file_.reset(std::fopen(part_.c_str(), "wbx"));
         require(file_ != nullptr);
     }
     ~new_file() {
-        if (file_ != nullptr) {
-            file_.reset();
+        file_.reset();
+        if (!done_) {
             std::error_code ec;
             fs::remove(part_, ec);
         }
@@ -47,10 +53,16 @@ class new_file {
 
     void finish() {
         require(std::fflush(file_.get()) == 0);
+#if defined(__unix__) || defined(__APPLE__)
+        require(fsync(fileno(file_.get())) == 0); // or a power failure leaves zeros where weights should be
+#endif
         require(std::fclose(file_.release()) == 0);
         std::error_code ec;
         fs::rename(part_, path_, ec);
-        require(!ec);
+        if (ec) {
+            fail(ec.message());
+        }
+        done_ = true;
     }
 
   private:
@@ -60,15 +72,17 @@ class new_file {
 
     void require(bool done) const {
         if (!done) {
-            const int why = errno;
-            throw error(error_kind::does_not_fit, "the packed weights cannot be written to " + path_ + ": " +
-                                                      std::strerror(why) +
-                                                      "; free disk space or name another file (-o)");
+            fail(std::strerror(errno));
         }
+    }
+    [[noreturn]] void fail(const std::string & why) const {
+        throw error(error_kind::does_not_fit, "the packed weights cannot be written to " + path_ + ": " + why +
+                                                  "; free disk space or name another file (-o)");
     }
 
     std::string                        path_, part_;
     std::unique_ptr<std::FILE, closer> file_;
+    bool                               done_ = false;
 };
 
 // A weight of the model, and what becomes of it.
@@ -109,8 +123,9 @@ std::vector<std::pair<packed_tensor, source_weight>> chosen(const std::string & 
 
 uint64_t pack_model(const std::string & model, const std::string & out, const std::string & source,
                     const weight_packing & packing, int n_threads, const std::function<bool(float)> & keep_going) {
-    const file_header header  = read_file_header(model);
-    auto              weights = chosen(model, header, packing);
+    const throwing_checks checks; // of libggml, which writes the header
+    const file_header     header  = read_file_header(model);
+    auto                  weights = chosen(model, header, packing);
     if (weights.empty()) {
         throw error(error_kind::bad_value, model + " has no weights that duo's kernels take; there is nothing to pack");
     }

@@ -14,6 +14,8 @@ namespace duo {
 
 namespace {
 
+constexpr size_t n_at_once = 64; // pieces between two questions whether to go on
+
 error unusable(const std::string & path, const std::string & why) {
     return error(error_kind::bad_value, "the packed weights in " + path + " " + why + "; run duo pack again");
 }
@@ -30,13 +32,13 @@ packed_file::packed_file(const std::string & path, const std::string & source) :
         throw unusable(path, head.fault);
     }
     if (head.source != source) {
-        throw unusable(path, "were made from another file, or the model's has changed since");
+        throw unusable(path, "were made from another file, or the model's file has changed since");
     }
     tensors_ = std::move(head.tensors);
     sums_    = std::move(head.sums);
 }
 
-void packed_file::check(int n_threads) const {
+void packed_file::check(int n_threads, const std::function<bool(float)> & keep_going) const {
     struct piece {
         uint64_t offset, n_bytes;
     };
@@ -46,15 +48,21 @@ void packed_file::check(int n_threads) const {
             pieces.push_back({t.offset + at, std::min(packed_piece, t.n_bytes - at)});
         }
     }
-    std::atomic<size_t> next = 0;
-    std::atomic<bool>   good = true;
-    cpu::on_team(n_threads, [&] {
-        for (size_t i = next++; i < pieces.size(); i = next++) {
-            if (checksum(map_->data() + pieces[i].offset, pieces[i].n_bytes) != sums_[i]) {
-                good = false;
-            }
+    std::atomic<bool> good = true;
+    for (size_t begin = 0; good && begin < pieces.size(); begin += n_at_once) {
+        if (keep_going && !keep_going(float(begin) / float(pieces.size()))) {
+            throw error(error_kind::cancelled, "loading was stopped");
         }
-    });
+        const size_t        end  = std::min(begin + n_at_once, pieces.size());
+        std::atomic<size_t> next = begin;
+        cpu::on_team(n_threads, [&] {
+            for (size_t i = next++; i < end; i = next++) {
+                if (checksum(map_->data() + pieces[i].offset, pieces[i].n_bytes) != sums_[i]) {
+                    good = false;
+                }
+            }
+        });
+    }
     if (!good) {
         throw unusable(path_, "are damaged");
     }

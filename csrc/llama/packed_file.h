@@ -32,8 +32,9 @@ class packed_file {
     // version or damaged, or of another model. Weights are not read.
     packed_file(const std::string & path, const std::string & source);
 
-    // Reads all weights with so many threads. Throws duo::error if a piece is damaged.
-    void check(int n_threads) const;
+    // Reads all weights with so many threads. keep_going: gets the share that is read; false: stop. Throws duo::error:
+    // a piece is damaged, or error_kind::cancelled.
+    void check(int n_threads, const std::function<bool(float)> & keep_going) const;
 
     // To be used; it keeps the file mapped.
     [[nodiscard]] std::shared_ptr<const cpu::packed_weights> weights() const;

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/checksum.h"
+#include "cpu/ggml_buffer.h"
 #include "gguf_handle.h"
 
 namespace duo {
@@ -20,6 +21,7 @@ constexpr size_t       n_facts     = 5;
 constexpr size_t       n_fixed     = 24;                 // bytes before the first key: magic, version, two counts
 constexpr const char * key_space   = "duo.packed.space"; // makes the header whole pages
 constexpr size_t       n_page      = 4096;
+constexpr uint64_t     n_line      = 64; // kernels expect whole cache lines
 
 size_t sum_place() {
     return n_fixed + 8 + std::strlen(key_sum) + 4; // a key's length, the key, the type of its value
@@ -78,6 +80,11 @@ packed_header read_packed_header(const std::string & path, const file_map & file
         const uint64_t        size   = gguf_get_tensor_size(g, int64_t(i));
         if (offset > file.size() || size > file.size() - offset) {
             return refused("are incomplete");
+        }
+        const auto shape = cpu::shape_of(ggml_type(f[1]), f[2], f[3]);
+        if (!shape || f[4] < 1 || size % uint64_t(f[4]) != 0 || size / uint64_t(f[4]) != shape->bytes() ||
+            offset % n_line != 0) {
+            return refused("have another form than duo's kernels read");
         }
         h.tensors.push_back(
             {gguf_get_tensor_name(g, int64_t(i)), ggml_type(f[0]), ggml_type(f[1]), f[2], f[3], f[4], offset, size});

@@ -10,8 +10,8 @@
 
 namespace duo {
 
-constexpr uint64_t packed_piece = uint64_t(4)
-                                  << 20; // bytes that a sum is made of; a tensor's last piece may be smaller
+// Bytes that a sum is made of. The last piece of a tensor may be smaller.
+constexpr uint64_t packed_piece = uint64_t(4) << 20;
 
 struct packed_header {
     std::string                source; // source_mark of the model
@@ -20,7 +20,7 @@ struct packed_header {
     std::string                fault; // why it cannot be used ("are damaged"); empty: it can
 };
 
-// Throws std::bad_alloc only.
+// Throws std::exception if libggml finds no sense in it, or no memory.
 packed_header read_packed_header(const std::string & path, const file_map & file);
 
 // The bytes before the first tensor. It sets the offsets of the tensors.

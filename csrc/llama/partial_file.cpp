@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file_map.h"
+#include "file_header.h"
 #include "gguf_handle.h"
 
 #if defined(__linux__)
@@ -18,50 +19,104 @@ namespace {
 
 constexpr uint64_t n_lazy = uint64_t(4) << 30; // libllama may map a tensor of this size (llama_lazy_mode)
 
-struct tensor_range {
-    uint64_t    begin, end;
-    std::string name;
+// A tensor, or the header, in the file that libllama sees. Between pieces there are zeros.
+struct piece {
+    uint64_t         begin, end;
+    std::string      name; // empty: the header
+    const uint8_t *  data;
+    const file_map * part; // where its data is; nullptr: in memory
 };
+
+// The header of one file with the tensors of all parts, which come in the order of `tensors`.
+std::vector<uint8_t> joined_header(const std::vector<std::string> & parts, std::vector<header_tensor> & tensors) {
+    const std::unique_ptr<gguf_context, parsed_header::closer> joined(gguf_init_empty());
+    tensors.clear();
+    for (size_t i = 0; i < parts.size(); ++i) {
+        const gguf_handle g(parts[i]);
+        if (i == 0) {
+            gguf_set_kv(joined.get(), g.get());
+        }
+        for (ggml_tensor * t = ggml_get_first_tensor(g.tensors()); t != nullptr;
+             t               = ggml_get_next_tensor(g.tensors(), t)) {
+            gguf_add_tensor(joined.get(), t);
+            const int64_t id = gguf_find_tensor(g.get(), t->name);
+            tensors.push_back({t->name,
+                               "",
+                               ggml_nbytes(t),
+                               {},
+                               i,
+                               gguf_get_data_offset(g.get()) + gguf_get_tensor_offset(g.get(), id)});
+        }
+    }
+    for (const char * key : {"split.no", "split.count", "split.tensors.count", "general.alignment"}) {
+        gguf_remove_key(joined.get(), key);
+    }
+    std::vector<uint8_t> bytes(gguf_get_meta_size(joined.get()));
+    gguf_get_meta_data(joined.get(), bytes.data());
+    return bytes;
+}
 
 } // namespace
 
 // What the stream's functions work on.
 class file_reader {
   public:
-    file_reader(const std::string & path, const cpu::weight_loading & weights) : map_(path, true), weights_(weights) {
-        const gguf_handle g(path);
-        for (int64_t i = 0; g && i < gguf_get_n_tensors(g.get()); ++i) {
-            const uint64_t begin = gguf_get_data_offset(g.get()) + gguf_get_tensor_offset(g.get(), i);
-            tensors_.push_back({begin, begin + gguf_get_tensor_size(g.get(), i), gguf_get_tensor_name(g.get(), i)});
+    file_reader(const std::string & path, const cpu::weight_loading & weights) : weights_(weights) {
+        file_header facts = read_file_header(path);
+        for (const std::string & part : facts.parts) {
+            maps_.push_back(std::make_unique<const file_map>(part, true));
         }
-        std::sort(tensors_.begin(), tensors_.end(), [](const auto & a, const auto & b) { return a.begin < b.begin; });
+        const bool joined = maps_.size() > 1;
+        uint64_t   at     = 0;
+        if (joined) {
+            header_ = joined_header(facts.parts, facts.tensors);
+            at      = header_.size();
+            pieces_.push_back({0, at, "", header_.data(), nullptr});
+        }
+        for (const header_tensor & t : facts.tensors) {
+            if (t.n_bytes == 0) {
+                continue;
+            }
+            const file_map & part  = *maps_[t.part];
+            const uint64_t   begin = joined ? at : t.offset;
+            pieces_.push_back({begin, begin + t.n_bytes, t.name, part.data() + t.offset, &part});
+            at = GGML_PAD(begin + t.n_bytes, GGUF_DEFAULT_ALIGNMENT);
+        }
+        std::sort(pieces_.begin(), pieces_.end(), [](const auto & a, const auto & b) { return a.begin < b.begin; });
+        if (!joined && !pieces_.empty()) {
+            pieces_.insert(pieces_.begin(), {0, pieces_.front().begin, "", maps_.front()->data(), nullptr});
+        }
+        size_ = pieces_.empty() ? 0 : pieces_.back().end;
     }
 
-    [[nodiscard]] const file_map &                  map() const { return map_; }
-    [[nodiscard]] const std::vector<tensor_range> & tensors() const { return tensors_; } // in the order of the file
+    [[nodiscard]] uint64_t                   size() const { return size_; }
+    [[nodiscard]] uint64_t                   n_read() const { return n_read_; } // bytes that were not left out
+    [[nodiscard]] const std::vector<piece> & pieces() const { return pieces_; } // in the order of the file
 
     // As read(2): n bytes at most, and fewer at the end of the file. What was left out stays unwritten.
     size_t read(char * to, size_t n) {
-        n      = at_ < map_.size() ? std::min(n, map_.size() - at_) : 0;
-        auto t = std::upper_bound(tensors_.begin(), tensors_.end(), at_,
-                                  [](uint64_t at, const tensor_range & r) { return at < r.end; });
-        for (size_t done = 0; done < n;) {
-            const bool     inside = t != tensors_.end() && at_ >= t->begin;
-            const uint64_t end    = t == tensors_.end() ? map_.size() : inside ? t->end : t->begin;
-            const size_t   piece  = std::min<uint64_t>(n - done, end - at_);
-            if (!inside || !weights_.has(t->name)) {
-                std::memcpy(to + done, map_.data() + at_, piece);
+        n      = at_ < size_ ? std::min<uint64_t>(n, size_ - at_) : 0;
+        auto p = std::upper_bound(pieces_.begin(), pieces_.end(), at_,
+                                  [](uint64_t at, const piece & x) { return at < x.end; });
+        for (size_t done = 0; done < n;) { // some piece ends where the file does
+            const bool   inside = at_ >= p->begin;
+            const size_t length = std::min<uint64_t>(n - done, (inside ? p->end : p->begin) - at_);
+            if (!inside) {
+                std::memset(to + done, 0, length);
+            } else if (!weights_.has(p->name)) {
+                std::memcpy(to + done, p->data + (at_ - p->begin), length);
+                n_read_ += length;
             }
-            done += piece;
-            at_ += piece;
-            t += inside && at_ == t->end ? 1 : 0;
+            done += length;
+            at_ += length;
+            p += at_ == p->end ? 1 : 0;
         }
         return n;
     }
 
     // As lseek(2).
     int64_t seek(int64_t to, int whence) {
-        to += whence == SEEK_SET ? 0 : int64_t(whence == SEEK_CUR ? at_ : map_.size());
+        to += whence == SEEK_SET ? 0 : int64_t(whence == SEEK_CUR ? at_ : size_);
         if (to >= 0) {
             at_ = uint64_t(to);
         }
@@ -69,38 +124,46 @@ class file_reader {
     }
 
   private:
-    file_map                    map_;
-    const cpu::weight_loading & weights_;
-    std::vector<tensor_range>   tensors_;
-    uint64_t                    at_ = 0;
+    const cpu::weight_loading &                  weights_;
+    std::vector<std::unique_ptr<const file_map>> maps_;
+    std::vector<uint8_t>                         header_; // of a model in several parts
+    std::vector<piece>                           pieces_;
+    uint64_t                                     size_   = 0;
+    uint64_t                                     at_     = 0;
+    uint64_t                                     n_read_ = 0;
 };
 
 partial_file::~partial_file() = default;
 
 size_t partial_file::n_most() const {
     size_t n = 0;
-    for (const tensor_range & t : reader_->tensors()) {
-        n = std::max(n, size_t(t.end - t.begin));
+    for (const piece & p : reader_->pieces()) {
+        n = std::max(n, size_t(p.end - p.begin));
     }
     return n;
 }
 
+float partial_file::share_read() const {
+    return float(double(reader_->n_read()) / double(reader_->size()));
+}
+
 bool partial_file::fill(cpu::weight_loading & weights, const std::function<bool(float)> & keep_going) const {
-    size_t       n_given = 0;
-    const auto & map     = reader_->map();
-    for (const tensor_range & t : reader_->tensors()) {
-        if (!weights.has(t.name)) {
+    size_t   n_given = 0;
+    uint64_t n_done  = reader_->n_read();
+    for (const piece & p : reader_->pieces()) {
+        if (!weights.has(p.name)) {
             continue;
         }
-        if (keep_going && !keep_going(float(double(t.begin) / double(map.size())))) {
+        if (keep_going && !keep_going(float(double(n_done) / double(reader_->size())))) {
             return false;
         }
-        weights.give(t.name, map.data() + t.begin);
-        map.forget(t.begin, t.end - t.begin);
+        n_done += p.end - p.begin;
+        weights.give(p.name, p.data);
+        p.part->forget(size_t(p.data - p.part->data()), size_t(p.end - p.begin));
         ++n_given;
     }
-    if (n_given != weights.n_tensors()) {
-        throw error("a weight buffer has a tensor that its file does not have"); // libllama takes its names from there
+    if (n_given != weights.n_placed()) {
+        throw error("two weights have one name, or one that the file does not have"); // no architecture is known to
     }
     return !keep_going || keep_going(1.0f);
 }
@@ -108,16 +171,9 @@ bool partial_file::fill(cpu::weight_loading & weights, const std::function<bool(
 #if defined(__linux__)
 
 bool partial_file::can_read(const std::string & path) {
-    const gguf_handle g(path);
-    if (!g || gguf_find_key(g.get(), "split.count") >= 0) {
-        return false;
-    }
-    for (int64_t i = 0; i < gguf_get_n_tensors(g.get()); ++i) {
-        if (gguf_get_tensor_size(g.get(), i) >= n_lazy) {
-            return false;
-        }
-    }
-    return true;
+    const file_header facts = read_file_header(path);
+    return std::all_of(facts.tensors.begin(), facts.tensors.end(),
+                       [](const header_tensor & t) { return t.n_bytes < n_lazy; });
 }
 
 partial_file::partial_file(const std::string & path, const cpu::weight_loading & weights)
@@ -126,7 +182,7 @@ partial_file::partial_file(const std::string & path, const cpu::weight_loading &
         .read  = [](void * c, char * to, size_t n) { return ssize_t(static_cast<file_reader *>(c)->read(to, n)); },
         .write = nullptr,
         .seek =
-            [](void * c, off64_t * to, int whence) {
+            [](void * c, off_t * to, int whence) {
                 *to = static_cast<file_reader *>(c)->seek(*to, whence);
                 return *to < 0 ? -1 : 0;
             },

@@ -1,5 +1,6 @@
 // A model's file as libllama reads it, without the weights for duo's kernels: these go from the file to their buffers
-// by themselves. libllama would read each tensor into memory of its own first, with one thread.
+// by themselves. libllama would read each tensor into memory of its own first, with one thread. A model in several
+// parts is one file for libllama.
 #pragma once
 
 #include <cstdio>
@@ -15,7 +16,8 @@ class file_reader;
 
 class partial_file {
   public:
-    // Whether libllama can read this file so here: one part, and no tensor that libllama maps in any case.
+    // Whether libllama can read this file so here: it has no tensor that libllama maps in any case. Throws duo::error:
+    // the file cannot be read.
     static bool can_read(const std::string & path);
 
     // weights: knows which tensors to leave out. Throws duo::error: the file cannot be read.
@@ -29,6 +31,9 @@ class partial_file {
 
     // Bytes of the largest tensor.
     [[nodiscard]] size_t n_most() const;
+
+    // How much of the file libllama has read so far.
+    [[nodiscard]] float share_read() const;
 
     // Gives it the tensors that were left out. keep_going: gets the share that is done; false: stop. Returns whether
     // all were given.

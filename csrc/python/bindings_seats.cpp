@@ -84,6 +84,7 @@ void register_weights(py::module_ & m) {
         .def_property_readonly("n_ctx_train", [](const shared_model & s) { return s.weights->n_ctx_train(); })
         .def_property_readonly("n_vocab", [](const shared_model & s) { return s.weights->n_vocab(); })
         .def_property_readonly("warning", [](const shared_model & s) { return text_of(s.weights->warning); })
+        .def_property_readonly("packed_file", [](const shared_model & s) { return path_text(s.weights->packed_file); })
         .def_property_readonly(
             "vocabulary", [](const shared_model & s) { return vocabulary(s.weights->model, s.weights->options.path); });
 }

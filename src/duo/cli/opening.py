@@ -63,9 +63,9 @@ def open_duo(
 
 def _advise_packing(d: Duo, seconds: float) -> None:
     """After a long start: how the next one can be short."""
-    m = d.engine.target
-    if seconds > SLOW_START_S and m is not None and m.n_duo_products and not m.packed_file and not m.warning:
-        show.warn(f"loading took {seconds:.0f} s; later starts are faster after: duo pack {shlex.quote(m.path)}")
+    m, wanted = d.engine.target, d.options["packed"] == "auto" and not d.options["check_tensors"]
+    if seconds > SLOW_START_S and wanted and m is not None and m.n_duo_products and not m.packed_file and not m.warning:
+        show.warn(f"the start took {seconds:.0f} s; later starts are faster after: duo pack {shlex.quote(m.path)}")
 
 
 def introduce(d: Duo, wanted: GenerateOptions) -> None:

@@ -47,6 +47,10 @@ class WeightOptions(TypedDict, total=False):
             "beside the model or in duo's cache, if there is one; off: none. With --no-mmap it is read, not mapped.",
             "--packed", metavar="auto|off|FILE"),
     ]  # fmt: skip
+    packed_draft: Annotated[
+        str,
+        opt("auto", "The same for the draft.", "--packed-draft", metavar="auto|off|FILE"),
+    ]
     fit_target: Annotated[
         Margins | None,
         opt(None, "MiB that -ngl auto leaves free on each device; one number: on all. Default: 1024, or a sixteenth of "

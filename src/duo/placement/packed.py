@@ -56,21 +56,36 @@ def _state(path: Path) -> list[int]:
     return [stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
-def choose(o: ModelOptions, packing: Packing) -> Choice:
-    """The packed weights for a model. Raises UnknownModel: the user named a file that is not there."""
-    named = o.packed if o.role == "target" else "auto" if o.packed != "off" else "off"
+def find(o: ModelOptions, packing: Packing = NONE) -> Path | None:
+    """The file for a model, whether it fits or not. Raises UnknownModel: the user named one that is not there."""
+    named = o.packed
     if named == "off" or o.cpu_kernels == "stock" or not o.repack or not os.path.isfile(o.path):
-        return NOTHING
+        return None
     if named == "auto":
-        found = next((p for p in (default_path(o.path, packing), cached_path(o.path, packing)) if p.is_file()), None)
-        if found is None:
-            return NOTHING
-    elif not (found := Path(named)).is_file():
+        there = [p for p in (default_path(o.path, packing), cached_path(o.path, packing)) if p.is_file()]
+        return next((p for p in there if not _is_older(p, o.path)), there[0] if there else None)
+    if not Path(named).is_file():
         raise UnknownModel(f"there is no file {named!r} ({o.flag('packed')}); check the path, or run duo pack")
+    return Path(named)
+
+
+def _is_older(file: Path, model: str) -> bool:
+    return any(os.stat(part).st_mtime_ns > file.stat().st_mtime_ns for part in parts(model))
+
+
+def fits(o: ModelOptions) -> bool:
+    """Whether the target's weights will be mapped, as far as can be told before loading."""
+    return not o.check_tensors and bool(choose(o, NONE)[1])
+
+
+def choose(o: ModelOptions, packing: Packing) -> Choice:
+    """The packed weights for a model. Raises as find()."""
+    found = find(o, packing)
+    if found is None:
+        return NOTHING
     try:
         state = _state(found)
-        newer = any(os.stat(part).st_mtime_ns > state[2] for part in parts(o.path))
-        source = "" if newer else source_of(o.path)  # no file has an empty source
+        source = "" if _is_older(found, o.path) else source_of(o.path)  # no file has an empty source
     except OSError:
         return NOTHING  # loading will report it
     return os.fsencode(found), source, recall(_checked_file()).get(str(found.resolve())) != state
@@ -87,12 +102,23 @@ def _remember(path: Path) -> None:
     remember(_checked_file(), str(path.resolve()), _state(path), at_most=N_CHECKED)
 
 
+def _is_packed(path: Path) -> bool:
+    """Whether duo pack has written it, by its first key (csrc/llama/packed_header.cpp)."""
+    try:
+        with path.open("rb") as file:
+            return b"duo.packed." in file.read(64)
+    except OSError:
+        return False
+
+
 def pack(
     model: str, out: Path, packing: Packing, n_threads: int, progress: Callable[[str, float], None] | None = None
 ) -> int:
     """Writes the packed weights of a model. Returns the number of bytes. Raises DuoError."""
     if not os.path.isfile(model):
         raise UnknownModel(f"there is no file {model}; check the path")
+    if out.exists() and not _is_packed(out):
+        raise BadValue(f"{out} exists and is no packed file; choose another name (-o), or remove it")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         source = source_of(model)

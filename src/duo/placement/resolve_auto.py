@@ -13,7 +13,7 @@ from duo.models.head import Head
 from duo.models.header import Header, read_header
 from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
-from duo.placement import kernels
+from duo.placement import kernels, packed
 from duo.placement.devices import Device, default_devices, default_flash_attn
 from duo.placement.fit import Placed, Placement, Room, Wish, place_layers
 from duo.placement.memory import Need, context, kept_on_cpu, most_texts, need_of
@@ -241,8 +241,10 @@ def _placed(m: ModelOptions, p: Placed) -> ModelOptions:
 def _check_host(m: ModelOptions, n_bytes: int, advice: str) -> None:
     """Raises DoesNotFit if loading would exhaust the machine's memory. A mapped file may be larger than that."""
     free = _core.memory_available()
-    if n_bytes > free and m.load_mode != "mmap":
+    mapped = m.load_mode == "mmap" or (m.load_mode == "auto" and packed.fits(m))
+    if n_bytes > free and not mapped:
         raise DoesNotFit(
             f"the models need {gigabytes(n_bytes)} of the machine's memory, but only {gigabytes(free)} are free; "
-            f"{advice}choose smaller files, or have them read from the disk again and again (--load-mode mmap)"
+            f"{advice}choose smaller files, or have them read from the disk again and again (--load-mode mmap, or duo "
+            "pack)"
         )

@@ -57,7 +57,7 @@ def host(role: str, params: dict[str, Any]) -> None:
     from duo.models.demo import demo_pair
     from duo.options.model import ModelOptions
     from duo.options.validate import engine_options, host_options
-    from duo.placement import guard
+    from duo.placement import guard, packed
     from duo.placement.place import place_alone
     from duo.remote import need_grpc
 
@@ -79,7 +79,10 @@ def host(role: str, params: dict[str, Any]) -> None:
     one = ModelOptions.of(placing, "draft" if role == "draft" else "target", path)
     one = use_servers(one, placing["rpc"] or ())
 
-    def ready(address: Address, model: Any) -> None:
+    def ready(address: Address, model: _core.SharedModel) -> None:
+        packed.note_checked(options, model.packed_file)
+        if model.warning:
+            show.warn(model.warning)
         texts = f"{plural(options.n_parallel, 'text')} at once"
         print(f"duo {role}-host: {Path(path).name} on {address} ({texts}; {security.words})", flush=True)
 
