@@ -82,6 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
+    _core.log_to(False, b"")  # some test has imported llama_cpp, which takes libllama's log for itself
     gc.collect()
     gc.freeze()  # what was imported so far stays, so no later collection has to look at it
     gc.set_threshold(20_000)

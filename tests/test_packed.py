@@ -27,6 +27,7 @@ from duo.placement.packing import NONE, Packing
 pytestmark = needs_kernels
 
 Run = Callable[..., tuple[int, str, str]]
+DUO = ("--cpu-kernels", "duo")  # whatever a race would choose
 DRAFTED: Packing = ("q4_0", ["q8_0"])
 
 
@@ -148,7 +149,7 @@ def test_weights_for_other_kernels_are_read_from_the_model(tmp_path: Path) -> No
 
 def test_a_pair_writes_the_same_text(target: Path, tmp_path: Path, run: Run) -> None:
     draft = Path(shutil.copy(demo_pair()[1], tmp_path / "draft.gguf"))
-    line = ("-m", target, "-md", draft, "--draft", "4", "-n", "40", "--temp", "0.8", "--seed", "3", "-p", "Once")
+    line = ("-m", target, "-md", draft, "--draft", "4", "-n", "40", "--temp", "0.8", "--seed", "3", "-p", "Once", *DUO)
     code, plain, err = run(*line)
     assert code == 0 and "packed in" not in err
     code, out, _ = run("pack", target)
@@ -163,7 +164,7 @@ def test_a_pair_writes_the_same_text(target: Path, tmp_path: Path, run: Run) -> 
 def test_another_place(target: Path, tmp_path: Path, run: Run) -> None:
     there = tmp_path / "there" / "w"
     assert run("pack", target, "-o", there)[0] == 0 and there.is_file()
-    code, _, err = run("-m", target, "--packed", there, "-n", "4", "-p", "Once")
+    code, _, err = run("-m", target, "--packed", there, "-n", "4", "-p", "Once", *DUO)
     assert code == 0 and "packed in w" in err
     code, _, err = run("-m", target, "--packed", tmp_path / "no", "-n", "4", "-p", "Once")
     assert code == 1 and "there is no file" in err and "--packed" in err
@@ -174,7 +175,7 @@ def test_a_folder_that_cannot_be_written(target: Path, monkeypatch: pytest.Monke
     there = packed.writable_path(str(target))
     assert there.parent != target.parent
     packed.pack(str(target), there, NONE, 1)
-    with Duo(target) as d:
+    with Duo(target, cpu_kernels="duo") as d:
         assert d.engine.target is not None and d.engine.target.packed_file == str(there)
 
 
@@ -206,7 +207,7 @@ def test_weights_larger_than_memory_are_mapped(target: Path, monkeypatch: pytest
     with pytest.raises(DoesNotFit, match="duo pack"):
         Duo(target)
     packed_file(target)
-    Duo(target).close()
+    Duo(target, cpu_kernels="duo").close()
 
 
 def test_the_file_is_read_to_its_end_once(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +221,7 @@ def test_the_file_is_read_to_its_end_once(target: Path, monkeypatch: pytest.Monk
     assert not must_be_checked()  # duo pack has just written it
     file.write_bytes(file.read_bytes())
     assert must_be_checked()
-    Duo(target).close()
+    Duo(target, cpu_kernels="duo").close()
     assert not must_be_checked()
 
 
@@ -318,7 +319,7 @@ def test_stopped_while_loading(target: Path) -> None:
             file = packed_file(target)
             file.write_bytes(file.read_bytes())  # so that it is checked
         with pytest.raises(KeyboardInterrupt):
-            Duo(target, progress=stop)
+            Duo(target, progress=stop, cpu_kernels="duo")
     Duo(target).close()
 
 

@@ -96,7 +96,7 @@ ggml_status init_tensor(ggml_backend_buffer_t b, ggml_tensor * t) {
 }
 
 void set_tensor(ggml_backend_buffer_t b, ggml_tensor * t, const void * data, size_t offset, size_t size) {
-    if (memory_of(b).fill(t, stored_type(t))) {
+    if (weight_loading::ignores() || memory_of(b).fill(t, stored_type(t))) {
         return;
     }
     const matrix_shape s = shape_of(t);
@@ -219,7 +219,6 @@ ggml_backend_buffer_type make_buffer_type(ggml_backend_dev_t device, const ggml_
         const std::optional<matrix_shape> s = shape_of(stored_in(buft, x->type), x->ne[0], x->ne[1]);
         return s ? s->bytes() * size_t(x->ne[2] * x->ne[3]) : ggml_nbytes(x);
     };
-    t.is_host = [](ggml_backend_buffer_type_t) { return weight_loading::reads_nothing(); };
     t.device  = device;
     t.context = const_cast<ggml_type *>(stored); // ggml's field is for any use, and it is only read
     return t;

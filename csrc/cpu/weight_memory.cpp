@@ -117,23 +117,16 @@ weight_loading::~weight_loading() {
     loading = before_;
 }
 
-bool weight_loading::read_nothing(size_t n_most) {
-    auto made = std::make_unique<scratch>(n_most);
-    if (made->data() == nullptr) {
-        return false;
-    }
-    nowhere_ = std::move(made);
-    return true;
-}
-
-bool weight_loading::reads_nothing() {
-    return loading != nullptr && loading->nowhere_ != nullptr;
+bool weight_loading::ignores() {
+    return loading != nullptr && loading->later_;
 }
 
 void weight_loading::give(const std::string & name, const uint8_t * file) {
-    const tensor_place & t = tensors_.at(name);
-    t.tensor->data         = t.data;
-    ggml_backend_tensor_set(t.tensor, file, 0, ggml_nbytes(t.tensor));
+    const whole_tensor & w = tensors_.at(name);
+    std::copy(w.ne.begin(), w.ne.end(), w.tensor->ne + 1);
+    later_ = false;
+    ggml_backend_tensor_set(w.tensor, file, 0, ggml_nbytes(w.tensor));
+    later_ = true;
 }
 
 std::unique_ptr<weight_memory> weight_memory::make(size_t size) {
@@ -168,13 +161,15 @@ bool weight_memory::place(ggml_tensor * t, ggml_type stored, size_t n_bytes) con
         note_shortage();
         return false;
     }
-    if (loading != nullptr) {
-        loading->tensors_.insert_or_assign(ggml_get_name(t), weight_loading::tensor_place{t, t->data});
-        ++loading->n_placed_;
-        loading->n_packed_ += w != nullptr ? 1 : 0;
+    if (loading == nullptr) {
+        return true;
     }
-    if (weight_loading::reads_nothing()) {
-        t->data = loading->nowhere_->data();
+    ++loading->n_placed_;
+    loading->n_packed_ += w != nullptr ? 1 : 0;
+    if (loading->later_) {
+        loading->tensors_.insert_or_assign(ggml_get_name(t),
+                                           weight_loading::whole_tensor{t, {t->ne[1], t->ne[2], t->ne[3]}});
+        std::fill(t->ne + 1, t->ne + GGML_MAX_DIMS, 1);
     }
     return true;
 }

@@ -2,6 +2,7 @@
 // speed.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,7 +10,6 @@
 #include <unordered_map>
 
 #include "packed_weights.h"
-#include "scratch.h"
 
 namespace duo::cpu {
 
@@ -27,35 +27,34 @@ class weight_loading {
     weight_loading(const weight_loading &)             = delete;
     weight_loading & operator=(const weight_loading &) = delete;
 
-    // libllama takes these buffers for ordinary memory that it reads files into, and what it reads there goes nowhere.
-    // give() brings the weights afterwards, so a file's weights are packed from where they are. Call it before the
-    // buffers are made. n_most: bytes of the largest tensor of the file. False: this system cannot do it.
-    bool read_nothing(size_t n_most);
+    // libllama reads one row of each tensor of these buffers, in vain: they look that small. give() brings the weights
+    // afterwards, from where the file lies in memory. Call it before the buffers are made.
+    void fill_later() { later_ = true; }
 
     // Whether a weight buffer has the tensor of this name.
     [[nodiscard]] bool has(const std::string & name) const { return tensors_.contains(name); }
     // Number of tensors in weight buffers, and of those whose weights are packed already.
     [[nodiscard]] size_t n_placed() const { return n_placed_; }
     [[nodiscard]] size_t n_packed() const { return n_packed_; }
-    // file: the weights as the file has them; not read if they are packed already.
+    // After fill_later(), for each tensor. file: the weights as the file has them; not read if they are packed already.
     void give(const std::string & name, const uint8_t * file);
 
-    // Whether libllama shall take weight buffers for ordinary memory.
-    static bool reads_nothing();
+    // Whether what libllama sets now is in vain.
+    static bool ignores();
 
   private:
     friend class weight_memory;
 
-    struct tensor_place {
-        ggml_tensor * tensor;
-        void *        data;
+    struct whole_tensor {
+        ggml_tensor *          tensor;
+        std::array<int64_t, 3> ne; // its rows and more, while it looks like one row
     };
 
     weight_loading *                              before_;
     std::shared_ptr<const packed_weights>         packed_;
     wishes                                        wishes_;
-    std::unique_ptr<scratch>                      nowhere_; // nullptr: libllama reads the weights and sets them
-    std::unordered_map<std::string, tensor_place> tensors_;
+    bool                                          later_ = false;
+    std::unordered_map<std::string, whole_tensor> tensors_;
     size_t                                        n_placed_ = 0;
     size_t                                        n_packed_ = 0;
 };

@@ -14,8 +14,8 @@
 #include "file_header.h"
 #include "log.h"
 #include "memory.h"
+#include "model_parts.h"
 #include "packed_file.h"
-#include "partial_file.h"
 
 namespace duo {
 
@@ -61,6 +61,16 @@ std::shared_ptr<const cpu::packed_weights> open_packed(model_weights & w) {
     return nullptr;
 }
 
+struct watched_loading {
+    const std::function<bool(float)> & keep_loading;
+    float                              share = 0.0f; // of the file, as libllama has read it so far
+
+    bool note(float now) {
+        share = now;
+        return keep_loading(now);
+    }
+};
+
 using model_ptr = std::shared_ptr<llama_model>;
 
 model_ptr owned(llama_model * m) {
@@ -71,61 +81,50 @@ model_ptr owned(llama_model * m) {
             }};
 }
 
-// A file that libllama reads in part. nullptr: it reads the whole file.
-std::unique_ptr<const partial_file> open_part(const model_weights & w, const llama_model_params & params,
-                                              cpu::weight_loading & weights) {
-    const std::string & path = w.options.path;
-    if (w.kernels.n_duo == 0 || params.check_tensors || params.load_mode != LLAMA_LOAD_MODE_NONE ||
-        !partial_file::can_read(path)) {
+// nullptr: libllama reads all weights by itself.
+std::unique_ptr<const model_parts> open_parts(const model_weights & w, const llama_model_params & params) {
+    if (w.kernels.n_duo == 0 || params.check_tensors || params.load_mode != LLAMA_LOAD_MODE_NONE) {
         return nullptr;
     }
     try {
-        auto file = std::make_unique<const partial_file>(path, weights);
-        return weights.read_nothing(file->n_most()) ? std::move(file) : nullptr;
-    } catch (const error &) {
-        return nullptr; // it cannot be mapped
+        return std::make_unique<const model_parts>(w.options.path);
+    } catch (const error & e) {
+        if (e.kind() != error_kind::does_not_fit) { // it cannot be mapped here
+            throw;
+        }
+        return nullptr;
     }
 }
 
-struct watched_file {
-    const std::function<bool(float)> & keep_loading;
-    const partial_file &               file;
-};
-
 // nullptr: libllama's log says why, or keep_loading() stopped it.
-model_ptr load(model_weights & w, llama_model_params params) {
+model_ptr load(model_weights & w, const llama_model_params & params, const float & share) {
     const std::string & mode   = w.options.load_mode;
     const auto          packed = open_packed(w);
     cpu::weight_loading weights(packed, {.lock = mode == "mlock", .copy = mode == "none" || mode == "dio"});
-    const auto          file = open_part(w, params, weights);
-    model_ptr           m;
-    if (file == nullptr) {
-        m = owned(llama_model_load_from_file(w.options.path.c_str(), params));
-    } else {
-        watched_file watched{w.options.keep_loading, *file};
-        if (watched.keep_loading) {
-            params.progress_callback_user_data = &watched;
-            params.progress_callback           = [](float, void * x) {
-                const auto & both = *static_cast<const watched_file *>(x);
-                return both.keep_loading(both.file.share_read());
-            };
-        }
-        m = owned(llama_model_load_from_file_ptr(file->stream(), params));
-        m = m != nullptr && file->fill(weights, watched.keep_loading) ? m : nullptr;
+    const auto          parts = open_parts(w, params);
+    if (parts != nullptr) {
+        weights.fill_later();
     }
+    model_ptr m   = owned(llama_model_load_from_file(w.options.path.c_str(), params));
     w.packed_file = weights.n_packed() > 0 ? w.options.packed.path : "";
-    return m;
+    if (m == nullptr || parts == nullptr) {
+        return m;
+    }
+    const auto & keep_loading = w.options.keep_loading;
+    const bool   all          = parts->fill(weights, [&keep_loading, first = share](float filled) {
+        return !keep_loading || keep_loading(first + (1.0f - first) * filled);
+    });
+    return all ? m : nullptr;
 }
 
 } // namespace
 
 void read_model(model_weights & w, llama_model_params params) {
     const model_options & opt = w.options;
+    watched_loading       watched{opt.keep_loading};
     if (opt.keep_loading) {
-        params.progress_callback = [](float share, void * f) {
-            return (*static_cast<const std::function<bool(float)> *>(f))(share);
-        };
-        params.progress_callback_user_data = &w.options.keep_loading;
+        params.progress_callback = [](float share, void * x) { return static_cast<watched_loading *>(x)->note(share); };
+        params.progress_callback_user_data = &watched;
     }
     log_clear_errors();
     const cpu::team_size      pack_team(std::max({1, opt.n_threads, opt.n_threads_batch}));
@@ -138,7 +137,7 @@ void read_model(model_weights & w, llama_model_params params) {
     };
     const throwing_checks checks;
     try {
-        w.model = load(w, params);
+        w.model = load(w, params, watched.share);
     } catch (const error &) {
         throw;
     } catch (const std::exception & e) {

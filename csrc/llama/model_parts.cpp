@@ -1,0 +1,44 @@
+#include "model_parts.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/error.h"
+
+namespace duo {
+
+model_parts::model_parts(const std::string & path) : header_(read_file_header(path)) {
+    for (const std::string & part : header_.parts) {
+        maps_.push_back(std::make_unique<const file_map>(part, true));
+    }
+    std::sort(header_.tensors.begin(), header_.tensors.end(), [](const header_tensor & a, const header_tensor & b) {
+        return std::tie(a.part, a.offset) < std::tie(b.part, b.offset);
+    });
+}
+
+bool model_parts::fill(cpu::weight_loading & weights, const std::function<bool(float)> & keep_going) const {
+    uint64_t n_all = 0, n_done = 0;
+    for (const header_tensor & t : header_.tensors) {
+        n_all += weights.has(t.name) ? t.n_bytes : 0;
+    }
+    size_t n_given = 0;
+    for (const header_tensor & t : header_.tensors) {
+        if (!weights.has(t.name)) {
+            continue;
+        }
+        if (keep_going && !keep_going(float(double(n_done) / double(n_all)))) {
+            return false;
+        }
+        const file_map & part = *maps_[t.part];
+        weights.give(t.name, part.data() + t.offset);
+        part.forget(t.offset, t.n_bytes);
+        n_done += t.n_bytes;
+        ++n_given;
+    }
+    if (n_given != weights.n_placed()) {
+        throw error("two weights have one name, or one that the file does not have"); // no architecture is known to
+    }
+    return !keep_going || keep_going(1.0f);
+}
+
+} // namespace duo

@@ -1,0 +1,30 @@
+// The files of a model in memory, from which duo packs weights. libllama would read each tensor into memory of its own
+// first, with one thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file_map.h"
+#include "cpu/weight_memory.h"
+#include "file_header.h"
+
+namespace duo {
+
+class model_parts {
+  public:
+    // Throws duo::error: a file cannot be read or mapped.
+    explicit model_parts(const std::string & path);
+
+    // Gives it all tensors that it has, in the order of the files. keep_going: gets the share of them that is done;
+    // false: stop. Returns whether all were given.
+    bool fill(cpu::weight_loading & weights, const std::function<bool(float)> & keep_going) const;
+
+  private:
+    file_header                                  header_;
+    std::vector<std::unique_ptr<const file_map>> maps_; // of header_.parts
+};
+
+} // namespace duo
