@@ -237,7 +237,7 @@ for path in sys.argv[2:]:
     assert p.same_bits
     whole = run(p, 32)
     for width in (1, 5):
-        assert (run(p, 24, width) == whole[:24 + width]).all(), (path, width)
+        assert (run(p, 8, width) == whole[:8 + width]).all(), (path, width)
     found.append(whole)
 np.save(sys.argv[1], np.stack(found))
 """

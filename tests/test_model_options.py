@@ -16,7 +16,7 @@ TWINS = [name for name in ENGINE_OPTIONS if f"{name}_draft" in ENGINE_OPTIONS]
 VALUES: dict[str, Any] = {
     "n_gpu_layers": 3, "device": "CUDA0", "n_ctx": 99, "n_threads": 3, "n_threads_batch": 3, "cpu_mask": "0x6",
     "cpu_range": "1-2", "type_k": "q8_0", "type_v": "q8_0", "override_tensor": "ffn=CPU",
-    "cpu_moe": True, "n_cpu_moe": 2,
+    "cpu_moe": True, "n_cpu_moe": 2, "packed": "off",
 }  # fmt: skip
 
 

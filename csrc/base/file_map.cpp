@@ -106,7 +106,7 @@ void file_map::forget(size_t offset, size_t n) const {
 #else
 
 file_map::file_map(const std::string & path, bool) {
-    throw error(error_kind::bad_value, path + " cannot be mapped: duo maps files on Linux and macOS only");
+    throw error(error_kind::does_not_fit, path + " cannot be mapped: duo maps files on Linux and macOS only");
 }
 
 file_map::~file_map() = default;

@@ -69,11 +69,18 @@ void release(void * memory, size_t size) {
 }
 
 // Of sparse memory.
-bool make_usable(void * from, size_t n) {
+bool make_usable(void * from, size_t n, bool lock) {
     const auto      page  = uintptr_t(sysconf(_SC_PAGESIZE));
     const uintptr_t begin = reinterpret_cast<uintptr_t>(from) / page * page;
     const uintptr_t end   = (reinterpret_cast<uintptr_t>(from) + n + page - 1) / page * page;
-    return mprotect(reinterpret_cast<void *>(begin), end - begin, PROT_READ | PROT_WRITE) == 0;
+    auto * const    first = reinterpret_cast<void *>(begin);
+    if (mprotect(first, end - begin, PROT_READ | PROT_WRITE) != 0) {
+        return false;
+    }
+    if (lock) {
+        mlock(first, end - begin);
+    }
+    return true;
 }
 
 #elif defined(_WIN32)
@@ -86,7 +93,7 @@ void release(void * memory, size_t) {
     _aligned_free(memory);
 }
 
-bool make_usable(void *, size_t) {
+bool make_usable(void *, size_t, bool) {
     return true;
 }
 
@@ -101,7 +108,7 @@ void release(void * memory, size_t) {
     std::free(memory);
 }
 
-bool make_usable(void *, size_t) {
+bool make_usable(void *, size_t, bool) {
     return true;
 }
 
@@ -121,12 +128,16 @@ bool weight_loading::ignores() {
     return loading != nullptr && loading->later_;
 }
 
-void weight_loading::give(const std::string & name, const uint8_t * file) {
+bool weight_loading::give(const std::string & name, const uint8_t * file, size_t n_bytes) {
     const whole_tensor & w = tensors_.at(name);
     std::copy(w.ne.begin(), w.ne.end(), w.tensor->ne + 1);
+    if (ggml_nbytes(w.tensor) != n_bytes) {
+        return false;
+    }
     later_ = false;
-    ggml_backend_tensor_set(w.tensor, file, 0, ggml_nbytes(w.tensor));
+    ggml_backend_tensor_set(w.tensor, file, 0, n_bytes);
     later_ = true;
+    return true;
 }
 
 std::unique_ptr<weight_memory> weight_memory::make(size_t size) {
@@ -157,7 +168,8 @@ bool weight_memory::place(ggml_tensor * t, ggml_type stored, size_t n_bytes) con
     const packed_weight * const w = packed_ == nullptr ? nullptr : packed_->find(t, stored);
     if (w != nullptr && !copies_) {
         t->data = const_cast<uint8_t *>(w->data); // ggml's field is for any use, and weights are only read
-    } else if (packed_ != nullptr && !copies_ && !make_usable(t->data, n_bytes)) {
+    } else if (packed_ != nullptr && !copies_ &&
+               !make_usable(t->data, n_bytes, loading != nullptr && loading->wishes_.lock)) {
         note_shortage();
         return false;
     }

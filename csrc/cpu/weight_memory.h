@@ -37,7 +37,8 @@ class weight_loading {
     [[nodiscard]] size_t n_placed() const { return n_placed_; }
     [[nodiscard]] size_t n_packed() const { return n_packed_; }
     // After fill_later(), for each tensor. file: the weights as the file has them; not read if they are packed already.
-    void give(const std::string & name, const uint8_t * file);
+    // False: the tensor has another number of bytes.
+    [[nodiscard]] bool give(const std::string & name, const uint8_t * file, size_t n_bytes);
 
     // Whether what libllama sets now is in vain.
     static bool ignores();

@@ -30,7 +30,9 @@ bool model_parts::fill(cpu::weight_loading & weights, const std::function<bool(f
             return false;
         }
         const file_map & part = *maps_[t.part];
-        weights.give(t.name, part.data() + t.offset);
+        if (t.offset + t.n_bytes > part.size() || !weights.give(t.name, part.data() + t.offset, t.n_bytes)) {
+            throw error(error_kind::bad_value, header_.parts[t.part] + " has changed while it was read; try again");
+        }
         part.forget(t.offset, t.n_bytes);
         n_done += t.n_bytes;
         ++n_given;

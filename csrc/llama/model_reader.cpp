@@ -40,7 +40,7 @@ std::shared_ptr<const cpu::packed_weights> open_packed(model_weights & w) {
     try {
         const packed_file file(opt.packed.path, opt.packed.source);
         if (opt.packed.check) {
-            file.check(cpu::threads_here(), opt.keep_loading);
+            file.check(cpu::threads_here(), [&opt](float) { return !opt.keep_loading || opt.keep_loading(0.0f); });
         }
         if (opt.load_mode == "mlock") {
             file.lock();
@@ -55,7 +55,7 @@ std::shared_ptr<const cpu::packed_weights> open_packed(model_weights & w) {
         w.warning =
             "the packed weights in " + opt.packed.path + " cannot be read: " + e.what() + "; run duo pack again";
     }
-    if (read_file_header(opt.path).n_file_bytes > uint64_t(memory_available())) {
+    if (w.kernels.n_duo_bytes > memory_available()) {
         throw error(error_kind::does_not_fit, w.warning);
     }
     return nullptr;
@@ -107,6 +107,11 @@ model_ptr load(model_weights & w, const llama_model_params & params, const float
     }
     model_ptr m   = owned(llama_model_load_from_file(w.options.path.c_str(), params));
     w.packed_file = weights.n_packed() > 0 ? w.options.packed.path : "";
+    w.n_from_file = int32_t(weights.n_packed());
+    if (m != nullptr && packed != nullptr && weights.n_packed() == 0) {
+        w.warning = "nothing in " + w.options.packed.path + " is what duo's kernels use here; run duo pack again" +
+                    (w.is_draft ? " with --draft" : "");
+    }
     if (m == nullptr || parts == nullptr) {
         return m;
     }

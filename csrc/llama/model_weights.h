@@ -25,10 +25,11 @@ struct kernel_choice {
     bool stock     = false; // stock kernels compute some product, perhaps only a router's
     bool extra     = false; // some weights may be in the CPU's extra buffers; a head's, with its target's
 
-    int32_t     n_duo = 0; // matrices for duo's kernels
-    int32_t     n_cpu = 0; // all matrices on the CPU
-    std::string packed_as; // the type that weights were requantised to; empty: they are the file's
-    std::string output;    // the name of the output matrix, if duo's kernels compute it
+    int32_t     n_duo       = 0; // matrices for duo's kernels
+    uint64_t    n_duo_bytes = 0; // of these, packed
+    int32_t     n_cpu       = 0; // all matrices on the CPU
+    std::string packed_as;       // the type that weights were requantised to; empty: they are the file's
+    std::string output;          // the name of the output matrix, if duo's kernels compute it
 
     [[nodiscard]] bool all_duo() const { return n_duo > 0 && n_duo == n_cpu; }
 };
@@ -43,6 +44,7 @@ struct model_weights {
     device_choice                     devices;
     kernel_choice                     kernels;
     std::string packed_file;         // where packed weights come from; empty: they were packed when they were read
+    int32_t     n_from_file = 0;     // number of weights that come from there
     bool        has_mtp     = false; // the file has MTP layers that can be its draft
     int32_t     n_positions = 0;     // that the file has vectors of, as GPT-2's; 0: it needs none
     std::string warning; // why duo's kernels or a packed file are not used although they were requested; or empty

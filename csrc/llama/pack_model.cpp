@@ -96,15 +96,17 @@ struct source_weight {
 // What duo's kernels can take, whether they are faster on this machine or not.
 std::vector<std::pair<packed_tensor, source_weight>> chosen(const std::string & model, const file_header & header,
                                                             const weight_packing & packing) {
-    const file_weights       weights = read_weights(model);
-    std::vector<file_weight> all     = weights.all;
+    const file_weights weights = read_weights(model);
+    const size_t       n_large = weights.all.size(); // routers keep their type, as in weight_placement
+    auto               all     = weights.all;
     all.insert(all.end(), weights.routers.begin(), weights.routers.end());
     const ggml_type to = packing.stored.empty() ? GGML_TYPE_COUNT : cpu::type_named(packing.stored);
     std::vector<std::pair<packed_tensor, source_weight>> found;
-    for (const file_weight & w : all) {
+    for (size_t i = 0; i < all.size(); ++i) {
+        const file_weight &         w  = all[i];
         const header_tensor * const in = header.tensor(w.name);
         cpu::convert_fn             convert;
-        if (to != GGML_TYPE_COUNT && has(packing.types, std::string(ggml_type_name(w.type))) &&
+        if (i < n_large && to != GGML_TYPE_COUNT && has(packing.types, std::string(ggml_type_name(w.type))) &&
             cpu::shape_of(to, w.n_columns, w.n_rows)) {
             convert = cpu::conversion(w.type, to, w.n_columns);
         }

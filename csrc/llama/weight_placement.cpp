@@ -144,6 +144,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
             continue;
         }
         n_duo_ += counted ? 1 : 0;
+        n_duo_bytes_ += shape->bytes() * uint64_t(w.n_matrices);
         n_packed_ += repacks ? 1 : 0;
         const memory to = repacks ? packed : buft;
         duo_output_     = w.layer < 0 && w.name != name_fc ? w.name : duo_output_;

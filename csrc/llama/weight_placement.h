@@ -40,6 +40,8 @@ class weight_placement {
     // Number of product weights for duo's kernels, and of those for stock kernels on the CPU.
     [[nodiscard]] int n_duo() const { return n_duo_; }
     [[nodiscard]] int n_stock() const { return n_stock_; }
+    // Bytes that duo's take, as they are packed.
+    [[nodiscard]] uint64_t n_duo_bytes() const { return n_duo_bytes_; }
     // The name of the output matrix if it goes to duo's kernels; empty: it does not.
     [[nodiscard]] const std::string & duo_output() const { return duo_output_; }
     // Number of those for duo's kernels that are requantised.
@@ -81,10 +83,11 @@ class weight_placement {
     bool                                          has_trunk_   = true;
     bool                                          has_planes_  = false;
     std::string                                   duo_output_;
-    int                                           n_duo_    = 0;
-    int                                           n_stock_  = 0;
-    int                                           n_packed_ = 0;
-    int                                           n_small_  = 0;
+    uint64_t                                      n_duo_bytes_ = 0;
+    int                                           n_duo_       = 0;
+    int                                           n_stock_     = 0;
+    int                                           n_packed_    = 0;
+    int                                           n_small_     = 0;
 };
 
 } // namespace duo

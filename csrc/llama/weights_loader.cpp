@@ -94,8 +94,9 @@ void weights_loader::load() {
         if (e.kind() != error_kind::does_not_fit) {
             throw;
         }
-        const bool stock = opt_.cpu_types.empty() && w_.kernels.packed_as.empty();
-        w_.warning       = std::string("there is not enough memory for ") + (stock ? "stock" : "duo's") +
+        const bool        stock  = opt_.cpu_types.empty() && w_.kernels.packed_as.empty();
+        const std::string before = w_.warning.empty() ? "" : w_.warning + "; ";
+        w_.warning               = before + "there is not enough memory for " + (stock ? "stock" : "duo's") +
                      " CPU kernels to pack the weights of " + opt_.path + "; " +
                      (stock ? "they are used as they are in the file" : "stock kernels are used");
         load_file({}, {}, false);
@@ -183,12 +184,13 @@ void weights_loader::choose_kernels(const weight_placement & placement, const we
     w_.kernels         = {
                 .same_bits = opt_.strict || (attends && !w_.is_draft),
         // Rows of a block see those after them.
-                .attention = attends && has_own_cache(opt_) && opt_.n_ctx != 1 && !w_.is_block(),
-                .stock     = placement.n_stock() + placement.n_small() > 0,
-                .n_duo     = placement.n_duo(),
-                .n_cpu     = placement.n_duo() + placement.n_stock(),
-                .packed_as = placement.n_packed() > 0 ? packing.stored : "",
-                .output    = placement.duo_output(),
+                .attention   = attends && has_own_cache(opt_) && opt_.n_ctx != 1 && !w_.is_block(),
+                .stock       = placement.n_stock() + placement.n_small() > 0,
+                .n_duo       = placement.n_duo(),
+                .n_duo_bytes = placement.n_duo_bytes(),
+                .n_cpu       = placement.n_duo() + placement.n_stock(),
+                .packed_as   = placement.n_packed() > 0 ? packing.stored : "",
+                .output      = placement.duo_output(),
     };
 }
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from duo.options.generate import GenerateOptions
     from duo.text.stream import Stream
 
-SLOW_START_S = 8.0
+SLOW_START_S, LARGE = 8.0, 4e9  # seconds; bytes of a model for which packing takes most of them
 
 
 def open_duo(
@@ -63,8 +63,17 @@ def open_duo(
 
 def _advise_packing(d: Duo, seconds: float) -> None:
     """After a long start: how the next one can be short."""
-    m, wanted = d.engine.target, d.options["packed"] == "auto" and not d.options["check_tensors"]
-    if seconds > SLOW_START_S and wanted and m is not None and m.n_duo_products and not m.packed_file and not m.warning:
+    m, o = d.engine.target, d.options
+    wanted = o["packed"] == "auto" and o["load_mode"] == "auto" and not o["check_tensors"]
+    if (
+        seconds > SLOW_START_S
+        and wanted
+        and m is not None
+        and m.n_bytes > LARGE
+        and m.n_duo_products
+        and not m.packed_file
+        and not m.warning
+    ):
         show.warn(f"the start took {seconds:.0f} s; later starts are faster after: duo pack {shlex.quote(m.path)}")
 
 

@@ -49,7 +49,12 @@ class WeightOptions(TypedDict, total=False):
     ]  # fmt: skip
     packed_draft: Annotated[
         str,
-        opt("auto", "The same for the draft.", "--packed-draft", metavar="auto|off|FILE"),
+        opt(
+            "auto",
+            "Where the draft's packed weights are (duo pack --draft); as --packed.",
+            "--packed-draft",
+            metavar="auto|off|FILE",
+        ),
     ]
     fit_target: Annotated[
         Margins | None,

@@ -73,9 +73,11 @@ def _is_older(file: Path, model: str) -> bool:
     return any(os.stat(part).st_mtime_ns > file.stat().st_mtime_ns for part in parts(model))
 
 
-def fits(o: ModelOptions) -> bool:
-    """Whether the target's weights will be mapped, as far as can be told before loading."""
-    return not o.check_tensors and bool(choose(o, NONE)[1])
+def mapped_bytes(o: ModelOptions) -> int:
+    """Bytes of the target's weights that will be mapped, as far as can be told before loading."""
+    path, source, _ = choose(o, NONE)
+    mapped = source and o.load_mode == "auto" and not o.check_tensors
+    return os.path.getsize(os.fsdecode(path)) if mapped else 0
 
 
 def choose(o: ModelOptions, packing: Packing) -> Choice:
@@ -117,7 +119,8 @@ def pack(
     """Writes the packed weights of a model. Returns the number of bytes. Raises DuoError."""
     if not os.path.isfile(model):
         raise UnknownModel(f"there is no file {model}; check the path")
-    if out.exists() and not _is_packed(out):
+    ours = {default_path(model, packing), cached_path(model, packing)}
+    if out.is_dir() or (out.exists() and out not in ours and not _is_packed(out)):
         raise BadValue(f"{out} exists and is no packed file; choose another name (-o), or remove it")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -209,11 +209,11 @@ def resolve_auto(
             saved = sum(_saved(m, devices) for m in models)
             apart = models if saved else list({m.path: m for m in models}.values())
             n_bytes = sum(model_bytes(m.path) + _added(m, read_header(m.path), devices) for m in apart) - saved
-            _check_host(target, n_bytes, "")
+            _check_host(target, n_bytes, model_bytes(target.path), "")
         return _without_auto(target), None if draft is None else _without_auto(draft), None
     p = placement_of(target, draft, [read_header(m.path) for m in models], devices)
     advice = "lower -c, " if p.target.auto or target.n_gpu_layers == "all" else "raise -ngl, lower -c, "
-    _check_host(target, sum(x.bytes.host for x in p.models), advice)
+    _check_host(target, sum(x.bytes.host for x in p.models), p.target.bytes.host, advice)
     placed_draft = None if draft is None or p.draft is None else _placed(draft, p.draft)
     return _placed(target, p.target), placed_draft, p
 
@@ -238,11 +238,15 @@ def _placed(m: ModelOptions, p: Placed) -> ModelOptions:
     return replace(m, n_gpu_layers=p.n_gpu_layers, devices=devices, tensor_split=shares)
 
 
-def _check_host(m: ModelOptions, n_bytes: int, advice: str) -> None:
-    """Raises DoesNotFit if loading would exhaust the machine's memory. A mapped file may be larger than that."""
+def _check_host(m: ModelOptions, n_bytes: int, n_target: int, advice: str) -> None:
+    """Raises DoesNotFit if loading would exhaust the machine's memory. A mapped file may be larger than that.
+
+    m: the target. n_target: its part of n_bytes.
+    """
     free = _core.memory_available()
-    mapped = m.load_mode == "mmap" or (m.load_mode == "auto" and packed.fits(m))
-    if n_bytes > free and not mapped:
+    if n_bytes <= free or m.load_mode == "mmap":
+        return
+    if n_bytes - min(packed.mapped_bytes(m), n_target) > free:
         raise DoesNotFit(
             f"the models need {gigabytes(n_bytes)} of the machine's memory, but only {gigabytes(free)} are free; "
             f"{advice}choose smaller files, or have them read from the disk again and again (--load-mode mmap, or duo "
