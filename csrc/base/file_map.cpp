@@ -1,9 +1,9 @@
 #include "file_map.h"
 
 #include "error.h"
+#include "huge_page.h"
 
-#if defined(__unix__) || defined(__APPLE__)
-#define DUO_MAPS_FILES
+#if defined(DUO_HAS_MMAP)
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -14,11 +14,9 @@
 
 namespace duo {
 
-#if defined(DUO_MAPS_FILES)
+#if defined(DUO_HAS_MMAP)
 
 namespace {
-
-constexpr size_t huge_page = size_t(2) << 20;
 
 struct descriptor {
     int fd;
@@ -33,30 +31,16 @@ struct descriptor {
 };
 
 // Address and file agree on where a huge page begins. Only then can the system map huge pages of its page cache.
-uint8_t * map_aligned(int fd, size_t size) {
-    void * space = mmap(nullptr, size + huge_page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (space == MAP_FAILED) {
-        return nullptr;
-    }
-    auto * const begin  = static_cast<uint8_t *>(space);
-    const size_t before = (huge_page - reinterpret_cast<uintptr_t>(begin) % huge_page) % huge_page;
-    const size_t page   = size_t(sysconf(_SC_PAGESIZE));
-    const size_t used   = (size + page - 1) / page * page;
+uint8_t * map_file(int fd, size_t size) {
+    uint8_t * const space = map_aligned(size, PROT_NONE);
     // Nobody writes to these pages, so processes share them. Some file systems allow only private mappings.
-    void * const mapped = mmap(begin + before, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0);
-    const int    why    = errno;
-    if (before > 0) {
-        munmap(begin, before);
-    }
-    if (const size_t end = (size + huge_page + page - 1) / page * page; before + used < end) {
-        munmap(begin + before + used, end - before - used);
-    }
-    if (mapped == MAP_FAILED) {
-        munmap(begin + before, used);
+    if (space != nullptr && mmap(space, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == MAP_FAILED) {
+        const int why = errno;
+        munmap(space, size);
         errno = why;
         return nullptr;
     }
-    return static_cast<uint8_t *>(mapped);
+    return space;
 }
 
 } // namespace
@@ -68,7 +52,7 @@ file_map::file_map(const std::string & path, bool sequential) {
         throw error(error_kind::unknown_model, path + " cannot be read: " + std::strerror(errno));
     }
     size_ = size_t(facts.st_size);
-    data_ = size_ == 0 ? nullptr : map_aligned(file.fd, size_);
+    data_ = size_ == 0 ? nullptr : map_file(file.fd, size_);
     if (data_ == nullptr) {
         throw error(error_kind::does_not_fit, path + " cannot be mapped into memory (" +
                                                   (size_ == 0 ? "it is empty" : std::strerror(errno)) +
@@ -95,9 +79,8 @@ void file_map::lock() const {
 }
 
 void file_map::forget(size_t offset, size_t n) const {
-    const size_t page  = size_t(sysconf(_SC_PAGESIZE));
-    const size_t first = (offset + page - 1) / page * page;
-    const size_t last  = (offset + n) / page * page;
+    const size_t first = up_to(offset, page_size());
+    const size_t last  = (offset + n) / page_size() * page_size();
     if (first < last) {
         madvise(data_ + first, last - first, MADV_DONTNEED);
     }

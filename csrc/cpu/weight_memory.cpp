@@ -9,13 +9,13 @@
 
 #if defined(__linux__)
 #include <sys/mman.h>
-#include <unistd.h>
 #elif defined(_WIN32)
 #include <malloc.h>
 #endif
 
 #include <ggml-backend.h>
 
+#include "base/huge_page.h"
 #include "shortage.h"
 #include "team.h"
 
@@ -37,31 +37,17 @@ void copy(const packed_weight & w, void * to) {
 
 #if defined(__linux__)
 
-constexpr size_t huge_page = size_t(2) << 20;
-
 // sparse: most of it will not be used, and does not count as needed before make_usable().
 void * allocate(size_t & size, bool sparse, bool lock) {
-    size             = (size + huge_page - 1) / huge_page * huge_page;
-    const int access = sparse ? PROT_NONE : PROT_READ | PROT_WRITE;
-    void *    memory = mmap(nullptr, size + huge_page, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        return nullptr;
+    size                = up_to(size, huge_page);
+    void * const memory = map_aligned(size, sparse ? PROT_NONE : PROT_READ | PROT_WRITE);
+    if (memory != nullptr) {
+        madvise(memory, size, MADV_HUGEPAGE); // only a hint: without huge pages reading is slower
     }
-    // Align to a huge page and free the rest.
-    auto *       begin = static_cast<uint8_t *>(memory);
-    const size_t skip  = (huge_page - reinterpret_cast<uintptr_t>(memory) % huge_page) % huge_page;
-    if (skip > 0) {
-        munmap(begin, skip);
+    if (memory != nullptr && lock && !sparse) {
+        mlock(memory, size); // if the limit is too low, the weights stay unlocked, as in llama.cpp
     }
-    begin += skip;
-    if (skip < huge_page) {
-        munmap(begin + size, huge_page - skip);
-    }
-    madvise(begin, size, MADV_HUGEPAGE); // only a hint: without huge pages reading is slower
-    if (lock && !sparse) {
-        mlock(begin, size); // if the limit is too low, the weights stay unlocked, as in llama.cpp
-    }
-    return begin;
+    return memory;
 }
 
 void release(void * memory, size_t size) {
@@ -70,9 +56,8 @@ void release(void * memory, size_t size) {
 
 // Of sparse memory.
 bool make_usable(void * from, size_t n, bool lock) {
-    const auto      page  = uintptr_t(sysconf(_SC_PAGESIZE));
-    const uintptr_t begin = reinterpret_cast<uintptr_t>(from) / page * page;
-    const uintptr_t end   = (reinterpret_cast<uintptr_t>(from) + n + page - 1) / page * page;
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(from) / page_size() * page_size();
+    const uintptr_t end   = up_to(reinterpret_cast<uintptr_t>(from) + n, page_size());
     auto * const    first = reinterpret_cast<void *>(begin);
     if (mprotect(first, end - begin, PROT_READ | PROT_WRITE) != 0) {
         return false;
@@ -140,24 +125,30 @@ bool weight_loading::give(const std::string & name, const uint8_t * file, size_t
     return true;
 }
 
+void weight_loading::note(ggml_tensor * t, bool is_packed) {
+    ++n_placed_;
+    n_packed_ += is_packed ? 1 : 0;
+    if (later_) {
+        tensors_.insert_or_assign(ggml_get_name(t), whole_tensor{t, {t->ne[1], t->ne[2], t->ne[3]}});
+        std::fill(t->ne + 1, t->ne + GGML_MAX_DIMS, 1);
+    }
+}
+
 std::unique_ptr<weight_memory> weight_memory::make(size_t size) {
     size                = std::max(size, size_t(1));
-    const auto   w      = loading == nullptr ? weight_loading::wishes() : loading->wishes_;
-    const bool   packed = loading != nullptr && loading->packed_ != nullptr;
-    void * const memory = allocate(size, packed && !w.copy, w.lock);
+    const auto   w      = loading == nullptr ? weight_loading::wishes() : loading->wanted();
+    const auto   packed = loading == nullptr ? nullptr : loading->packed();
+    void * const memory = allocate(size, packed != nullptr && !w.copy, w.lock);
     if (memory == nullptr) {
         note_shortage();
         return nullptr;
     }
-    std::unique_ptr<weight_memory> m(new weight_memory(memory, size)); // the constructor is private
-    if (packed) {
-        m->packed_ = loading->packed_;
-        m->copies_ = w.copy;
-    }
-    return m;
+    // The constructor is private.
+    return std::unique_ptr<weight_memory>(new weight_memory(memory, size, packed, w.copy));
 }
 
-weight_memory::weight_memory(void * base, size_t size) : base_(base), size_(size) {
+weight_memory::weight_memory(void * base, size_t size, std::shared_ptr<const packed_weights> packed, bool copies)
+    : base_(base), size_(size), packed_(std::move(packed)), copies_(copies) {
 }
 
 weight_memory::~weight_memory() {
@@ -169,19 +160,12 @@ bool weight_memory::place(ggml_tensor * t, ggml_type stored, size_t n_bytes) con
     if (w != nullptr && !copies_) {
         t->data = const_cast<uint8_t *>(w->data); // ggml's field is for any use, and weights are only read
     } else if (packed_ != nullptr && !copies_ &&
-               !make_usable(t->data, n_bytes, loading != nullptr && loading->wishes_.lock)) {
+               !make_usable(t->data, n_bytes, loading != nullptr && loading->wanted().lock)) {
         note_shortage();
         return false;
     }
-    if (loading == nullptr) {
-        return true;
-    }
-    ++loading->n_placed_;
-    loading->n_packed_ += w != nullptr ? 1 : 0;
-    if (loading->later_) {
-        loading->tensors_.insert_or_assign(ggml_get_name(t),
-                                           weight_loading::whole_tensor{t, {t->ne[1], t->ne[2], t->ne[3]}});
-        std::fill(t->ne + 1, t->ne + GGML_MAX_DIMS, 1);
+    if (loading != nullptr) {
+        loading->note(t, w != nullptr);
     }
     return true;
 }

@@ -43,9 +43,12 @@ class weight_loading {
     // Whether what libllama sets now is in vain.
     static bool ignores();
 
-  private:
-    friend class weight_memory;
+    // For the buffers. is_packed: the tensor's weights are packed already.
+    void                                                        note(ggml_tensor * t, bool is_packed);
+    [[nodiscard]] const std::shared_ptr<const packed_weights> & packed() const { return packed_; }
+    [[nodiscard]] wishes                                        wanted() const { return wishes_; }
 
+  private:
     struct whole_tensor {
         ggml_tensor *          tensor;
         std::array<int64_t, 3> ne; // its rows and more, while it looks like one row
@@ -78,12 +81,12 @@ class weight_memory {
     [[nodiscard]] bool fill(const ggml_tensor * t, ggml_type stored) const;
 
   private:
-    weight_memory(void * base, size_t size);
+    weight_memory(void * base, size_t size, std::shared_ptr<const packed_weights> packed, bool copies);
 
     void *                                base_;
     size_t                                size_;
     std::shared_ptr<const packed_weights> packed_; // nullptr: all weights are packed when they are read
-    bool                                  copies_ = false;
+    bool                                  copies_;
 };
 
 } // namespace duo::cpu

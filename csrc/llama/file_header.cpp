@@ -92,20 +92,13 @@ int read_part(const std::string & path, int i_part, file_header & out) {
     for (int64_t i = 0; i_part == 0 && i < gguf_get_n_kv(g.get()); ++i) {
         out.values.emplace_back(gguf_get_key(g.get(), i), value(g.get(), i));
     }
-    std::error_code ec;
-    const uint64_t  n_bytes = std::filesystem::file_size(path, ec);
+    out.n_file_bytes += check_size(path, g.get());
     for (ggml_tensor * t = ggml_get_first_tensor(g.tensors()); t != nullptr; t = ggml_get_next_tensor(g.tensors(), t)) {
         const int64_t id     = gguf_find_tensor(g.get(), ggml_get_name(t));
         const size_t  offset = gguf_get_data_offset(g.get()) + gguf_get_tensor_offset(g.get(), id);
-        if (ec || offset > n_bytes || ggml_nbytes(t) > n_bytes - offset) {
-            throw error(error_kind::bad_value, path + " is truncated: it has " + std::to_string(n_bytes) +
-                                                   " bytes, and the tensor " + ggml_get_name(t) +
-                                                   " ends behind them; download it again");
-        }
         out.tensors.push_back({ggml_get_name(t), ggml_type_name(t->type), ggml_nbytes(t),
                                std::vector<int64_t>(t->ne, t->ne + ggml_n_dims(t)), out.parts.size(), offset});
     }
-    out.n_file_bytes += n_bytes;
     out.parts.push_back(path);
     return n_parts;
 }

@@ -1,5 +1,6 @@
 #include "model_file.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -46,6 +47,25 @@ void check_weight_type(const std::string & path, const gguf_handle & g, int64_t 
 
 } // namespace
 
+uint64_t check_size(const std::string & path, const gguf_context * g) {
+    std::error_code ec;
+    const auto      n_bytes  = uint64_t(std::filesystem::file_size(path, ec));
+    uint64_t        n_needed = gguf_get_data_offset(g);
+    for (int64_t i = 0; i < gguf_get_n_tensors(g); ++i) {
+        n_needed =
+            std::max(n_needed, gguf_get_data_offset(g) + gguf_get_tensor_offset(g, i) + gguf_get_tensor_size(g, i));
+    }
+    if (ec) {
+        throw error(error_kind::unknown_model, path + " cannot be read; check its permissions");
+    }
+    if (n_bytes < n_needed) {
+        throw error(error_kind::bad_value, path + " is truncated: it has " + std::to_string(n_bytes) +
+                                               " bytes and its header needs " + std::to_string(n_needed) +
+                                               "; download it again");
+    }
+    return n_bytes;
+}
+
 void check_model_file(const std::string & path) {
     namespace fs = std::filesystem;
     if (path.find('\0') != std::string::npos) {
@@ -86,22 +106,14 @@ void check_model_file(const std::string & path) {
                                                " bytes); download it again");
     }
 
-    uint64_t n_needed = gguf_get_data_offset(g.get());
     for (int64_t i = 0; i < gguf_get_n_tensors(g.get()); ++i) {
         const uint64_t begin = gguf_get_data_offset(g.get()) + gguf_get_tensor_offset(g.get(), i);
         if (begin % 32 != 0) { // ggml asserts this for mapped memory
             throw error(error_kind::bad_value, path + " aligns its weights to less than 32 bytes; convert it again");
         }
         check_weight_type(path, g, i);
-        const uint64_t end = begin + gguf_get_tensor_size(g.get(), i);
-        n_needed           = end > n_needed ? end : n_needed;
     }
-    if (n_bytes < n_needed) {
-        throw error(error_kind::bad_value, path + " is truncated: it has " + std::to_string(n_bytes) +
-                                               " bytes and its header needs " + std::to_string(n_needed) +
-                                               "; download it again");
-    }
-
+    check_size(path, g.get());
     check_model_header(path, g.get());
 }
 

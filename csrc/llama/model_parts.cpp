@@ -7,10 +7,15 @@
 
 namespace duo {
 
-model_parts::model_parts(const std::string & path) : header_(read_file_header(path)) {
-    for (const std::string & part : header_.parts) {
-        maps_.push_back(std::make_unique<const file_map>(part, true));
+std::vector<std::unique_ptr<const file_map>> map_parts(const file_header & header) {
+    std::vector<std::unique_ptr<const file_map>> maps;
+    for (const std::string & part : header.parts) {
+        maps.push_back(std::make_unique<const file_map>(part, true));
     }
+    return maps;
+}
+
+model_parts::model_parts(const std::string & path) : header_(read_file_header(path)), maps_(map_parts(header_)) {
     std::sort(header_.tensors.begin(), header_.tensors.end(), [](const header_tensor & a, const header_tensor & b) {
         return std::tie(a.part, a.offset) < std::tie(b.part, b.offset);
     });

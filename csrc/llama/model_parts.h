@@ -13,6 +13,9 @@
 
 namespace duo {
 
+// In the order of the header's parts. Throws duo::error: a file cannot be mapped.
+std::vector<std::unique_ptr<const file_map>> map_parts(const file_header & header);
+
 class model_parts {
   public:
     // Throws duo::error: a file cannot be read or mapped.

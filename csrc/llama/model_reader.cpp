@@ -63,7 +63,7 @@ std::shared_ptr<const cpu::packed_weights> open_packed(model_weights & w) {
 
 struct watched_loading {
     const std::function<bool(float)> & keep_loading;
-    float                              share = 0.0f; // of the file, as libllama has read it so far
+    float                              share = 0.0f; // of the file, that is read so far
 
     bool note(float now) {
         share = now;
@@ -97,11 +97,16 @@ std::unique_ptr<const model_parts> open_parts(const model_weights & w, const lla
 }
 
 // nullptr: libllama's log says why, or keep_loading() stopped it.
-model_ptr load(model_weights & w, const llama_model_params & params, const float & share) {
+model_ptr load(model_weights & w, llama_model_params params) {
     const std::string & mode   = w.options.load_mode;
     const auto          packed = open_packed(w);
     cpu::weight_loading weights(packed, {.lock = mode == "mlock", .copy = mode == "none" || mode == "dio"});
     const auto          parts = open_parts(w, params);
+    watched_loading     watched{w.options.keep_loading};
+    if (watched.keep_loading) {
+        params.progress_callback = [](float share, void * x) { return static_cast<watched_loading *>(x)->note(share); };
+        params.progress_callback_user_data = &watched;
+    }
     if (parts != nullptr) {
         weights.fill_later();
     }
@@ -115,22 +120,16 @@ model_ptr load(model_weights & w, const llama_model_params & params, const float
     if (m == nullptr || parts == nullptr) {
         return m;
     }
-    const auto & keep_loading = w.options.keep_loading;
-    const bool   all          = parts->fill(weights, [&keep_loading, first = share](float filled) {
-        return !keep_loading || keep_loading(first + (1.0f - first) * filled);
+    const bool all = parts->fill(weights, [&watched, first = watched.share](float filled) {
+        return !watched.keep_loading || watched.note(first + (1.0f - first) * filled);
     });
     return all ? m : nullptr;
 }
 
 } // namespace
 
-void read_model(model_weights & w, llama_model_params params) {
+void read_model(model_weights & w, const llama_model_params & params) {
     const model_options & opt = w.options;
-    watched_loading       watched{opt.keep_loading};
-    if (opt.keep_loading) {
-        params.progress_callback = [](float share, void * x) { return static_cast<watched_loading *>(x)->note(share); };
-        params.progress_callback_user_data = &watched;
-    }
     log_clear_errors();
     const cpu::team_size      pack_team(std::max({1, opt.n_threads, opt.n_threads_batch}));
     const cpu::shortage_watch shortage;
@@ -142,7 +141,7 @@ void read_model(model_weights & w, llama_model_params params) {
     };
     const throwing_checks checks;
     try {
-        w.model = load(w, params, watched.share);
+        w.model = load(w, params);
     } catch (const error &) {
         throw;
     } catch (const std::exception & e) {

@@ -8,6 +8,6 @@
 namespace duo {
 
 // Sets w.model, and what w says of a packed file. Throws duo::error.
-void read_model(model_weights & w, llama_model_params params);
+void read_model(model_weights & w, const llama_model_params & params);
 
 } // namespace duo

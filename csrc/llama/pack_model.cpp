@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <random>
 
@@ -18,8 +17,10 @@
 #include "failed_check.h"
 #include "file_header.h"
 #include "file_weights.h"
+#include "model_parts.h"
 #include "packed_file.h"
 #include "packed_header.h"
+#include "weight_placement.h"
 
 namespace duo {
 
@@ -100,22 +101,17 @@ std::vector<std::pair<packed_tensor, source_weight>> chosen(const std::string & 
     const size_t       n_large = weights.all.size(); // routers keep their type, as in weight_placement
     auto               all     = weights.all;
     all.insert(all.end(), weights.routers.begin(), weights.routers.end());
-    const ggml_type to = packing.stored.empty() ? GGML_TYPE_COUNT : cpu::type_named(packing.stored);
     std::vector<std::pair<packed_tensor, source_weight>> found;
     for (size_t i = 0; i < all.size(); ++i) {
-        const file_weight &         w  = all[i];
-        const header_tensor * const in = header.tensor(w.name);
-        cpu::convert_fn             convert;
-        if (i < n_large && to != GGML_TYPE_COUNT && has(packing.types, std::string(ggml_type_name(w.type))) &&
-            cpu::shape_of(to, w.n_columns, w.n_rows)) {
-            convert = cpu::conversion(w.type, to, w.n_columns);
-        }
-        const ggml_type stored = convert ? to : w.type;
-        const auto      shape  = cpu::shape_of(stored, w.n_columns, w.n_rows);
+        const file_weight &         w      = all[i];
+        const header_tensor * const in     = header.tensor(w.name);
+        const ggml_type             stored = i < n_large ? kept_type(packing, w) : w.type;
+        const auto                  shape  = cpu::shape_of(stored, w.n_columns, w.n_rows);
         if (in != nullptr && shape) {
-            found.push_back({{w.name, w.type, stored, w.n_columns, w.n_rows, w.n_matrices, 0,
-                              shape->bytes() * uint64_t(w.n_matrices)},
-                             {in, *shape, convert, ggml_row_size(w.type, w.n_columns)}});
+            found.push_back(
+                {{w.name, w.type, stored, w.n_columns, w.n_rows, w.n_matrices, 0,
+                  shape->bytes() * uint64_t(w.n_matrices)},
+                 {in, *shape, cpu::conversion(w.type, stored, w.n_columns), ggml_row_size(w.type, w.n_columns)}});
         }
     }
     return found;
@@ -132,13 +128,11 @@ uint64_t pack_model(const std::string & model, const std::string & out, const st
         throw error(error_kind::bad_value, model + " has no weights that duo's kernels take; there is nothing to pack");
     }
     packed_header head;
-    head.source     = source;
-    uint64_t n_all  = 0;
-    uint64_t n_sums = 0;
+    head.source    = source;
+    uint64_t n_all = 0;
     for (const auto & [t, w] : weights) {
         head.tensors.push_back(t);
         n_all += t.n_bytes;
-        n_sums += (t.n_bytes + packed_piece - 1) / packed_piece;
     }
     std::error_code ec;
     const fs::path  folder = fs::absolute(out, ec).parent_path();
@@ -147,20 +141,16 @@ uint64_t pack_model(const std::string & model, const std::string & out, const st
                                                   folder.string() + " has " + std::to_string(space.available >> 20) +
                                                   " MiB free; free disk space or name another file (-o)");
     }
-    head.sums.resize(n_sums);
-    std::vector<uint8_t>                              front = packed_header_bytes(head); // for its size
-    std::map<size_t, std::shared_ptr<const file_map>> parts;
-    new_file                                          file(out);
-    std::vector<uint8_t>                              packed;
-    std::vector<uint8_t>                              piece; // of a sum: pieces go over the matrices of a tensor
-    uint64_t                                          done = 0;
-    size_t                                            sum  = 0;
+    head.sums.resize(pieces_of(head.tensors).size());
+    std::vector<uint8_t> front = packed_header_bytes(head); // for its size, and the offsets
+    const auto           parts = map_parts(header);
+    new_file             file(out);
+    std::vector<uint8_t> packed;
+    uint64_t             done = 0;
+    auto                 sum  = head.sums.begin();
     for (size_t i = 0; i < weights.size(); ++i) {
-        const auto & [t, w] = weights[i];
-        auto & part         = parts[w.in->part];
-        if (part == nullptr) {
-            part = std::make_shared<const file_map>(header.parts[w.in->part], true);
-        }
+        const auto & [t, w]   = weights[i];
+        const file_map & part = *parts[w.in->part];
         file.seek(head.tensors[i].offset);
         packed.resize(w.shape.bytes());
         const size_t n_file = w.n_row * size_t(w.shape.n);
@@ -169,23 +159,13 @@ uint64_t pack_model(const std::string & model, const std::string & out, const st
                 throw error(error_kind::cancelled, "packing was stopped");
             }
             const size_t from = w.in->offset + size_t(m) * n_file;
-            cpu::pack_matrix(w.shape, part->data() + from, w.n_row, packed.data(), n_threads, w.convert);
-            part->forget(from, n_file);
+            cpu::pack_matrix(w.shape, part.data() + from, w.n_row, packed.data(), n_threads, w.convert);
+            part.forget(from, n_file);
             file.write(packed.data(), packed.size());
-            for (size_t at = 0; at < packed.size();) {
-                const size_t n = std::min(packed.size() - at, size_t(packed_piece) - piece.size());
-                piece.insert(piece.end(), packed.begin() + ptrdiff_t(at), packed.begin() + ptrdiff_t(at + n));
-                at += n;
-                if (piece.size() == packed_piece) {
-                    head.sums[sum++] = checksum(piece.data(), piece.size());
-                    piece.clear();
-                }
+            for (size_t at = 0; at < packed.size(); at += n_piece) {
+                *sum++ = checksum(packed.data() + at, std::min(packed.size() - at, size_t(n_piece)));
             }
             done += packed.size();
-        }
-        if (!piece.empty()) {
-            head.sums[sum++] = checksum(piece.data(), piece.size());
-            piece.clear();
         }
     }
     const uint64_t end = head.tensors.back().offset + head.tensors.back().n_bytes;

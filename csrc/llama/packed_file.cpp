@@ -39,16 +39,8 @@ packed_file::packed_file(const std::string & path, const std::string & source) :
 }
 
 void packed_file::check(int n_threads, const std::function<bool(float)> & keep_going) const {
-    struct piece {
-        uint64_t offset, n_bytes;
-    };
-    std::vector<piece> pieces;
-    for (const packed_tensor & t : tensors_) {
-        for (uint64_t at = 0; at < t.n_bytes; at += packed_piece) {
-            pieces.push_back({t.offset + at, std::min(packed_piece, t.n_bytes - at)});
-        }
-    }
-    std::atomic<bool> good = true;
+    const std::vector<summed_piece> pieces = pieces_of(tensors_);
+    std::atomic<bool>               good   = true;
     for (size_t begin = 0; good && begin < pieces.size(); begin += n_at_once) {
         if (keep_going && !keep_going(float(begin) / float(pieces.size()))) {
             throw error(error_kind::cancelled, "loading was stopped");

@@ -42,8 +42,6 @@ class packed_file {
     // Keeps it in memory as far as the system allows.
     void lock() const { map_->lock(); }
 
-    [[nodiscard]] uint64_t n_bytes() const { return map_->size(); }
-
   private:
     std::string                     path_;
     std::shared_ptr<const file_map> map_;

@@ -1,5 +1,6 @@
 #include "packed_header.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -49,6 +50,19 @@ bool has(const gguf_context * g, const char * key, gguf_type type) {
 
 } // namespace
 
+std::vector<summed_piece> pieces_of(const std::vector<packed_tensor> & tensors) {
+    std::vector<summed_piece> pieces;
+    for (const packed_tensor & t : tensors) {
+        const uint64_t n_matrix = t.n_bytes / uint64_t(t.n_matrices);
+        for (uint64_t begin = 0; begin < t.n_bytes; begin += n_matrix) {
+            for (uint64_t at = 0; at < n_matrix; at += n_piece) {
+                pieces.push_back({t.offset + begin + at, std::min(n_piece, n_matrix - at)});
+            }
+        }
+    }
+    return pieces;
+}
+
 packed_header read_packed_header(const std::string & path, const file_map & file) {
     packed_header     h;
     const gguf_handle handle(path);
@@ -71,9 +85,8 @@ packed_header read_packed_header(const std::string & path, const file_map & file
         sum_of(file.data(), n_header) != gguf_get_val_u64(g, gguf_find_key(g, key_sum))) {
         return refused("are damaged");
     }
-    h.source          = gguf_get_val_str(g, gguf_find_key(g, key_source));
-    h.sums            = array_of<uint64_t>(g, key_sums, GGUF_TYPE_UINT64);
-    uint64_t n_pieces = 0;
+    h.source = gguf_get_val_str(g, gguf_find_key(g, key_source));
+    h.sums   = array_of<uint64_t>(g, key_sums, GGUF_TYPE_UINT64);
     for (size_t i = 0; i < n; ++i) {
         const int64_t * const f      = facts.data() + i * n_facts;
         const uint64_t        offset = n_header + gguf_get_tensor_offset(g, int64_t(i));
@@ -88,9 +101,8 @@ packed_header read_packed_header(const std::string & path, const file_map & file
         }
         h.tensors.push_back(
             {gguf_get_tensor_name(g, int64_t(i)), ggml_type(f[0]), ggml_type(f[1]), f[2], f[3], f[4], offset, size});
-        n_pieces += (size + packed_piece - 1) / packed_piece;
     }
-    return n_pieces == h.sums.size() ? h : refused("are damaged");
+    return pieces_of(h.tensors).size() == h.sums.size() ? h : refused("are damaged");
 }
 
 std::vector<uint8_t> packed_header_bytes(packed_header & h) {

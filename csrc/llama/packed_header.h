@@ -10,13 +10,20 @@
 
 namespace duo {
 
-// Bytes that a sum is made of. The last piece of a tensor may be smaller.
-constexpr uint64_t packed_piece = uint64_t(4) << 20;
+// Bytes that a sum is made of. The last piece of a matrix may be smaller.
+constexpr uint64_t n_piece = uint64_t(4) << 20;
+
+struct summed_piece {
+    uint64_t offset, n_bytes; // in the file
+};
+
+// In the order of their sums: by tensors, matrices, and within them.
+std::vector<summed_piece> pieces_of(const std::vector<packed_tensor> & tensors);
 
 struct packed_header {
-    std::string                source; // source_mark of the model
+    std::string                source; // what it says of its model: see pack_model
     std::vector<packed_tensor> tensors;
-    std::vector<uint64_t>      sums;  // of the pieces, tensor by tensor
+    std::vector<uint64_t>      sums;  // of their pieces
     std::string                fault; // why it cannot be used ("are damaged"); empty: it can
 };
 

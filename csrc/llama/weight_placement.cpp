@@ -26,7 +26,19 @@ std::string buffer_names() {
     return known;
 }
 
+// What weights are requantised to; GGML_TYPE_COUNT: they are not.
+ggml_type packed_type(const weight_packing & packing) {
+    return packing.stored.empty() ? GGML_TYPE_COUNT : cpu::type_named(packing.stored);
+}
+
 } // namespace
+
+ggml_type kept_type(const weight_packing & packing, const file_weight & w) {
+    const ggml_type to      = packed_type(packing);
+    const bool      repacks = to != GGML_TYPE_COUNT && has(packing.types, std::string(ggml_type_name(w.type))) &&
+                         cpu::shape_of(to, w.n_columns, w.n_rows) && cpu::conversion(w.type, to, w.n_columns);
+    return repacks ? to : w.type;
+}
 
 weight_placement::weight_placement(const std::string & path, const std::vector<std::string> & types,
                                    int32_t                                                  n_gpu_layers,
@@ -102,9 +114,8 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     const int64_t i_gpu_start = n_gpu_layers < 0 ? 0 : std::max<int64_t>(n_all - n_gpu_layers, 0);
 
     ggml_backend_buffer_type_t buft   = types.empty() ? nullptr : cpu::weight_buffer_type();
-    const ggml_type            stored = packing.stored.empty() ? GGML_TYPE_COUNT : cpu::type_named(packing.stored);
-    const ggml_backend_buffer_type_t packed = stored == GGML_TYPE_COUNT ? nullptr : cpu::draft_buffer_type(stored);
-    using memory                            = ggml_backend_buffer_type_t;
+    ggml_backend_buffer_type_t packed = cpu::draft_buffer_type(packed_type(packing));
+    using memory                      = ggml_backend_buffer_type_t;
     std::map<std::pair<memory, std::string>, std::set<int>> taken;  // layers of each kind for duo's kernels
     std::vector<std::pair<std::string, memory>>             others; // patterns of matrices outside the layers
     const auto to_cpu = [](const choice * c) { return c != nullptr && c->memory == ggml_backend_cpu_buffer_type(); };
@@ -132,12 +143,11 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
         if (here && !has(cpu_types_, type)) {
             cpu_types_.push_back(type);
         }
-        const bool repacks = here && packed != nullptr && has(packing.types, type) &&
-                             cpu::shape_of(stored, w.n_columns, w.n_rows) &&
-                             cpu::conversion(w.type, stored, w.n_columns);
-        const auto shape = cpu::shape_of(repacks ? stored : w.type, w.n_columns, w.n_rows);
+        const ggml_type kept    = here && packed != nullptr ? kept_type(packing, w) : w.type;
+        const bool      repacks = kept != w.type;
+        const auto      shape   = cpu::shape_of(kept, w.n_columns, w.n_rows);
         if (counted) {
-            count_bytes(repacks ? stored : w.type, w.n_columns, w.n_rows, w.n_matrices);
+            count_bytes(kept, w.n_columns, w.n_rows, w.n_matrices);
         }
         if (!repacks && (!here || buft == nullptr || !shape || !has(types, type))) {
             n_stock_ += counted ? 1 : 0;

@@ -10,9 +10,13 @@
 
 #include <llama.h>
 
+#include "file_weights.h"
 #include "model_options.h"
 
 namespace duo {
+
+// The type in which a weight for duo's kernels is kept: its own, or the one of this packing.
+ggml_type kept_type(const weight_packing & packing, const file_weight & w);
 
 // For llama_model_params.tensor_buft_overrides; must live until the model is loaded.
 class weight_placement {

@@ -42,7 +42,12 @@ def loading(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
         yield None
         return
     with progress("bytes", lines=True, after_s=0.5) as show:
-        yield lambda path, share: show(f"loading {Path(path).name}", share * model_bytes(path), model_bytes(path))
+
+        def draw(path: str, share: float) -> None:
+            n = model_bytes(path)
+            show(f"loading {Path(path).name}", share * n, n)
+
+        yield draw
 
 
 def _kernels(m: _core.Model) -> str:
