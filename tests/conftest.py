@@ -242,7 +242,7 @@ def races(no_memory_of_races: Path, monkeypatch: pytest.MonkeyPatch) -> Races:
         "q8_0": {1: 0.9, 2: 0.5, 4: 0.4, 64: 0.5},
         "q4_K": {1: 1.1, 2: 1.1, 4: 1.1, 64: 1.1},
         "q6_K": {1: 0.8, 2: 0.8, 4: 0.8, 64: 3.0},
-        "bf16": {1: 1.1, 2: 0.6, 4: 0.45, 64: 1.0},
+        "bf16": {1: 1.3, 2: 0.6, 4: 0.45, 64: 1.0},
         "f16": {1: 0.9, 2: 0.9, 4: 0.9, 64: 0.9},
         **{kind: {1: 0.9, 2: 0.5, 4: 0.4, 64: 0.5} for kind in ("q4_0", "iq4_nl", "q5_0")},
     }
@@ -250,7 +250,7 @@ def races(no_memory_of_races: Path, monkeypatch: pytest.MonkeyPatch) -> Races:
 
     def race(kind: str, widths: list[int], teams: list[int], us: int) -> list[tuple[int, list[tuple[float, float]]]]:
         raced.append((kind, list(teams)))
-        slow = {n: 2.0 if kind == "f16" and n == 2 else 1.0 for n in teams}
+        slow = {n: 3.0 if kind == "f16" and n == 2 else 1.0 for n in teams}
         return [(2048 * n, [(stock[w] / n, stock[w] / n * duo[kind][w] * slow[n]) for w in widths]) for n in teams]
 
     monkeypatch.setattr(_core, "race", race)

@@ -1,5 +1,6 @@
 """`duo doctor`, `duo devices`, and the choice of CPU kernels that is measured once and remembered."""
 
+import itertools
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -63,6 +64,13 @@ def test_the_choice_is_for_the_whole_text_and_all_teams(races: Races) -> None:
     assert kernels.duo_is_faster("bf16", [1], 1, drafted=True)
     assert kernels.duo_is_faster("f16", [1], 1, drafted=True)
     assert not kernels.duo_is_faster("f16", [1, 2], 1, drafted=True)
+
+
+def test_stock_kernels_must_be_faster_by_a_twentieth() -> None:
+    """Otherwise the choice, and with it the bits, would differ with and without a draft, and from race to race."""
+    for stock, drafted in itertools.product((0.9, 0.94, 0.96, 1.04), (False, True)):
+        speed = kernels.Speed(dict.fromkeys(kernels.WIDTHS, stock), dict.fromkeys(kernels.WIDTHS, 1.0), 0)
+        assert speed.duo_is_faster(drafted=drafted) == (stock > 0.95)
 
 
 @needs_kernels

@@ -19,6 +19,7 @@ from rich.console import Console
 from terminals import rest_of, terminal
 
 from duo import Duo
+from duo.cli.commands.race import lines_of
 from duo.cli.race_screen import Screen
 from duo.measure import race
 from duo.measure.race import Lane, Outcome, Piece
@@ -48,6 +49,19 @@ def test_the_ratio_is_of_tokens_per_second() -> None:
     longer = lane("async", (1.0, "a", False), (2.0, "c", False), (3.0, "d", False), tokens=(0, 7, 8))
     assert Outcome(slow, longer).ratio == pytest.approx(1)  # 3 tokens in 3 s
     assert not Outcome(slow, longer).same and Outcome(slow, longer).n_same == 1
+
+
+def test_another_text_of_other_kernels_is_explained() -> None:
+    """The target alone may be fastest on stock kernels, and a pair on duo's."""
+    alone, pair = lane("plain", (1.0, "a", False)), lane("async", (1.0, "b", False), tokens=(7,))
+    alone.kernels = pair.kernels = "duo kernels"
+    assert [*lines_of(Outcome(alone, pair), whole=False)][1:] == []  # a fault, and no excuse
+    alone.kernels = "stock kernels"
+    result, why = lines_of(Outcome(alone, pair), whole=False)
+    assert result.endswith("same text: no, from token 1 on")
+    assert why.startswith("The target ran on stock kernels alone and on duo kernels with the draft")
+    pair.tokens = alone.tokens
+    assert len([*lines_of(Outcome(alone, pair), whole=False)]) == 1
 
 
 def test_times_are_those_of_the_engine_and_the_text_is_whole() -> None:
@@ -83,6 +97,7 @@ def test_without_a_terminal_there_is_a_line_for_each_text(run: Run) -> None:
     got = json.loads(figures)
     alone, pair = got["alone"], got["pair"]
     assert got["same_text"] and got["same_tokens"] == 40
+    assert "kernels" in alone["kernels"] and "kernels" in pair["kernels"]
     assert got["ratio"] == pytest.approx(pair["tokens_per_s"] / alone["tokens_per_s"])
     assert [p[1] for p in alone["pieces"]] == [p[1] for p in pair["pieces"]]
     assert alone["guessed"] == 0 < pair["guessed"] == sum(p[2] for p in pair["pieces"])

@@ -50,19 +50,23 @@ def loading(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
         yield draw
 
 
-def _kernels(m: _core.Model) -> str:
+def kernels_of(m: _core.Model) -> str:
+    """The kernels that multiply the model's weights on the CPU."""
+    if m.n_duo_products and m.n_duo_products == m.n_cpu_products:
+        return "duo kernels"
+    return f"duo kernels for {m.n_duo_products} of {m.n_cpu_products} matrices" if m.n_duo_products else "stock kernels"
+
+
+def _packing(m: _core.Model) -> str:
     packed = f", packed as {m.packed_as.upper()}" if m.packed_as else ""
     packed += f", packed in {Path(m.packed_file).name}" if m.packed_file else ""
-    if m.n_duo_products and m.n_duo_products == m.n_cpu_products:
-        return f"duo kernels{packed}"
-    some = f"duo kernels for {m.n_duo_products} of {m.n_cpu_products} matrices{packed}"
-    return some if m.n_duo_products else "stock kernels"
+    return packed if m.n_duo_products else ""
 
 
 def _place(m: _core.Model) -> str:
     prompts = f"; long prompts on {', '.join(m.helpers)}" if m.helpers and not m.devices else ""
     some = f", {m.n_proposed:,} of {m.n_vocab:,} tokens" if m.n_proposed < m.n_vocab else ""
-    cpu = f"CPU ({plural(m.n_threads, 'thread')}, {_kernels(m)}{some}{prompts})"
+    cpu = f"CPU ({plural(m.n_threads, 'thread')}, {kernels_of(m)}{_packing(m)}{some}{prompts})"
     where = " + ".join([", ".join(m.devices)] * bool(m.devices) + [cpu] * bool(m.n_cpu_products or not m.devices))
     what = m.description.replace(" ?B", "")  # if libllama does not know the number of parameters
     return f"{Path(m.path).name} [{what}, {m.n_bytes / 1e6:,.0f} MB] on {where}"

@@ -31,6 +31,7 @@ class Lane:
     about: str
     state: Literal["waits", "loads", "writes", "done"] = "waits"
     loaded: float = 0.0  # share of the weights that are read
+    kernels: str = ""  # that multiply the target's weights on the CPU
     began: float = 0.0  # on time.monotonic's clock
     pieces: list[Piece] = field(default_factory=list)
     tokens: tuple[int, ...] = ()
@@ -110,6 +111,11 @@ class Outcome:
         return any((lane.other_cores or 0.0) > QUIET_CORES for lane in (self.alone, self.pair))
 
     @property
+    def same_kernels(self) -> bool:
+        """Whether both lanes computed the target with the same kernels. Others round differently."""
+        return self.alone.kernels == self.pair.kernels
+
+    @property
     def n_same(self) -> int:
         """Leading tokens that are the same."""
         return n_same(self.alone.tokens, self.pair.tokens)
@@ -123,6 +129,7 @@ class Outcome:
         lanes = {
             key: {
                 "name": lane.name,
+                "kernels": lane.kernels,
                 "seconds": lane.seconds,
                 "tokens": lane.n_tokens,
                 "tokens_per_s": lane.per_second,

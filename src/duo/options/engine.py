@@ -268,8 +268,8 @@ class PlaceOptions(TypedDict, total=False):
         CpuKernels,
         opt(
             "auto",
-            "Which kernels multiply weights on the CPU: duo's or llama.cpp's stock ones. auto: the faster ones for "
-            "each weight type, measured once on this machine (see duo doctor).",
+            "Which kernels multiply weights on the CPU: duo's or llama.cpp's stock ones. auto: duo's, except for "
+            "weight types for which stock ones are faster by 5%, measured once on this machine (see duo doctor).",
             "--cpu-kernels",
         ),
     ]

@@ -31,6 +31,10 @@ WIDTHS = (1, 2, 4, PROMPT)  # plain decoding, short and usual verification, prom
 PASSES_PLAIN = {1: 256, PROMPT: 8}
 PASSES_DRAFTED = {1: 20, 4: 100, PROMPT: 8}
 
+# Stock kernels must save a twentieth of a text's time. Otherwise the choice, and with it the bits, would change from
+# race to race, and differ with and without a draft.
+TIE = 0.95
+
 RACED: dict[str, Speed] = {}  # results of this process by the cache's keys, because the cache may be read-only
 
 Kind = Literal["stock", "duo"]
@@ -51,8 +55,9 @@ class Speed(NamedTuple):
         return Speed(_shorter(self.stock, other.stock), _shorter(self.duo, other.duo), ahead)
 
     def duo_is_faster(self, *, drafted: bool) -> bool:
-        """Whether duo is faster for a whole text, prompt included. drafted: whether passes verify guesses."""
-        return self.cost("duo", self, drafted=drafted) < self.cost("stock", self, drafted=drafted)
+        """Whether duo is faster for a whole text, prompt included, or as fast (`TIE`). drafted: whether passes verify
+        guesses."""
+        return TIE * self.cost("duo", self, drafted=drafted) < self.cost("stock", self, drafted=drafted)
 
     def cost(self, kind: Kind, of_prompt: Speed, *, drafted: bool) -> float:
         """Microseconds for a whole text. of_prompt: the speed of the team that reads the prompt."""
@@ -195,7 +200,7 @@ def duo_is_faster(weight_type: str, teams: Sequence[int], of_prompt: int, *, dra
         return False
     by_team = dict(zip(dict.fromkeys([*teams, of_prompt]), speeds, strict=True))
     duo, stock = (sum(by_team[n].cost(kind, by_team[of_prompt], drafted=drafted) for n in teams) for kind in KINDS)
-    return duo < stock
+    return TIE * duo < stock
 
 
 def chosen_types(

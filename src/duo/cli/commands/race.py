@@ -133,6 +133,7 @@ class Runner:
         self.lane.state = "loads"
         with open_duo(self.params, models=self.models, progress=None if look is None else loading) as d:
             introduce(d, check_early(self.prompt, self.options))
+            self.lane.kernels = "" if d.engine.target is None else show.kernels_of(d.engine.target)
             early = warn_of_start(d)
             stream = self.lane.write(lambda: d.stream(self.prompt, **self.options), look or (lambda: None))
             if stream.warning != early:
@@ -169,6 +170,11 @@ def lines_of(outcome: Outcome, *, whole: bool) -> Iterator[str]:
         f"{pair.name} wrote {outcome.ratio:.2f} times as many tokens per second as {alone.name} "
         f"({pair.per_second:.1f} against {alone.per_second:.1f}); same text: {same}"
     )
+    if not outcome.same and not outcome.same_kernels:
+        yield (
+            f"The target ran on {alone.kernels} alone and on {pair.kernels} with the draft, which was measured to be "
+            "fastest; these round differently. With --cpu-kernels duo both run on the same"
+        )
 
 
 def figures(outcome: Outcome, models: Models, prompt: str, seed: int) -> dict[str, Any]:
