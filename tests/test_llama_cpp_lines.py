@@ -24,7 +24,6 @@ SERVERS = ("llama-server", "server")
 # What lines say that duo does not have, or takes otherwise, and duo's answer.
 REFUSED = {
     "--image": "llama.cpp's --image is not in duo",
-    "--context-shift": "llama.cpp's --context-shift is not in duo",
     "--lookup-cache-static": "llama.cpp's --lookup-cache-static is not in duo",
     "--instruct": "unknown option --instruct",  # llama.cpp has removed these
     "-ins": "unknown option -ins",

@@ -104,7 +104,7 @@ def test_what_is_taken_can_be_given(command: str, monkeypatch: pytest.MonkeyPatc
 def test_the_text_is_the_same_and_verbose_says_why(run: Run) -> None:
     plain = run(*TEXT)[1]
     flags = [t.names[0] for t in TAKEN if t.means is None and t.commands in ((), ("run",)) and not t.instead]
-    code, text, err = run(*TEXT, *flags, "--keep", "5", "--poll", "50", "--rope-scale", "1")
+    code, text, err = run(*TEXT, *flags, "--cache-reuse", "5", "--poll", "50", "--rope-scale", "1")
     assert (code, text) == (0, plain) and "llama.cpp's" not in err
     code, text, err = run(*TEXT, "-v", "--jinja")
     assert (code, text) == (0, plain)
@@ -113,8 +113,8 @@ def test_the_text_is_the_same_and_verbose_says_why(run: Run) -> None:
 
 def test_values_that_change_something_are_refused_with_what_is_possible(run: Run) -> None:
     for args, why in (
-        (["--keep", "x"], "--keep x: it has to be a whole number"),
-        (["--keep", "1.5"], "--keep 1.5: it has to be a whole number"),
+        (["--cache-reuse", "x"], "--cache-reuse x: it has to be a whole number"),
+        (["--cache-reuse", "1.5"], "--cache-reuse 1.5: it has to be a whole number"),
         (["--log-colors", "maybe"], "--log-colors maybe: it has to be on, off or auto"),
         (["--lookup_cache_static", "x"], "--lookup-cache-static is not in duo"),
         (["--poll=101"], "--poll 101: it has to be a whole number from 0 to 100"),
@@ -127,7 +127,7 @@ def test_values_that_change_something_are_refused_with_what_is_possible(run: Run
         (["--rope-scale", "-2"], "--rope-scale -2: it has to be a number above 0"),
         (["--rope-scale", "inf"], "--rope-scale inf: it has to be a number above 0"),
         (["--no-skip-chat-parsing"], "--no-skip-chat-parsing is an option of duo chat"),
-        (["--keep"], "--keep needs a value"),
+        (["--cache-reuse"], "--cache-reuse needs a value"),
     ):
         code, out, err = run("-p", "x", *args)
         assert code == 1 and out == "" and why in err and err.count("\n") == 1 and err.startswith("duo: ")

@@ -26,7 +26,7 @@ cell_order::table & cell_order::table_of(const ggml_tensor * cache, const ggml_t
     // Layers that write with the same list of cells belong to one cache.
     auto t = std::find_if(tables_.begin(), tables_.end(), [cells](const table & x) { return x.cells == cells; });
     if (t == tables_.end()) {
-        tables_.push_back({.tensors = {}, .cells = nullptr, .pos = {}, .order = {}});
+        tables_.emplace_back();
         t = tables_.end() - 1;
     }
     t->tensors.push_back(cache);
@@ -44,6 +44,15 @@ void cell_order::on_node(const ggml_tensor * node) {
     }
 }
 
+void cell_order::set(table & t, size_t cell, const row & r) {
+    if (cell >= t.pos.size()) {
+        t.pos.resize(cell + 1, unwritten);
+    }
+    t.text.resize(t.pos.size());
+    t.pos[cell]  = r.pos;
+    t.text[cell] = r.text;
+}
+
 void cell_order::write(table & t, const ggml_tensor * cells) {
     t.cells        = cells;
     const auto   n = size_t(ggml_nelements(cells));
@@ -52,10 +61,7 @@ void cell_order::write(table & t, const ggml_tensor * cells) {
         return; // not a list of one cell for each row
     }
     for (size_t i = 0; i < n; ++i) {
-        if (size_t(c[i]) >= t.pos.size()) {
-            t.pos.resize(size_t(c[i]) + 1, unwritten);
-        }
-        t.pos[size_t(c[i])] = rows_[t.n_written + i].pos;
+        set(t, size_t(c[i]), rows_[t.n_written + i]);
     }
     if (&t == tables_.data()) {
         texts_.clear();
@@ -77,15 +83,22 @@ std::vector<std::span<const ggml_tensor * const>> cell_order::caches() const {
 }
 
 void cell_order::restored(const ggml_tensor * tensor, std::span<const int32_t> cells,
-                          std::span<const int32_t> positions) {
+                          std::span<const int32_t> positions, int32_t text) {
     table & t = tables_[index_.at(tensor)];
     for (size_t i = 0; i < cells.size(); ++i) {
-        if (size_t(cells[i]) >= t.pos.size()) {
-            t.pos.resize(size_t(cells[i]) + 1, unwritten);
-        }
-        t.pos[size_t(cells[i])] = positions[i];
+        set(t, size_t(cells[i]), {.pos = positions[i], .text = text});
     }
     t.n_ordered = -1;
+}
+
+void cell_order::shifted(int32_t text, int32_t pos, int32_t n) {
+    for (table & t : tables_) {
+        for (size_t i = 0; i < t.text.size(); ++i) {
+            const bool moves = t.text[i] == text && t.pos[i] != unwritten && t.pos[i] >= pos + n;
+            t.pos[i] -= moves ? n : 0;
+        }
+        t.n_ordered = -1;
+    }
 }
 
 std::span<const int32_t> cell_order::cells(const ggml_tensor * cache, int64_t n) {

@@ -40,8 +40,12 @@ class cell_order {
 
     // Tensors that graphs have written to, those of one cache after those of another.
     [[nodiscard]] std::vector<std::span<const ggml_tensor * const>> caches() const;
-    // These cells of a cache were filled without a graph, and hold these positions. tensor: any of the cache's.
-    void restored(const ggml_tensor * tensor, std::span<const int32_t> cells, std::span<const int32_t> positions);
+    // These cells of a cache were filled without a graph, and hold these positions of a text. tensor: any of the
+    // cache's.
+    void restored(const ggml_tensor * tensor, std::span<const int32_t> cells, std::span<const int32_t> positions,
+                  int32_t text);
+    // n positions of the text from `pos` on are free; those behind them become n lower.
+    void shifted(int32_t text, int32_t pos, int32_t n);
 
     // The cells [0, n) of a cache's tensor in the order of positions; empty: they lie in this order.
     [[nodiscard]] std::span<const int32_t> cells(const ggml_tensor * cache, int64_t n);
@@ -60,13 +64,15 @@ class cell_order {
         std::vector<const ggml_tensor *> tensors;         // of its layers; the first one's writes are looked at
         const ggml_tensor *              cells = nullptr; // cells of the graph's rows: the same tensor for all layers
         std::vector<int32_t>             pos;             // by cell
+        std::vector<int32_t>             text;            // by cell
         std::vector<int32_t>             order;           // of the first n_ordered cells, unless they are in order
         int64_t                          n_ordered = -1;  // -1: pos has changed
         size_t                           n_written = 0;   // rows of the batch
     };
 
-    table & table_of(const ggml_tensor * cache, const ggml_tensor * cells);
-    void    write(table & t, const ggml_tensor * cells);
+    table &     table_of(const ggml_tensor * cache, const ggml_tensor * cells);
+    void        write(table & t, const ggml_tensor * cells);
+    static void set(table & t, size_t cell, const row & r);
 
     std::vector<table>                              tables_;
     std::unordered_map<const ggml_tensor *, size_t> index_; // of a layer's tensor in tables_

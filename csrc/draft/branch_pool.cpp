@@ -43,6 +43,14 @@ void branch_pool::cut(int32_t branch, int32_t n) {
     }
 }
 
+void branch_pool::cut_or_empty(int32_t branch, int32_t n) {
+    if (length(branch) > n && !keeps_state() && model_.rollback(branch, n)) {
+        set_length(branch, n);
+    } else if (length(branch) > n) {
+        cut(branch, 0);
+    }
+}
+
 bool branch_pool::forget(int32_t branch) noexcept {
     branches_[size_t(branch)] = {};
     try {

@@ -30,6 +30,9 @@ class branch_pool {
     // Keeps the first n tokens of the branch, if it holds more; a recurrent state goes back to none. Throws duo::error
     // if the model cannot.
     void cut(int32_t branch, int32_t n);
+    // The same, but the branch is emptied if the model cannot go back so far: cells that a sliding window has passed
+    // may be gone.
+    void cut_or_empty(int32_t branch, int32_t n);
 
     // A branch with a recurrent state is forked as it is, so that a node keeps its branch for itself.
     [[nodiscard]] bool keeps_state() const { return model_.facts().undo != undo_kind::cells; }

@@ -24,7 +24,7 @@ void draft_trunk::begin(std::span<const token_id> old_text, std::span<const toke
     window_                   = plan.window;
     n_rows_                   = plan.n_kept;
     for (const int32_t b : branches_) {
-        pool_.cut(b, b == trunk_ ? n_rows_ : 0);
+        pool_.cut_or_empty(b, b == trunk_ ? n_rows_ : 0);
     }
     n_rows_ = std::min(n_rows_, pool_.length(trunk_));
 }

@@ -118,7 +118,7 @@ void step_evaluator::set_states(draft_step & step) {
     }
     states_.resize(inputs_.size() / size_t(model_.facts().n_inputs) * size_t(model_.facts().n_state));
     if (!inputs_.empty()) {
-        model_.encode(inputs_, states_);
+        model_.states().encode(inputs_, states_);
     }
     const float * next = states_.data();
     for (const draft_step::part & p : step.parts()) {
@@ -152,7 +152,7 @@ void step_evaluator::keep_states(const draft_step::part & p) {
     cached_text & text = p.text->cache();
     state_.resize(size_t(model_.facts().n_state));
     for (size_t j = 0; j < p.nodes.size(); ++j) {
-        model_.state(int32_t(p.row_of(j)), state_);
+        model_.states().state(int32_t(p.row_of(j)), state_);
         text.head()->keep(text.tree(), p.nodes[j], state_);
     }
 }

@@ -7,20 +7,21 @@
 #include <span>
 #include <vector>
 
+#include "model/head_states.h"
 #include "model_context.h"
 #include "row_batch.h"
 
 namespace duo {
 
-// For the functions of token_model with these names. What it is made of must outlive it.
-class hidden_states {
+// What it is made of must outlive it.
+class hidden_states : public head_states {
   public:
     hidden_states(const model_weights & w, model_context & context, const row_batch & batch)
         : weights_(w), context_(context), batch_(batch) {}
 
-    void features(int32_t i_row, std::span<float> out) const;
-    void encode(std::span<const float> features, std::span<float> out);
-    void state(int32_t i_row, std::span<float> out) const;
+    void features(int32_t i_row, std::span<float> out) const override;
+    void encode(std::span<const float> features, std::span<float> out) override;
+    void state(int32_t i_row, std::span<float> out) const override;
 
     // The next batch of a divided pass replaces libllama's, so this keeps the features of the first n rows.
     void keep(size_t n);

@@ -50,17 +50,16 @@ class llama_token_model : public token_model {
         return sampler_->logprobs(i_row, token, out);
     }
 
-    void features(int32_t i_row, std::span<float> out) const override { decoder_->hidden().features(i_row, out); }
-    void encode(std::span<const float> in, std::span<float> out) override { decoder_->hidden().encode(in, out); }
-    void state(int32_t i_row, std::span<float> out) const override { decoder_->hidden().state(i_row, out); }
+    head_states & states() override { return decoder_->hidden(); }
 
-    bool        rollback(int32_t branch, int32_t pos) override { return decoder_->cache().rollback(branch, pos); }
-    int32_t     take_back(int32_t branch, int32_t pos) override { return decoder_->cache().take_back(branch, pos); }
-    int32_t     n_undo_together(int32_t n_texts) const override { return decoder_->cache().n_undo_together(n_texts); }
-    void        mark(int32_t branch) override { decoder_->cache().mark(branch); }
-    int64_t     mark_bytes() const override { return decoder_->cache().mark_bytes(); }
-    void        fork(int32_t from, int32_t to, int32_t pos) override { decoder_->cache().fork(from, to, pos); }
-    int32_t     n_held(int32_t branch) const override { return decoder_->cache().n_held(branch); }
+    bool    rollback(int32_t branch, int32_t pos) override { return decoder_->cache().rollback(branch, pos); }
+    bool    shift(int32_t branch, int32_t pos, int32_t n) override { return decoder_->cache().shift(branch, pos, n); }
+    int32_t take_back(int32_t branch, int32_t pos) override { return decoder_->cache().take_back(branch, pos); }
+    int32_t n_undo_together(int32_t n_texts) const override { return decoder_->cache().n_undo_together(n_texts); }
+    void    mark(int32_t branch) override { decoder_->cache().mark(branch); }
+    int64_t mark_bytes() const override { return decoder_->cache().mark_bytes(); }
+    void    fork(int32_t from, int32_t to, int32_t pos) override { decoder_->cache().fork(from, to, pos); }
+    int32_t n_held(int32_t branch) const override { return decoder_->cache().n_held(branch); }
     std::string save(int32_t branch) const override { return decoder_->cache().save(branch); }
     void restore(int32_t branch, std::span<const char> saved) override { decoder_->cache().restore(branch, saved); }
 

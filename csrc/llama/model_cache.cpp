@@ -11,6 +11,14 @@ namespace duo {
 
 namespace {
 constexpr int32_t n_guess_copy = 16; // and rows that are evaluated again, in a pass over a kept state
+
+// Whether the position only rotates a key. YaRN and LongRoPE also scale it, and libllama rotates the keys of all texts
+// in the cache when one is shifted (build_rope_shift in llama-kv-cache.cpp), by 0 where nothing moves.
+bool only_rotates(const model_weights & w) {
+    const std::string of   = w.architecture() + ".rope.scaling.";
+    const std::string kind = w.options.rope_scaling.empty() ? w.meta(of + "type") : w.options.rope_scaling;
+    return (kind.empty() || kind == "none" || kind == "linear") && w.meta(of + "attn_factor").empty();
+}
 } // namespace
 
 model_cache::model_cache(const model_weights & w, model_context & context)
@@ -55,6 +63,18 @@ int32_t model_cache::take_back(int32_t branch, int32_t pos) {
         return states_[size_t(branch)].take_back(pos);
     }
     return rollback(branch, pos) ? pos : rollback(branch, 0) ? 0 : n_held(branch);
+}
+
+// A cell's key is rotated by its position, so libllama rotates the keys of all cells that move, before the next pass.
+bool model_cache::shift(int32_t branch, int32_t pos, int32_t n) {
+    const llama_memory_t memory = context_.memory();
+    if (!can_rollback_ || !only_rotates(weights_) || !llama_memory_can_shift(memory) ||
+        !llama_memory_seq_rm(memory, branch, pos, pos + n)) {
+        return false;
+    }
+    llama_memory_seq_add(memory, branch, pos + n, -1, -n);
+    context_.cells().shifted(context_.text_of(branch), pos, n);
+    return true;
 }
 
 void model_cache::take_back(std::span<const row> rows) {

@@ -19,6 +19,7 @@ class model_cache {
 
     bool    rollback(int32_t branch, int32_t pos);
     int32_t take_back(int32_t branch, int32_t pos);
+    bool    shift(int32_t branch, int32_t pos, int32_t n);
     // None of the rows is cached any more, after a pass that was stopped.
     void take_back(std::span<const row> rows);
     // Nor is the padding row after this one. Throws duo::error if that is not possible.

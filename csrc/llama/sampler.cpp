@@ -117,11 +117,12 @@ void sampler::score(const sampling_params & sampling, std::span<const token_id> 
         dropped_.assign(data_.begin(), data_.begin() + ptrdiff_t(std::min(data_.size(), n_raced)));
         data_.resize(std::min(data_.size(), n_own));
     }
-    filter(sampling, text.size());
+    const size_t pos = sampling.position_after(text.size());
+    filter(sampling, pos);
     const float best = data_[0].logit / temperature_;
     const auto  race = [&](llama_token_data & d) {
         d.logit /= temperature_;
-        d.p = d.logit - best + gumbel_noise(sampling.seed, text.size(), d.id);
+        d.p = d.logit - best + gumbel_noise(sampling.seed, pos, d.id);
     };
     std::for_each(data_.begin(), data_.end(), race);
     if (with_logp_) {

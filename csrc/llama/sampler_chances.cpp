@@ -19,7 +19,7 @@ void sampler::chances(float * logits, const sampling_params & sampling, std::spa
         reach_ = double(sampling.top_n_sigma) * row_.deviation();
     }
     if (!data_.empty()) {
-        filter(sampling, text.size());
+        filter(sampling, sampling.position_after(text.size()));
     }
     if (grammar_ && !grammar_too_slow()) {
         stand_behind(sampling, text);
@@ -29,7 +29,7 @@ void sampler::chances(float * logits, const sampling_params & sampling, std::spa
         if (data_.empty()) {
             look_for_allowed(k);
             if (!data_.empty()) {
-                filter(sampling, text.size());
+                filter(sampling, sampling.position_after(text.size()));
             }
         }
     }

@@ -57,7 +57,7 @@ bool restore_sequence(const model_weights & w, model_context & context, int32_t 
         return false;
     }
     if (cells) {
-        cells->restore_keys(memory, context.cells());
+        cells->restore_keys(memory, context.cells(), context.text_of(branch));
     }
     return true;
 }

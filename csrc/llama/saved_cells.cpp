@@ -94,14 +94,14 @@ void saved_cells::mark(std::span<char> image) const {
     }
 }
 
-void saved_cells::restore_keys(std::span<const char> image, cpu::cell_order & order) const {
+void saved_cells::restore_keys(std::span<const char> image, cpu::cell_order & order, int32_t text) const {
     const auto all = order.caches();
     for (uint32_t n = 0; n < caches_.size(); ++n) {
         const cache & c     = caches_[n];
         bool          found = c.pos.empty();
         for (size_t i = 0; i < all.size() && !found; ++i) {
             found = std::any_of(all[i].begin(), all[i].end(),
-                                [&](const ggml_tensor * t) { return restore_keys(c, n, t, image, order); });
+                                [&](const ggml_tensor * t) { return restore_keys(c, n, t, image, order, text); });
         }
         if (!found) {
             throw error("libllama has put restored cells where they were not expected");
@@ -110,7 +110,7 @@ void saved_cells::restore_keys(std::span<const char> image, cpu::cell_order & or
 }
 
 bool saved_cells::restore_keys(const cache & c, uint32_t number, const ggml_tensor * keys, std::span<const char> image,
-                               cpu::cell_order & order) {
+                               cpu::cell_order & order, int32_t text) {
     if (keys->buffer == nullptr || !ggml_backend_buffer_is_host(keys->buffer) || keys->nb[1] != c.n_key) {
         return false;
     }
@@ -133,7 +133,7 @@ bool saved_cells::restore_keys(const cache & c, uint32_t number, const ggml_tens
     if (cells.size() < c.pos.size()) {
         throw error("libllama has not restored all cells");
     }
-    order.restored(keys, cells, pos);
+    order.restored(keys, cells, pos, text);
     return true;
 }
 

@@ -25,7 +25,8 @@ class saved_cells {
     void mark(std::span<char> image) const;
     // The copy was restored: puts the keys of `image` in the place of the marks, and tells `order` of the cells. Throws
     // duo::error if a mark is missing; the cells must not be used then.
-    void restore_keys(std::span<const char> image, cpu::cell_order & order) const;
+    // text: cell_order's number of it.
+    void restore_keys(std::span<const char> image, cpu::cell_order & order, int32_t text) const;
 
   private:
     struct cache {
@@ -36,7 +37,7 @@ class saved_cells {
 
     // False: the tensor is not the one.
     static bool restore_keys(const cache & c, uint32_t number, const ggml_tensor * keys, std::span<const char> image,
-                             cpu::cell_order & order);
+                             cpu::cell_order & order, int32_t text);
 
     std::vector<cache> caches_; // two if the model has sliding windows
 };

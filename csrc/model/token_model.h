@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/messages.h"
+#include "head_states.h"
 #include "model_facts.h"
 #include "text/sampling.h"
 
@@ -73,13 +74,8 @@ class token_model {
         return {};
     }
 
-    // A target's hidden states at row `i_row` of the last decode, whether it has an output or not. out: [n_features].
-    virtual void features(int32_t /*i_row*/, std::span<float> /*out*/) const {}
-
-    // A draft head makes states of the target's hidden states, [n][n_inputs]. out: [n][n_state]. n: at most n_batch.
-    virtual void encode(std::span<const float> /*features*/, std::span<float> /*out*/) {}
-    // The state after row `i_row` of the last decode, which has an output. out: [n_state].
-    virtual void state(int32_t /*i_row*/, std::span<float> /*out*/) const {}
+    // Of a target whose draft is a head, and of such a head.
+    virtual head_states & states() { return no_states_; }
 
     // The model's own log-probabilities at row `i_row`, before any filter: of `token` (returned), and of the out.size()
     // most probable tokens.
@@ -90,6 +86,10 @@ class token_model {
 
     // Guesses that each of n texts may have in a pass over all of them. < 0: a pass can only have rows of one text.
     [[nodiscard]] virtual int32_t n_undo_together(int32_t /*n_texts*/) const { return facts().n_undo; }
+
+    // Forgets n positions of `branch` from `pos` on; those behind them become n lower (llama.cpp's context shift).
+    // False: the cache cannot do that, and is unchanged.
+    virtual bool shift(int32_t /*branch*/, int32_t /*pos*/, int32_t /*n*/) { return false; }
 
     // Like rollback(), but goes back further if it must. Returns the positions that the branch holds then.
     virtual int32_t take_back(int32_t branch, int32_t pos) {
@@ -122,6 +122,9 @@ class token_model {
 
     [[nodiscard]] virtual bool        is_end(token_id token) const = 0; // end of generation
     [[nodiscard]] virtual std::string piece(token_id token) const  = 0; // bytes; need not be whole characters
+
+  private:
+    head_states no_states_;
 };
 
 } // namespace duo

@@ -255,7 +255,8 @@ void register_sampling(py::module_ & m) {
         .def_readwrite("accept_top", &s::accept_top)
         .def_readwrite("logit_bias", &s::logit_bias)
         .def_readwrite("grammar", &s::grammar)
-        .def_readwrite("n_prompt", &s::n_prompt);
+        .def_readwrite("n_prompt", &s::n_prompt)
+        .def_readwrite("n_left_out", &s::n_left_out);
 }
 
 } // namespace

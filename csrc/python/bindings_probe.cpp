@@ -93,11 +93,11 @@ class probe {
     }
 
     // [rows of the last pass][inputs of the feature layers, one after the other]
-    py::array_t<float> features() const {
+    py::array_t<float> features() {
         const int32_t      n = model_.facts().n_features;
         py::array_t<float> out({py::ssize_t(n_rows_), py::ssize_t(n)});
         for (int32_t i = 0; n > 0 && i < n_rows_; ++i) {
-            model_.features(i, {out.mutable_data(i, 0), size_t(n)});
+            model_.states().features(i, {out.mutable_data(i, 0), size_t(n)});
         }
         return out;
     }
@@ -109,16 +109,16 @@ class probe {
                                                    " numbers; other models read none");
         }
         py::array_t<float> out({features.shape(0), py::ssize_t(model_.facts().n_state)});
-        model_.encode({features.data(), size_t(features.size())}, {out.mutable_data(), size_t(out.size())});
+        model_.states().encode({features.data(), size_t(features.size())}, {out.mutable_data(), size_t(out.size())});
         return out;
     }
 
     // Of a draft head: the states after the rows of the last pass. [rows][n_state]
-    py::array_t<float> states() const {
+    py::array_t<float> states() {
         const int32_t      n = model_.facts().n_state;
         py::array_t<float> out({py::ssize_t(n_rows_), py::ssize_t(n)});
         for (int32_t i = 0; n > 0 && i < n_rows_; ++i) {
-            model_.state(i, {out.mutable_data(i, 0), size_t(n)});
+            model_.states().state(i, {out.mutable_data(i, 0), size_t(n)});
         }
         return out;
     }

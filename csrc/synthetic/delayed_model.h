@@ -44,11 +44,10 @@ class delayed_model : public token_model {
         return inner_.logprobs(i_row, token, out);
     }
 
-    void features(int32_t i_row, std::span<float> out) const override { inner_.features(i_row, out); }
-    void encode(std::span<const float> features, std::span<float> out) override { inner_.encode(features, out); }
-    void state(int32_t i_row, std::span<float> out) const override { inner_.state(i_row, out); }
+    head_states & states() override { return inner_.states(); }
 
     bool        rollback(int32_t branch, int32_t pos) override { return inner_.rollback(branch, pos); }
+    bool        shift(int32_t branch, int32_t pos, int32_t n) override { return inner_.shift(branch, pos, n); }
     int32_t     take_back(int32_t branch, int32_t pos) override { return inner_.take_back(branch, pos); }
     void        mark(int32_t branch) override { inner_.mark(branch); }
     int64_t     mark_bytes() const override { return inner_.mark_bytes(); }

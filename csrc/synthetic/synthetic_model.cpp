@@ -199,7 +199,7 @@ int32_t synthetic_model::candidates(int32_t i_row, const sampling_params & /*sam
                                     std::span<candidate> out) {
     const row_end & e     = end_of(i_row);
     const size_t    n_end = std::min(n_tail, text.size());
-    check(text.size() == size_t(e.pos) + 1 &&
+    check(text.size() > size_t(e.pos) && // larger after a shift
               std::equal(text.end() - std::ptrdiff_t(n_end), text.end(), e.tail.end() - std::ptrdiff_t(n_end)),
           [&] { return "row " + std::to_string(i_row) + " does not end the text that is to be continued"; });
     if (out.empty()) {
@@ -242,6 +242,20 @@ bool synthetic_model::rollback(int32_t branch, int32_t pos) {
     check_branch(branch);
     check(pos >= 0, [&] { return "a rollback to position " + std::to_string(pos); });
     cut(branch, pos);
+    return true;
+}
+
+bool synthetic_model::shift(int32_t branch, int32_t pos, int32_t n) {
+    std::vector<token_id> tokens = cached(branch);
+    check(pos >= 0 && n > 0 && size_t(pos) + size_t(n) <= tokens.size(),
+          [&] { return "a shift of " + std::to_string(n) + " positions from " + std::to_string(pos) + " on"; });
+    tokens.erase(tokens.begin() + pos, tokens.begin() + pos + n);
+    cut(branch, pos);
+    const std::vector<row_end> ends = ends_; // of the last pass
+    for (int32_t i = pos; size_t(i) < tokens.size(); ++i) {
+        append({.token = tokens[size_t(i)], .pos = i, .branch = branch});
+    }
+    ends_ = ends;
     return true;
 }
 

@@ -31,6 +31,7 @@ class synthetic_model : public token_model {
                        std::span<candidate> out) override;
     float   logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
     bool    rollback(int32_t branch, int32_t pos) override;
+    bool    shift(int32_t branch, int32_t pos, int32_t n) override;
     void    fork(int32_t from, int32_t to, int32_t pos) override;
     int32_t n_held(int32_t branch) const override { return length(branch); }
 

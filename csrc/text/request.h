@@ -69,6 +69,7 @@ struct verify_stats {
     int32_t n_tokens_after_miss = 0; // committed by the others, except the first pass
     int32_t n_path              = 0; // drafted tokens on the best path of a pass: all of them, if no tree was verified
     int32_t n_path_accepted     = 0;
+    int32_t n_shifts            = 0; // times that the context was full and was shifted
     int32_t n_side              = 0; // passes whose accepted nodes were not all on the best path
     int32_t n_ngram             = 0; // drafted tokens that came from n-grams alone
     int32_t n_ngram_accepted    = 0;
@@ -107,6 +108,15 @@ struct draft_stats {
     }
 };
 
+// What happens when the context is full: the text ends, or tokens in its middle are left out and it goes on
+// (llama.cpp's
+// --context-shift).
+struct context_shift {
+    bool    on        = false;
+    int32_t n_keep    = 0; // first tokens that always stay
+    int32_t n_discard = 0; // tokens behind them that go each time; 0: half
+};
+
 // What is asked for. Another process needs to know no more of a text.
 struct text_params {
     node_id                  id     = no_node; // request_node(n): parent of the root
@@ -131,9 +141,10 @@ struct text_params {
 
 // The engine writes text_params and the slot before the request enters a ring. Nothing writes them afterwards.
 struct request : text_params {
-    int32_t slot      = 0;
-    int32_t wanted    = -1;   // place in the target's cache, if it is free; -1: the one that fits best
-    bool    use_cache = true; // false: the whole prompt is evaluated
+    int32_t       slot      = 0;
+    int32_t       wanted    = -1;   // place in the target's cache, if it is free; -1: the one that fits best
+    bool          use_cache = true; // false: the whole prompt is evaluated
+    context_shift shift;
     // Later prompts will probably begin with so many tokens of this one, and then differ. 0: unknown.
     int32_t                     n_mark = 0;
     std::shared_ptr<token_hook> hook; // null: none. Only for a target in this process

@@ -64,7 +64,12 @@ struct sampling_params {
     std::string grammar{};     // GBNF that the generated text follows; empty: none
     int32_t     n_prompt = -1; // tokens before the part that the grammar applies to; -1: the request's prompt
 
+    int32_t n_left_out = 0; // tokens that are missing in what is given of the text
+
     bool operator==(const sampling_params &) const = default;
+
+    // Of the token after the text, for the noise.
+    [[nodiscard]] size_t position_after(size_t n_text) const { return n_text + size_t(n_left_out); }
 
     [[nodiscard]] bool greedy() const { return temp <= 0.0f && dynatemp_range <= 0.0f; }
 

@@ -20,7 +20,7 @@ void active_texts::park(verify_slot & s) {
     if (!on_host_) { // there the client's draft waits for the next verdict
         drafts_.end(s);
         s.draft.set(drafts_.reachable(s) ? draft_contact::state::owed : draft_contact::state::none);
-        s.draft.forget_read();
+        s.draft.forget_read(0);
     }
     cache_.save_to_ram(s);
     cache_.clear(s);
@@ -47,7 +47,7 @@ void active_texts::wake_parked(size_t n_cells) {
         return;
     }
     const size_t n_reserve = (texts_.size() + 1) * size_t(n_draft_cap);
-    if (texts_.empty() || n_used + first->text.tokens().size() + n_reserve <= n_cells) {
+    if (texts_.empty() || n_used + first->text.context().tokens().size() + n_reserve <= n_cells) {
         first->parked = false;
         texts_.insert(std::find_if(texts_.begin(), texts_.end(),
                                    [first](const verify_slot * s) { return s->n_begun > first->n_begun; }),

@@ -69,8 +69,8 @@ class draft_contact {
         n_read_          = grows ? n_tokens : n_read_;
     }
 
-    // What the draft's cache holds of the text is of no use any more.
-    void forget_read() { n_read_ = 0; }
+    // Of what the draft's cache holds of the text, the first n tokens may be of use later.
+    void forget_read(int32_t n) { n_read_ = std::min(n_read_, n); }
     // Between texts: what the cache holds now, without a window.
     void set_read(std::span<const token_id> tokens) noexcept {
         keep_read(tokens);

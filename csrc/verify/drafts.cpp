@@ -11,6 +11,22 @@ namespace duo {
 namespace {
 constexpr uint32_t n_quiet_most = 256; // verdicts before a draft at rest is woken to take them
 constexpr int32_t  n_hoped      = 256; // length that is assumed for a text without a limit, in tokens
+
+// The draft gets the text as the target sees it after context shifts. A grammar whose text has a gap is none for it.
+void leave_out(text_params & of, const text_context & context) {
+    const int32_t n_gone = context.n_left_out();
+    if (n_gone == 0) {
+        return;
+    }
+    sampling_params & s = of.sampling;
+    s.n_left_out        = n_gone;
+    if (s.n_prompt < context.n_first() + n_gone) {
+        s.grammar.clear();
+        s.n_prompt = -1;
+    } else {
+        s.n_prompt -= n_gone;
+    }
+}
 } // namespace
 
 drafts::drafts(token_model & model, target_cache & cache, pass_planner & plans, wires & w, place where)
@@ -31,7 +47,7 @@ void drafts::begin_text(verify_slot & s, request & req) {
 }
 
 void drafts::begin(verify_slot & s, const request & req) {
-    s.draft.tell(req, s.draft.reading_of(int32_t(s.text.tokens().size()), req.plan.n_window).window);
+    s.draft.tell(req, s.draft.reading_of(int32_t(s.text.context().tokens().size()), req.plan.n_window).window);
     if (s.end_owed >= 0 && wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = s.end_owed})) {
         s.end_owed = -1;
     }
@@ -52,11 +68,12 @@ void drafts::begin_in_mid_text(verify_slot & s, int32_t n_window) {
     const request &    req         = s.text.req();
     auto               r           = std::make_unique<request>();
     static_cast<text_params &>(*r) = req;
-    r->prompt                      = s.text.tokens();
-    r->slot                        = req.slot;
-    r->draft                       = req.draft;
-    r->plan.n_window               = req.plan.n_window == n_window_auto ? n_window : req.plan.n_window;
-    r->id                          = request_node((++n_late_begins_ % n_most + 1) << 40 | (req.id & 0xffffffffff));
+    r->prompt                      = s.text.context().tokens();
+    leave_out(*r, s.text.context());
+    r->slot          = req.slot;
+    r->draft         = req.draft;
+    r->plan.n_window = req.plan.n_window == n_window_auto ? n_window : req.plan.n_window;
+    r->id            = request_node((++n_late_begins_ % n_most + 1) << 40 | (req.id & 0xffffffffff));
     s.text.guesses().restart(r->id, s.text.tokens());
     late_begins_.push_back(std::move(r));
     begin(s, *late_begins_.back());
@@ -77,6 +94,13 @@ void drafts::end(verify_slot & s) {
         !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = s.line})) {
         s.end_owed = s.line;
     }
+}
+
+// The draft's text becomes another one, which it reads when that pays.
+void drafts::on_shift(verify_slot & s) {
+    end(s);
+    s.draft.set(reachable(s) ? state::owed : state::none);
+    s.draft.forget_read(s.text.context().n_first());
 }
 
 void drafts::begin_if_it_pays(verify_slot & s) {
@@ -145,7 +169,7 @@ void drafts::send_features(const verify_slot & s) {
     }
     for (size_t i = 0; i < n_rows; ++i) {
         const size_t i_row = i < n_text ? s.i_first + i : s.i_root + 1 + size_t(accepted[i - n_text]);
-        model_.features(int32_t(i_row), ring->add(s.text.tokens()[s.n_before + i]));
+        model_.states().features(int32_t(i_row), ring->add(s.text.context().tokens()[s.n_before + i]));
     }
     const verdict_msg v{
         .what = verdict_msg::kind::features, .slot = s.line, .pos = int32_t(s.n_before), .n_rows = int32_t(n_rows)};
@@ -229,7 +253,7 @@ void drafts::on_node(verify_slot & s, const node_msg & msg) {
         s.text.req().draft->count(msg.step_us > 0.0f ? 1 : 0, 1, int64_t(msg.step_us), 0);
     }
     s.draft.on_node(s.text.guesses().on_node(msg, s.text.tokens(), plans_.guesses_of(s)),
-                    int32_t(s.text.tokens().size()));
+                    int32_t(s.text.context().tokens().size()));
 }
 
 } // namespace duo

@@ -33,6 +33,8 @@ class drafts {
     void begin_if_it_pays(verify_slot & s);
     // Begins those of texts that have their first token: until then, all cores read the prompt. True: one begins.
     bool begin_in_company(const std::vector<verify_slot *> & texts);
+    // The context was shifted.
+    void on_shift(verify_slot & s);
     // The text ends or waits, so its draft ends too.
     void end(verify_slot & s);
 

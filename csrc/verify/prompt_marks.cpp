@@ -14,7 +14,7 @@ constexpr size_t n_least      = 64; // missing rows of a prompt that is marked b
 } // namespace
 
 size_t n_to_mark(const token_model & model, const verify_slot & s) {
-    const size_t n = s.text.tokens().size();
+    const size_t n = s.text.context().tokens().size();
     if (model.facts().undo == undo_kind::cells || s.text.req().stats.n_passes > 0) {
         return SIZE_MAX;
     }
@@ -31,7 +31,8 @@ size_t n_to_mark(const token_model & model, const verify_slot & s) {
 
 void mark_if_due(token_model & model, const verify_slot & s) {
     const size_t n = s.cached.size();
-    if (n % n_mark_every == 0 || n + n_mark_tail == s.text.tokens().size() || n == size_t(s.text.req().n_mark)) {
+    if (n % n_mark_every == 0 || n + n_mark_tail == s.text.context().tokens().size() ||
+        n == size_t(s.text.req().n_mark)) {
         mark(model, s);
     }
 }

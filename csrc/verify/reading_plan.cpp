@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "full_context.h"
 #include "prompt_marks.h"
 
 namespace duo {
@@ -22,6 +23,9 @@ size_t reading_plan::n_to_read(const verify_slot & s) const {
                           : n_batch > n_draft_cap     ? n_batch - n_draft_cap
                                                       : 1;
     const size_t n_most = n_slots_ > 1 ? std::min(n_batch, n_piece_alone) : n_batch;
+    if (const size_t n = n_before_shift(model_, s); n > 0) {
+        return std::min(n_batch, n);
+    }
     const size_t n_mark = n_to_mark(model_, s);
     if (n_mark < s.n_missing()) {
         return std::min(n_mark, n_most);
@@ -47,7 +51,8 @@ void reading_plan::share(const std::vector<verify_slot *> & texts) {
     const size_t n_all  = size_t(model_.facts().n_batch);
     size_t       n_left = n_all;
     const auto   n_most = [this](const verify_slot & s) { // a text that is to have no tokens only reads
-        return std::min(s.n_missing() - (s.text.finish() == finish_reason::none ? 0 : 1), n_to_mark(model_, s));
+        const bool reads = s.text.finish() != finish_reason::none || n_before_shift(model_, s) > 0;
+        return std::min(s.n_missing() - (reads ? 1 : 0), n_to_mark(model_, s));
     };
     const auto give = [&](verify_slot & s, size_t n) {
         n = std::min({n, n_most(s) - s.n_read, n_left});

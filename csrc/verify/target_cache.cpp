@@ -68,7 +68,7 @@ verify_slot * target_cache::oldest_slot(bool with_cells) {
 
 void target_cache::keep_beginning(verify_slot & s) {
     const bool   uses_cache = s.text.req().use_cache;
-    const size_t n_here     = uses_cache ? size_t(n_same(s.cached, s.text.tokens())) : 0;
+    const size_t n_here     = uses_cache ? size_t(n_same(s.cached, s.text.context().tokens())) : 0;
     if (s.cached.size() >= n_here + n_worth) {
         save_to_ram(s);
     }
@@ -96,7 +96,7 @@ int32_t target_cache::n_room(const verify_slot & s) const {
 // Forgets what the slot's cache does not have in common with its text. The last token is evaluated even if it is
 // cached: its logits are wanted. Throws duo::error if the cache cannot be cleared.
 void target_cache::cut(verify_slot & s) {
-    const auto & tokens = s.text.tokens();
+    const auto & tokens = s.text.context().tokens();
     size_t       n_kept = std::min(size_t(n_same(s.cached, tokens)), tokens.size() - 1);
     // A draft head's first new row is made of the last old token's hidden state, so that is evaluated once more. A
     // recurrent state that cannot go back by this one row stays: reading the text again would take longer, and the head
@@ -130,14 +130,14 @@ void target_cache::go_back(verify_slot & s, size_t n_kept) {
 }
 
 void target_cache::on_read(verify_slot & s) {
-    const auto from = s.text.tokens().begin() + std::ptrdiff_t(s.cached.size());
+    const auto from = s.text.context().tokens().begin() + std::ptrdiff_t(s.cached.size());
     s.cached.insert(s.cached.end(), from, from + std::ptrdiff_t(s.n_read));
     mark_if_due(model_, s);
 }
 
 void target_cache::on_verified(verify_slot & s) {
     const pass_tree & tree = s.text.guesses().tree();
-    s.cached               = s.text.tokens();
+    s.cached               = s.text.context().tokens();
     for (size_t i = 0; i < tree.rows().size() && tree.rows()[i].branch == 0; ++i) {
         s.cached.push_back(tree.at_row(int32_t(i)).token);
     }
@@ -161,7 +161,9 @@ void target_cache::drop_unheld(verify_slot & s) {
 }
 
 void target_cache::forget_rejected(verify_slot & s) noexcept {
-    const auto n_kept = size_t(n_same(s.cached, s.text.tokens()));
+    const text_context & context = s.text.context();
+    // What lies behind a gap was computed with the tokens that are left out, so no other text may go on with it.
+    const auto n_kept = size_t(context.n_left_out() > 0 ? context.n_first() : n_same(s.cached, context.tokens()));
     try {
         if (n_kept < s.cached.size()) {
             // There is one way back by a snapshot, and a text that goes on with a draft head needs its last row again.
@@ -179,7 +181,8 @@ void target_cache::forget_rejected(verify_slot & s) noexcept {
 
 void target_cache::save_to_ram(const verify_slot & s) noexcept {
     try {
-        if (s.cached.size() >= n_worth && kept_.wants(s.cached)) {
+        const bool whole = !s.text.active() || s.text.context().n_left_out() == 0;
+        if (whole && s.cached.size() >= n_worth && kept_.wants(s.cached)) {
             kept_.add(s.cached, model_.save(s.first_branch));
         }
     } catch (...) {
@@ -188,7 +191,7 @@ void target_cache::save_to_ram(const verify_slot & s) noexcept {
 }
 
 void target_cache::restore_from_ram(verify_slot & s) noexcept {
-    const std::span<const token_id> tokens = s.text.tokens();
+    const std::span<const token_id> tokens = s.text.context().tokens();
     const kept_texts::text *        kept   = kept_beyond(s, tokens);
     if (kept == nullptr) {
         return;

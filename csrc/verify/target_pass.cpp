@@ -25,7 +25,7 @@ size_t target_pass::n_base_rows() const {
 
 void target_pass::set_rows(verify_slot & s, size_t n_read) {
     const pass_tree & tree     = s.text.guesses().tree();
-    const auto &      tokens   = s.text.tokens();
+    const auto &      tokens   = s.text.context().tokens();
     const auto        n_before = tokens.size();
     s.n_read                   = n_read;
     s.i_first                  = rows_.size();

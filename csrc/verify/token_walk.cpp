@@ -15,7 +15,7 @@ constexpr int64_t wake_every_us = 5000; // nobody notices that tokens are so lat
 void token_walk::finish(verify_slot & s, stance now) {
     const verify_stats before   = s.text.req().stats;
     const int32_t      depth    = s.text.guesses().tree().depth();
-    const size_t       n_before = s.text.tokens().size();
+    const size_t       n_before = s.text.context().tokens().size();
     walk(s, now);
     if (s.text.finish() != finish_reason::none) {
         drafts_.send_features(s); // the next text may begin with this one
@@ -27,7 +27,7 @@ void token_walk::finish(verify_slot & s, stance now) {
 }
 
 bool token_walk::finish_unless_spoiled(verify_slot & s, stance now) {
-    const size_t n_text = s.text.tokens().size();
+    const size_t n_text = s.text.context().tokens().size();
     try {
         finish(s, now);
         return true;

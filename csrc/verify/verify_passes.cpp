@@ -225,7 +225,7 @@ void verify_worker::on_evaluated(verify_slot & s) {
 
 // The pass failed: the text's rows alone, without drafted ones. n_good: leading rows of the cache that can be kept.
 void verify_worker::work_again(verify_slot & s, size_t n_good) {
-    cache_.go_back(s, std::min(n_good, s.text.tokens().size() - 1));
+    cache_.go_back(s, std::min(n_good, s.text.context().tokens().size() - 1));
     s.text.guesses().tree().choose({}, 0, 1);
     pass_.begin(s);
     const size_t n_piece = std::min(s.n_read, s.n_missing() - 1);

@@ -40,7 +40,7 @@ struct verify_slot {
     size_t n_good   = 0;   // leading tokens of the cache that can be kept after a spoiled row
     double expected = 1.0; // tokens, by the planner
 
-    [[nodiscard]] size_t n_missing() const { return text.tokens().size() - cached.size(); }
+    [[nodiscard]] size_t n_missing() const { return text.context().tokens().size() - cached.size(); }
     [[nodiscard]] bool   drafting() const { return text.active() && draft.drafting(); }
     [[nodiscard]] bool   draft_may_grow() const { return drafting() && !draft.late() && !text.guesses().paused(); }
 };

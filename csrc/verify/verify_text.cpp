@@ -6,6 +6,23 @@
 
 namespace duo {
 
+namespace {
+
+// A head's guesses below the row that the walk has reached. next: the right one; -1: none.
+void count_ages(verify_stats & st, const text_guesses & guesses, int32_t i_row, int32_t next) {
+    const auto & rows = guesses.tree().rows();
+    for (int32_t i = i_row + 1; i < int32_t(rows.size()); ++i) {
+        const int32_t age = rows[size_t(i)].parent == i_row ? guesses.age_of(i) : no_age;
+        if (age >= 0) {
+            const size_t n = guess_record::place_of(age);
+            ++st.n_tested_of_age[n];
+            st.n_accepted_of_age[n] += i == next ? 1 : 0;
+        }
+    }
+}
+
+} // namespace
+
 void verify_text::begin(request & req) {
     req_                 = &req;
     finish_              = req.n_predict == 0 ? finish_reason::length : finish_reason::none;
@@ -16,6 +33,7 @@ void verify_text::begin(request & req) {
     req.stats.t_begin_us = now_us();
     req.stats.n_prompt   = int32_t(req.prompt.size());
     tokens_              = req.prompt;
+    context_.begin(tokens_, req.shift, model_.facts().n_ctx);
     guesses_.begin(req, tokens_);
     stops_.begin(req.stop);
     resume();
@@ -23,6 +41,11 @@ void verify_text::begin(request & req) {
 
 void verify_text::end() {
     req_ = nullptr;
+}
+
+void verify_text::shift() {
+    context_.shift();
+    ++req_->stats.n_shifts;
 }
 
 // Reads what was generated before a link was lost. A stop string may have begun in it, or the text may lack only its
@@ -39,14 +62,14 @@ void verify_text::resume() {
             return;
         }
     }
-    if (req_->n_generated > 0 && int32_t(tokens_.size()) >= model_.facts().n_ctx) {
+    if (req_->n_generated > 0 && context_.is_full()) {
         finish_ = finish_reason::length;
     }
 }
 
 int32_t verify_text::n_room(size_t n_cached) const {
-    const int32_t n =
-        std::min(model_.facts().n_ctx, model_.facts().n_batch + int32_t(n_cached)) - int32_t(tokens_.size());
+    const auto    n_missing = int32_t(context_.tokens().size() - n_cached);
+    const int32_t n         = std::min(context_.n_room(), model_.facts().n_batch - n_missing);
     return req_->n_predict < 0 ? n : std::min(n, req_->n_predict - req_->stats.n_predicted - 1);
 }
 
@@ -74,7 +97,7 @@ bool verify_text::step(token_id token, guess_record & record) {
     guesses_.learn(i_row, level, token, req_->sampling, record);
     st.n_tested_at[size_t(std::min(level, n_draft_cap - 1))] += tree.has_child_row(i_row) ? 1 : 0;
     const int32_t next = tree.child_row(i_row, token);
-    count_ages(i_row, next);
+    count_ages(st, guesses_, i_row, next);
     if (next >= 0) {
         ++st.n_accepted;
         ++st.n_accepted_at[size_t(level)];
@@ -83,21 +106,8 @@ bool verify_text::step(token_id token, guess_record & record) {
         accepted_.push_back(next);
     }
     tokens_.push_back(token);
+    context_.add(token);
     return next >= 0;
-}
-
-// A head's guesses below the row that the walk has reached. next: the right one; -1: none.
-void verify_text::count_ages(int32_t i_row, int32_t next) {
-    verify_stats & st   = req_->stats;
-    const auto &   rows = guesses_.tree().rows();
-    for (int32_t i = i_row + 1; i < int32_t(rows.size()); ++i) {
-        const int32_t age = rows[size_t(i)].parent == i_row ? guesses_.age_of(i) : no_age;
-        if (age >= 0) {
-            const size_t n = guess_record::place_of(age);
-            ++st.n_tested_of_age[n];
-            st.n_accepted_of_age[n] += i == next ? 1 : 0;
-        }
-    }
 }
 
 bool verify_text::end_walk_at_row() {
@@ -124,7 +134,7 @@ chunk_msg verify_text::make_chunk(bool from_draft) {
     if (r.stopped) {
         finish_ = finish_reason::stop;
         n_drop_ = int32_t(r.n_drop);
-    } else if (st.n_predicted == req_->n_predict || int32_t(tokens_.size()) >= model_.facts().n_ctx) {
+    } else if (st.n_predicted == req_->n_predict || (context_.is_full() && !context_.shift_due())) {
         finish_ = finish_reason::length;
     }
     return chunk;

@@ -9,6 +9,7 @@
 #include "plan/guess_record.h"
 #include "text/request.h"
 #include "text/stop_matcher.h"
+#include "text/text_context.h"
 #include "text_guesses.h"
 
 namespace duo {
@@ -26,11 +27,13 @@ class verify_text {
     [[nodiscard]] bool active() const { return req_ != nullptr; }
 
     // While active().
-    [[nodiscard]] request &       req() { return *req_; }
-    [[nodiscard]] const request & req() const { return *req_; }
-    [[nodiscard]] bool            cancelled() const { return req_->cancelled.load(std::memory_order_relaxed); }
+    [[nodiscard]] request & req() const { return *req_; }
+    [[nodiscard]] bool      cancelled() const { return req_->cancelled.load(std::memory_order_relaxed); }
 
     [[nodiscard]] const std::vector<token_id> & tokens() const { return tokens_; } // committed; back() is the root
+    // What the models see of them.
+    [[nodiscard]] const text_context & context() const { return context_; }
+    void                               shift();
     // Rows for drafted tokens that context, batch and n_predict leave beside the root. n_cached: tokens in the model's
     // cache.
     [[nodiscard]] int32_t n_room(size_t n_cached) const;
@@ -67,12 +70,12 @@ class verify_text {
 
   private:
     void resume();
-    void count_ages(int32_t i_row, int32_t next);
 
     const token_model & model_;
 
     request *             req_ = nullptr;
     std::vector<token_id> tokens_;
+    text_context          context_;
     stop_matcher          stops_;
     finish_reason         finish_ = finish_reason::none;
     int32_t               n_drop_ = 0;

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "full_context.h"
 #include "verify_worker.h"
 
 namespace duo {
@@ -96,6 +97,16 @@ void verify_worker::end_texts() noexcept {
     }
 }
 
+// All modes shift at the same length of a text, and all rows but the root's are evaluated before.
+void verify_worker::shift_contexts() {
+    for (verify_slot * s : active_.all()) {
+        if (s->text.context().shift_due() && n_before_shift(model_, *s) == 0) {
+            shift_context(model_, cache_, *s);
+            drafts_.on_shift(*s);
+        }
+    }
+}
+
 void verify_worker::end(verify_slot & s, finish_reason why) noexcept {
     request & req = s.text.req();
     drafts_.end(s);
@@ -108,7 +119,7 @@ void verify_worker::end(verify_slot & s, finish_reason why) noexcept {
     if (req.stats.n_passes == 0) {
         req.stats.prompt_us = req.stats.t_end_us - req.stats.t_begin_us; // it ended before the prompt did
     }
-    s.draft.end(s.text.tokens());
+    s.draft.end(s.text.context().tokens());
     try {
         req.learned = std::make_shared<const pair_profile>(plans_.profile());
     } catch (...) {

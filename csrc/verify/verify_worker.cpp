@@ -49,6 +49,7 @@ bool verify_worker::work_once() {
     drafts_.take_nodes(); // nobody else empties the ring
     end_texts();
     active_.wake_parked(size_t(model_.facts().n_cells));
+    shift_contexts();
     t_together_ = active_.size() > 1 ? t_together_ : 0;
     if (active_.empty()) {
         clock_.stop();

@@ -53,6 +53,7 @@ class verify_worker {
     void end_texts() noexcept;
     void end(verify_slot & s, finish_reason why) noexcept;
     void fail(verify_slot & s, failure why) noexcept;
+    void shift_contexts();
 
     // Passes (verify_passes.cpp).
     void work_alone(verify_slot & s);

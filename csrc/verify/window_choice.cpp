@@ -46,7 +46,7 @@ int64_t window_choice::reading_us(const verify_slot & s, int32_t n_window) const
     const double         pass   = p.pass_us(1, false);
     const double         c      = pass > 0.0 ? std::min(1.0, p.step_us(1, false) / pass) : 1.0;
     const double         row    = row_us_ > 0.0 ? row_us_ : p.pass_us(n_row_pass, false) / n_row_pass;
-    const int32_t        n_rows = s.draft.reading_of(int32_t(s.text.tokens().size()), n_window).n_rows;
+    const int32_t        n_rows = s.draft.reading_of(int32_t(s.text.context().tokens().size()), n_window).n_rows;
     return int64_t(c * row * n_rows);
 }
 

@@ -36,6 +36,7 @@ template <typename F> void each_sampling_limit(F && f) {
     f("frequency_penalty", &s::frequency_penalty, -1e4, 1e4);
     f("repeat_last_n", &s::repeat_last_n, -1.0, 1 << 20);
     f("n_prompt", &s::n_prompt, -1.0, most_i32);
+    f("n_left_out", &s::n_left_out, 0.0, most_i32);
     f("typical_p", &s::typical_p, 0.0, 1.0);
     f("top_n_sigma", &s::top_n_sigma, -1.0, 1e4);
     f("xtc_probability", &s::xtc_probability, 0.0, 1.0);

@@ -21,6 +21,7 @@ template <typename F> void each_part_figure(const F & f) {
     f("n_tokens_after_hit", &s::n_tokens_after_hit);
     f("n_tokens_after_miss", &s::n_tokens_after_miss);
     f("n_side", &s::n_side);
+    f("n_shifts", &s::n_shifts);
     f("n_path", &s::n_path);
     f("n_path_accepted", &s::n_path_accepted);
     f("n_ngram", &s::n_ngram);

@@ -265,6 +265,7 @@ class Sampling:
     accept_top: int
     logit_bias: list[tuple[int, float]]
     grammar: str
+    n_left_out: int  # tokens that are missing in what is given of the text
     n_prompt: int
 
 class Model:
@@ -464,6 +465,9 @@ class Engine:
         n_mark: int = 0,
         hooks: Sequence[TokenHook] = (),
         chosen_from: Sampling | None = None,
+        context_shift: bool = False,
+        n_keep: int = 0,
+        n_discard: int = 0,
     ) -> Text: ...
     def begin_errand(self, errand: Errand, prompt: Sequence[int] = (), place: int = -1) -> Text: ...
     def next(self, text: Text, timeout_us: int) -> TextChunk | None: ...

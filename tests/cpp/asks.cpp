@@ -48,6 +48,13 @@ ask random_ask(dice & d, const language & lang, int32_t n_ctx) {
                             .min_hits = d.between(1, 2)};
         q.plan.has_model = d.chance(0.8);
     }
+    if (d.chance(0.2) && n_ctx > 4) { // beyond the context's end
+        q.shift      = {.on        = true,
+                        .n_keep    = d.chance(0.5) ? d.between(0, int32_t(q.prompt.size())) : 0,
+                        .n_discard = d.chance(0.3) ? d.between(1, 2 * n_ctx) : 0};
+        q.n_predict  = d.between(1, std::min(4 * n_ctx, 150));
+        q.n_logprobs = -1; // those of the model depend on what it has read
+    }
     q.plan.n_window = d.chance(0.5) ? d.between(1, 12) : d.between(duo::n_window_auto, duo::n_window_all);
     if (d.chance(0.1)) { // a text that has a middle
         q.prompt.resize(size_t(d.between(1, std::min(n_ctx - 1, 60))), q.prompt.front());

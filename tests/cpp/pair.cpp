@@ -10,6 +10,7 @@ std::unique_ptr<request> ask::make() const {
     r->stop       = stop;
     r->sampling   = sampling;
     r->plan       = plan;
+    r->shift      = shift;
     return r;
 }
 
@@ -117,7 +118,7 @@ answer reference(const language & lang, int32_t n_ctx, const ask & q) {
         if (first != std::string::npos) {
             bytes.resize(first);
             a.finish = finish_reason::stop;
-        } else if (int32_t(a.tokens.size()) == q.n_predict || int32_t(text.size()) == n_ctx) {
+        } else if (int32_t(a.tokens.size()) == q.n_predict || (int32_t(text.size()) == n_ctx && !q.shift.on)) {
             a.finish = finish_reason::length;
         }
     }

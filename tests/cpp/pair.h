@@ -23,6 +23,7 @@ struct ask {
     std::vector<std::string> stop{};
     sampling_params          sampling{.temp = 0.0f};
     plan_params              plan{};
+    context_shift            shift{};
 
     std::unique_ptr<request> make() const;
 

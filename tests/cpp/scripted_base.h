@@ -25,6 +25,7 @@ struct behaviour {
     uint64_t delay_seed   = 1;
     bool     can_rollback = true;
     bool     windows      = true; // a draft that may leave out the middle of a prompt
+    bool     shifts       = true; // cells can be shifted; otherwise a text is read again without its middle
     // A recurrent state: how it goes back, how far, and whether a pass over one row is dropped as it would be if a row
     // had been added for its company.
     duo::undo_kind undo         = duo::undo_kind::cells;
@@ -40,7 +41,7 @@ struct behaviour {
     int64_t        hang_at      = -1; // this decode() does not return before release(), or `stop` if it heeds that
 };
 
-class scripted_base : public duo::token_model {
+class scripted_base : public duo::token_model, protected duo::head_states {
   public:
     explicit scripted_base(const behaviour & b) : b_(b) {}
 
@@ -48,6 +49,8 @@ class scripted_base : public duo::token_model {
 
     bool        is_end(token_id token) const override { return token == 0; }
     std::string piece(token_id token) const override { return language::piece(token); }
+
+    duo::head_states & states() override { return *this; }
 
   protected:
     const behaviour  b_;

@@ -2,9 +2,9 @@
 
 namespace duo_test {
 
-std::vector<candidate> language::after(std::span<const token_id> text, double agree, uint64_t accent,
-                                       double second) const {
-    uint64_t h = hash64(seed ^ (periodic ? 0 : text.size() << 20));
+std::vector<candidate> language::after(std::span<const token_id> text, double agree, uint64_t accent, double second,
+                                       int32_t n_left_out) const {
+    uint64_t h = hash64(seed ^ (periodic ? 0 : (text.size() + size_t(n_left_out)) << 20));
     for (size_t i = text.size() - std::min<size_t>(periodic ? 1 : 3, text.size()); i < text.size(); ++i) {
         h = hash64(h ^ uint64_t(text[i]));
     }
@@ -35,7 +35,9 @@ void language::choose(std::vector<candidate> & all, const sampling_params & s, s
             const auto n = std::min(text.size(), size_t(std::max(0, s.repeat_last_n)));
             c.logp -= s.presence_penalty * float(std::count(text.end() - std::ptrdiff_t(n), text.end(), c.token) > 0);
         }
-        ranked.emplace_back(s.greedy() ? c.logp : c.logp / s.temp + duo::gumbel_noise(s.seed, text.size(), c.token), c);
+        ranked.emplace_back(
+            s.greedy() ? c.logp : c.logp / s.temp + duo::gumbel_noise(s.seed, s.position_after(text.size()), c.token),
+            c);
     }
     std::stable_sort(ranked.begin(), ranked.end(), [](const auto & a, const auto & b) { return a.first > b.first; });
     // As a sampler tells it (llama/sampler.h): the chance that the other model chooses the same, given the noise.

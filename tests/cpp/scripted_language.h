@@ -29,7 +29,7 @@ struct language {
 
     // What may follow, most probable first.
     std::vector<candidate> after(std::span<const token_id> text, double agree = 1.0, uint64_t accent = 0,
-                                 double second = 0.0) const;
+                                 double second = 0.0, int32_t n_left_out = 0) const;
 
     // Filter, penalties, noise: all that depends on the text and its length, so that a wrong one shows.
     static void choose(std::vector<candidate> & all, const sampling_params & s, std::span<const token_id> text);

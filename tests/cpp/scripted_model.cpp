@@ -104,7 +104,7 @@ int32_t scripted_model::candidates(int32_t i_row, const sampling_params & s, std
     if (!s.grammar.empty() && n >= size_t(s.n_prompt) + std::stoul(s.grammar)) {
         return 0;
     }
-    auto all = b_.lang.after(own, n < b_.dull_until ? 0.0 : b_.agree, b_.accent, b_.second);
+    auto all = b_.lang.after(own, n < b_.dull_until ? 0.0 : b_.agree, b_.accent, b_.second, s.n_left_out);
     language::choose(all, s, text);
     const size_t n_out = std::min(out.size(), all.size());
     std::copy_n(all.begin(), n_out, out.begin());
@@ -147,6 +147,19 @@ bool scripted_model::rollback(int32_t branch, int32_t pos) {
     }
     std::erase_if(marks_[size_t(branch)], [pos](int32_t m) { return m > pos; });
     cached.cut(size_t(pos));
+    return true;
+}
+
+bool scripted_model::shift(int32_t branch, int32_t pos, int32_t n) {
+    const one_at_a_time guard(*this);
+    branch_cells &      cached = cache_[size_t(branch)];
+    REQUIRE(pos >= 0 && n > 0 && size_t(pos + n) < cached.id.size(), "what is shifted is there");
+    if (!b_.shifts || keeps_state()) {
+        return false;
+    }
+    cached.token.erase(cached.token.begin() + pos, cached.token.begin() + pos + n);
+    cached.id.erase(cached.id.begin() + pos, cached.id.begin() + pos + n);
+    ++n_shifted;
     return true;
 }
 
@@ -214,8 +227,7 @@ void scripted_model::restore(int32_t branch, std::span<const char> saved) {
 bool scripted_model::is_view(std::span<const token_id> own, std::span<const token_id> text) {
     const auto n_first = std::mismatch(own.begin(), own.end(), text.begin()).first - own.begin();
     const auto n_last  = std::mismatch(own.rbegin(), own.rend(), text.rbegin()).first - own.rbegin();
-    return own.size() == text.size() ? n_first == std::ssize(own)
-                                     : n_first >= duo::draft_window::n_sink && n_first + n_last >= std::ssize(own);
+    return own.size() == text.size() ? n_first == std::ssize(own) : n_first + n_last >= std::ssize(own);
 }
 
 void scripted_model::keep_state(int32_t branch, std::span<const row> rows, bool drops) {

@@ -39,6 +39,8 @@ class scripted_model : public scripted_base {
 
     bool rollback(int32_t branch, int32_t pos) override;
 
+    bool shift(int32_t branch, int32_t pos, int32_t n) override;
+
     void mark(int32_t branch) override;
 
     int32_t take_back(int32_t branch, int32_t pos) override;
@@ -63,12 +65,13 @@ class scripted_model : public scripted_base {
     std::atomic<int64_t>                n_decoded{0};
     std::atomic<int64_t>                n_skipping{0}; // rows that were asked and have not read all of the text
     std::atomic<int64_t>                n_restored{0};
+    std::atomic<int64_t>                n_shifted{0};
     std::array<std::atomic<int64_t>, 8> n_decoded_with{}; // by threads
 
   private:
     bool keeps_state() const { return b_.undo != duo::undo_kind::cells; }
 
-    // Whether these are the text's tokens, or its first ones (n_sink at least) and its last ones.
+    // Whether these are the text's tokens, or its first ones and its last ones.
     static bool is_view(std::span<const token_id> own, std::span<const token_id> text);
 
     // What a pass leaves to go back to. If it has several texts, each has one row and at most n_together guesses.

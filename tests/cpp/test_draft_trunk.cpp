@@ -86,6 +86,30 @@ TEST(a_text_that_continues_is_kept) {
     CHECK_EQ(g.cache.n_text(), 1, "the last token is evaluated again");
 }
 
+// Cells that a sliding window has passed may be gone: then the cache does not go back to the beginning that is shared.
+TEST(a_text_that_cannot_go_back_is_read_anew) {
+    scripted_model          model({.can_rollback = false});
+    branch_pool             pool(model);
+    draft_trunk             cache(pool);
+    const std::atomic<bool> no{false};
+    const auto              read = [&](const std::vector<token_id> & text) {
+        for (int32_t i = cache.n_rows(); i < int32_t(text.size()); ++i) {
+            const row r{.token = text[size_t(i)], .pos = i, .branch = cache.branch()};
+            CHECK(model.decode(std::vector<row>{r}, no) == decode_status::ok);
+            cache.grow(1);
+        }
+    };
+    const std::vector<token_id> first{1, 2, 3, 4, 5, 6};
+    const std::vector<token_id> second{1, 2, 3, 9, 5};
+    cache.begin({}, first);
+    read(first);
+    cache.begin(first, second);
+    CHECK_EQ(cache.n_rows(), 0);
+    CHECK(model.cached(cache.branch()).empty());
+    read(second);
+    CHECK_EQ(model.cached(cache.branch()), second);
+}
+
 TEST(a_step_that_was_stopped_leaves_its_branch) {
     scripted_model          model({.lang = {.n_vocab = 40}});
     branch_pool             pool(model);

@@ -8,6 +8,7 @@ namespace {
 struct total {
     int n_requests = 0, n_cancelled = 0, n_accepted = 0, n_rejected = 0, n_hits = 0;
     int n_side = 0, n_beside = 0, n_ngram_accepted = 0, n_ngram_rejected = 0, n_shaped = 0, n_skipping = 0;
+    int n_shifts = 0, n_after_shifts = 0;
 };
 
 void one_pipeline(uint64_t seed, total & sum) {
@@ -20,6 +21,7 @@ void one_pipeline(uint64_t seed, total & sum) {
                            .n_spare    = d.chance(0.5) ? 0 : 64,
                            .delay_us   = d.chance(0.8) ? d.between(0, 40) : 0,
                            .delay_seed = seed,
+                           .shifts     = d.chance(0.8),
                            .heeds_stop = d.chance(0.8)};
     const behaviour draft{.lang       = lang,
                           .n_ctx      = d.between(4, 100),
@@ -77,6 +79,8 @@ void one_pipeline(uint64_t seed, total & sum) {
         sum.n_beside += a.stats.n_drafted - a.stats.n_path;
         sum.n_ngram_accepted += a.stats.n_ngram_accepted;
         sum.n_ngram_rejected += a.stats.n_ngram - a.stats.n_ngram_accepted;
+        sum.n_shifts += a.stats.n_shifts;
+        sum.n_after_shifts += a.stats.n_shifts > 0 ? a.stats.n_accepted : 0;
         sum.n_shaped += q.plan.tree.empty() ? 0 : a.stats.n_verifications;
     }
     sum.n_skipping += int(p.draft.n_skipping.load());
@@ -94,8 +98,9 @@ TEST(random_schedules) {
         }
     }
     // The mix is one: every kind of thing happened often.
-    for (const int x : {sum.n_cancelled, sum.n_accepted, sum.n_rejected, sum.n_hits, sum.n_side, sum.n_beside,
-                        sum.n_ngram_accepted, sum.n_ngram_rejected, sum.n_shaped, sum.n_skipping}) {
+    for (const int x :
+         {sum.n_cancelled, sum.n_accepted, sum.n_rejected, sum.n_hits, sum.n_side, sum.n_beside, sum.n_ngram_accepted,
+          sum.n_ngram_rejected, sum.n_shaped, sum.n_skipping, sum.n_shifts, sum.n_after_shifts}) {
         CHECK(x > n / 16, std::to_string(x));
     }
 }

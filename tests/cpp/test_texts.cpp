@@ -36,7 +36,7 @@ reader random_reader(dice & d, const language & lang, int32_t n_ctx, const std::
     r.q      = random_ask(d, lang, n_ctx);
     r.note   = note;
     r.n_read = d.chance(0.2) ? d.below(10) : size_t(-1);
-    if (n_ctx < 50 && d.chance(0.7)) { // to the context's end
+    if (n_ctx < 50 && !r.q.shift.on && d.chance(0.7)) { // to the context's end
         r.q.n_predict = -1;
         r.q.stop.clear();
     }

@@ -103,7 +103,6 @@ def _verbosity(value: str) -> list[str]:
     return ["-v"] if int(value) >= 4 else []  # llama.cpp's 4 and 5: debugging
 
 
-_NO_SHIFT = "contexts are never shifted; a text ends when its context is full"
 _MARKS = "duo chooses by itself which states of a model it keeps"
 _WAITS = "duo's threads wait as OpenMP does"
 _SAMPLING = "tokens are chosen on the CPU, which gives the same text"
@@ -138,8 +137,6 @@ TAKEN: tuple[Taken, ...] = (
         ("-no-kvu", "--no-kv-unified"), "all texts share one cache, so each has at least the share that it would have"
     ),
     Taken(("--swa-full",), "the whole cache is always kept, so that a wrong guess can be taken back"),
-    Taken(("--no-context-shift",), _NO_SHIFT),
-    Taken(("--keep",), _NO_SHIFT, _whole()),
     Taken(("--cache-idle-slots", "--no-cache-idle-slots"), "texts that wait keep their cache while there is room"),
     Taken(("--cache-reuse",), "only the beginnings of prompts are reused", _whole()),
     Taken(("-sps", "--slot-prompt-similarity"), "a text goes where most of its prompt is cached", _number()),

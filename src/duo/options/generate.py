@@ -171,6 +171,21 @@ class GenerateOptions(SamplingOptions, total=False):
             env="SPEC_DRAFT_P_MIN",
         ),
     ]
+    context_shift: Annotated[
+        bool,
+        opt(False, "When the context is full, leave out half of the text behind the first --keep tokens and go on; "
+                   "otherwise the text ends there.",
+            "--context-shift/--no-context-shift", env="CONTEXT_SHIFT"),
+    ]  # fmt: skip
+    n_keep: Annotated[
+        Annotated[Int, Field(ge=-1, le=2**31 - 1)],
+        opt(0, "With --context-shift: first tokens of the prompt that always stay (and the BOS token); -1: all.",
+            "--keep"),
+    ]  # fmt: skip
+    n_discard: Annotated[
+        Annotated[Int, Field(ge=0, le=2**31 - 1)],
+        opt(0, "With context_shift: tokens that are left out each time; 0: half."),
+    ]  # fmt: skip
     prompt_cache: Annotated[
         FilePath | None,
         opt(

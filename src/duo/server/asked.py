@@ -22,8 +22,9 @@ SAME: tuple[str, ...] = tuple(
         "xtc_threshold", "dynatemp_range", "dynatemp_exponent", "repeat_penalty", "repeat_last_n", "presence_penalty",
         "frequency_penalty", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n",
         "dry_sequence_breakers", "ignore_eos", "stop", "grammar", "json_schema", "mode", "cache_prompt", "id_slot",
-        "draft_tree", "draft_window", "n_draft_branches", "spec_type", "accept", "posterior_threshold",
-        "posterior_alpha", "accept_top", "reasoning_budget_message", "mirostat", "mirostat_tau", "mirostat_eta",
+        "n_keep", "n_discard", "draft_tree", "draft_window", "n_draft_branches", "spec_type", "accept",
+        "posterior_threshold", "posterior_alpha", "accept_top", "reasoning_budget_message",
+        "mirostat", "mirostat_tau", "mirostat_eta",
     )
     if name in GENERATE_OPTIONS
 )  # fmt: skip

@@ -64,6 +64,8 @@ class TextFields(Fields):
     return_tokens: bool | None = None
     response_fields: list[str] | None = None
     cache_prompt: bool | None = None
+    n_keep: int | None = None
+    n_discard: int | None = None
     id_slot: int | None = None
     lora: list[Any] | None = None
     reasoning_budget_tokens: int | None = None

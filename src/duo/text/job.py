@@ -137,6 +137,13 @@ def speculation(o: GenerateOptions) -> _core.Plan:
     return p
 
 
+def n_kept(o: GenerateOptions, model: _core.Model, tokens: list[int]) -> int:
+    """Tokens of the prompt that stay when the context is shifted, as llama-server counts them."""
+    if o["n_keep"] < 0:
+        return len(tokens)
+    return o["n_keep"] + (1 if tokens and tokens[0] == model.token_bos else 0)
+
+
 def ngram_of(o: GenerateOptions) -> str:
     """The kind of n-grams that make guesses; empty if none do."""
     return next((t for t in o["spec_type"] if t.startswith("ngram-")), "")
@@ -198,6 +205,11 @@ def prepare(
     if target is None and o["prompt_cache"] is not None:
         raise BadValue(
             "prompt_cache (--prompt-cache) needs the target in this process, and it is in another one; leave it out"
+        )
+    if target is None and o["context_shift"]:
+        raise BadValue(
+            "context_shift (--context-shift) needs the target in this process, and it is on another machine; leave it "
+            "out"
         )
     check_grammar(grammar_of(o), model)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)

@@ -30,6 +30,7 @@ class Timings(TypedDict, total=False):
     predicted_per_second: float
     ttft_ms: float  # time to the first token
     total_ms: float
+    context_shift_n: int  # times that the context was full and a part of the text was left out
     target_busy_share: float
     target_passes_n: int
     overhead_us_per_pass: float  # of duo itself: sampling, the tree, the plan
@@ -117,6 +118,7 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> Timings:
         "predicted_per_second": max(0, predicted - 1) * 1e6 / predicted_us,
         "ttft_ms": max(0, stats["t_first_us"] - stats["t_begin_us"]) / 1e3,
         "total_ms": wall_us / 1e3,
+        "context_shift_n": stats["n_shifts"],
         "target_busy_share": min(1.0, stats["busy_us"] / wall_us),
         "target_passes_n": stats["n_passes"],
         # The part of a pass outside the model and without waiting: sampling, the tree, the plan.

@@ -11,7 +11,7 @@ from typing_extensions import Self
 
 from duo import _core
 from duo.errors import Cancelled, DuoError, error_class
-from duo.text.job import Job, makes_guesses, prepare, sampling, speculation
+from duo.text.job import Job, makes_guesses, n_kept, prepare, sampling, speculation
 from duo.text.prompt_cache import PromptCache, open_cache
 from duo.text.result import Chunk, FinishReason, Result, Timings, TokenLogprobs, timings
 from duo.text.row_hooks import hooks_of
@@ -269,6 +269,9 @@ def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCac
             n_mark=o["prompt_mark"],
             hooks=hooks,
             chosen_from=chosen_from,
+            context_shift=o["context_shift"],
+            n_keep=n_kept(o, session.local_model, job.tokens),
+            n_discard=o["n_discard"],
         )
         if session.network is not None:
             session.network.text_began(text.slot)

@@ -95,7 +95,7 @@ class Bias(_message.Message):
     def __init__(self, token: _Optional[int] = ..., bias: _Optional[float] = ...) -> None: ...
 
 class Sampling(_message.Message):
-    __slots__ = ("temp", "top_k", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n", "seed", "ignore_eos", "logit_bias", "grammar", "n_prompt", "typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold", "dynatemp_range", "dynatemp_exponent", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers", "accept", "posterior_threshold", "posterior_alpha", "accept_top")
+    __slots__ = ("temp", "top_k", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n", "seed", "ignore_eos", "logit_bias", "grammar", "n_prompt", "typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold", "dynatemp_range", "dynatemp_exponent", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers", "accept", "posterior_threshold", "posterior_alpha", "accept_top", "n_left_out")
     TEMP_FIELD_NUMBER: _ClassVar[int]
     TOP_K_FIELD_NUMBER: _ClassVar[int]
     TOP_P_FIELD_NUMBER: _ClassVar[int]
@@ -124,6 +124,7 @@ class Sampling(_message.Message):
     POSTERIOR_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     POSTERIOR_ALPHA_FIELD_NUMBER: _ClassVar[int]
     ACCEPT_TOP_FIELD_NUMBER: _ClassVar[int]
+    N_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     temp: float
     top_k: int
     top_p: float
@@ -152,7 +153,8 @@ class Sampling(_message.Message):
     posterior_threshold: float
     posterior_alpha: float
     accept_top: int
-    def __init__(self, temp: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., repeat_penalty: _Optional[float] = ..., presence_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., repeat_last_n: _Optional[int] = ..., seed: _Optional[int] = ..., ignore_eos: bool = ..., logit_bias: _Optional[_Iterable[_Union[Bias, _Mapping]]] = ..., grammar: _Optional[str] = ..., n_prompt: _Optional[int] = ..., typical_p: _Optional[float] = ..., top_n_sigma: _Optional[float] = ..., xtc_probability: _Optional[float] = ..., xtc_threshold: _Optional[float] = ..., dynatemp_range: _Optional[float] = ..., dynatemp_exponent: _Optional[float] = ..., dry_multiplier: _Optional[float] = ..., dry_base: _Optional[float] = ..., dry_allowed_length: _Optional[int] = ..., dry_penalty_last_n: _Optional[int] = ..., dry_sequence_breakers: _Optional[_Iterable[str]] = ..., accept: _Optional[str] = ..., posterior_threshold: _Optional[float] = ..., posterior_alpha: _Optional[float] = ..., accept_top: _Optional[int] = ...) -> None: ...
+    n_left_out: int
+    def __init__(self, temp: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., repeat_penalty: _Optional[float] = ..., presence_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., repeat_last_n: _Optional[int] = ..., seed: _Optional[int] = ..., ignore_eos: bool = ..., logit_bias: _Optional[_Iterable[_Union[Bias, _Mapping]]] = ..., grammar: _Optional[str] = ..., n_prompt: _Optional[int] = ..., typical_p: _Optional[float] = ..., top_n_sigma: _Optional[float] = ..., xtc_probability: _Optional[float] = ..., xtc_threshold: _Optional[float] = ..., dynatemp_range: _Optional[float] = ..., dynatemp_exponent: _Optional[float] = ..., dry_multiplier: _Optional[float] = ..., dry_base: _Optional[float] = ..., dry_allowed_length: _Optional[int] = ..., dry_penalty_last_n: _Optional[int] = ..., dry_sequence_breakers: _Optional[_Iterable[str]] = ..., accept: _Optional[str] = ..., posterior_threshold: _Optional[float] = ..., posterior_alpha: _Optional[float] = ..., accept_top: _Optional[int] = ..., n_left_out: _Optional[int] = ...) -> None: ...
 
 class Path(_message.Message):
     __slots__ = ("ranks",)

@@ -147,5 +147,7 @@ class Shape:
         return next((s for s in sorted(stops, key=len, reverse=True) if rest.startswith(s)), "")
 
     def is_truncated(self, text: Text, n_ctx: int) -> bool:
-        """Whether the end of the context ended it."""
+        """Whether the end of the context ended it, or a part of it was left out."""
+        if text.timings.get("context_shift_n"):
+            return True
         return text.finish == "length" and text.n_prompt + text.n_tokens >= n_ctx

@@ -1,0 +1,221 @@
+"""--context-shift: a text goes on when its context is full. In every mode it is the text of llama.cpp's own loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import pytest
+from conftest import EXACT
+from hosts import host, remote
+from mtp_models import foreseeing
+from served import served
+from sizes import size
+from tiny_models import tiny
+
+from duo import Duo
+from duo.errors import BadValue
+from duo.models.demo import demo_pair
+
+TARGET, DRAFT = demo_pair()
+PROMPT = "Once upon a time there was a little tin soldier who lived in a box."
+N_CTX = 256
+SHIFT: dict[str, Any] = {"context_shift": True, "ignore_eos": True, "max_tokens": size(500, 900)}
+GREEDY: dict[str, Any] = {**SHIFT, "temperature": 0}
+SEEDED: dict[str, Any] = {**SHIFT, "temperature": 0.8, "seed": 3, "n_keep": -1, "n_discard": 40, "repeat_penalty": 1.1}
+# Whether a passage of the text lies in what was left out or not, n-grams find it.
+NGRAM: dict[str, Any] = {"spec_type": ["draft-simple", "ngram-map-k"], "ngram_size_n": 2}
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Duo]:
+    with Duo(TARGET, DRAFT, n_ctx=N_CTX, _always=True, **EXACT) as d:
+        yield d
+
+
+def shifting_loop(prompt: list[int], n_tokens: int, n_keep: int, n_discard: int) -> list[int]:
+    """The greedy text of llama.cpp's library, shifted as llama-server does it (server-context.cpp)."""
+    params = llama_cpp.llama_model_default_params()
+    params.n_gpu_layers = 0
+    model = llama_cpp.llama_model_load_from_file(str(TARGET).encode(), params)
+    of_context = llama_cpp.llama_context_default_params()
+    of_context.n_ctx, of_context.n_batch, of_context.n_threads, of_context.n_threads_batch = N_CTX, N_CTX, 1, 1
+    of_context.flash_attn_type = 1
+    context = llama_cpp.llama_init_from_model(model, of_context)
+    memory = llama_cpp.llama_get_memory(context)
+    n_vocab = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+    out: list[int] = []
+    n_past, fresh = 0, prompt
+    while True:
+        batch = llama_cpp.llama_batch_init(len(fresh), 0, 1)
+        batch.n_tokens = len(fresh)
+        for i, token in enumerate(fresh):
+            batch.token[i], batch.pos[i], batch.logits[i] = token, n_past + i, i + 1 == len(fresh)
+            batch.n_seq_id[i], batch.seq_id[i][0] = 1, 0
+        assert llama_cpp.llama_decode(context, batch) == 0
+        llama_cpp.llama_batch_free(batch)
+        n_past += len(fresh)
+        logits = llama_cpp.llama_get_logits_ith(context, len(fresh) - 1)
+        out.append(max(range(n_vocab), key=lambda t: logits[t]))
+        fresh = out[-1:]
+        if len(out) == n_tokens:
+            break
+        if n_past + 1 >= N_CTX:
+            n_gone = n_discard or (n_past - n_keep) // 2
+            llama_cpp.llama_memory_seq_rm(memory, 0, n_keep, n_keep + n_gone)
+            llama_cpp.llama_memory_seq_add(memory, 0, n_keep + n_gone, n_past, -n_gone)
+            n_past -= n_gone
+    llama_cpp.llama_free(context)
+    llama_cpp.llama_model_free(model)
+    return out
+
+
+@pytest.mark.parametrize(("n_keep", "n_discard"), [(0, 0), (20, 0), (-1, 30)])
+def test_it_is_the_text_of_llama_cpps_loop(n_keep: int, n_discard: int) -> None:
+    with Duo(TARGET, n_ctx=N_CTX, cpu_kernels="stock", n_threads=1) as d:
+        tokens = d.tokenize(PROMPT)
+        # The demo pair's prompts begin with a BOS token, which stays too.
+        kept = len(tokens) if n_keep < 0 else n_keep + 1
+        options = GREEDY | {"logit_bias": {d.token_eos(): 0.0}, "ignore_eos": False}
+        r = d.generate(PROMPT, n_keep=n_keep, n_discard=n_discard, **options)
+    assert r.timings["context_shift_n"] >= 2
+    want = shifting_loop(tokens, len(r.tokens), kept, n_discard)
+    assert list(r.tokens) == want
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SEEDED])
+def test_no_mode_changes_the_text(pair: Duo, sampling: dict[str, Any]) -> None:
+    want = pair.generate(PROMPT, mode="plain", **sampling)
+    n_shifts = want.timings["context_shift_n"]
+    assert n_shifts >= 2 and want.finish_reason == "length" and len(want.tokens) == sampling["max_tokens"]
+    for mode in ("sync", "async"):
+        for more in ({}, {"draft_tree": "dynamic", "n_draft": 8}, NGRAM, {"draft_window": 64}):
+            r = pair.generate(PROMPT, mode=mode, **sampling, **more)
+            assert (r.tokens, r.warning, r.timings["context_shift_n"]) == (want.tokens, "", n_shifts), (mode, more)
+            assert mode == "async" or r.timings["draft_n_accepted"] > 50
+
+
+def test_the_noise_goes_on_where_it_was(pair: Duo) -> None:
+    """Both models share the noise, so as many guesses are right behind the gap as before it."""
+    o = {"temperature": 1.0, "seed": 5, "mode": "sync", "n_draft": 4, "ignore_eos": True}
+    before = pair.generate(PROMPT, max_tokens=200, **o).timings["draft_acceptance"]
+    whole = pair.generate(PROMPT, max_tokens=900, context_shift=True, **o).timings["draft_acceptance"]
+    assert whole > 0.6 * before > 0
+
+
+# With YaRN, a shift would scale the keys of all texts, so a text is read again.
+@pytest.mark.parametrize("more", [{}, {"rope_scaling_type": "yarn", "rope_freq_scale": 0.5}])
+def test_texts_at_once_are_those_alone(more: dict[str, Any]) -> None:
+    prompts = [PROMPT, "The dog saw the cat", "A king had three sons"]
+    with Duo(TARGET, DRAFT, n_ctx=N_CTX, n_parallel=3, _always=True, **EXACT, **more) as d:
+        alone = [d.generate(p, **SEEDED).tokens for p in prompts]
+        streams = [d.stream(p, **SEEDED) for p in prompts]
+        for s in streams:
+            for _ in s:
+                pass
+        assert [s.result.tokens for s in streams] == alone
+
+
+# Sliding windows, latent attention, recurrent states and positions in sections (both read again).
+@pytest.mark.parametrize("name", ["gemma2", "deepseek2", "gpt-oss", "qwen35", "mamba", "lfm2", "qwen2vl"])
+def test_all_kinds_of_caches(name: str, tmp_path: Path) -> None:
+    target = tiny(name, DRAFT, tmp_path / "target.gguf")
+    draft = tiny(name, DRAFT, tmp_path / "draft.gguf", apart=0.02)
+    o = SEEDED | {"max_tokens": 200, "n_discard": 0}
+    with Duo(target, draft, n_ctx=96, strict=True, _always=True) as d:
+        want = d.generate("once upon a time", mode="plain", **o)
+        assert want.timings["context_shift_n"] >= 2
+        for mode in ("sync", "async"):
+            r = d.generate("once upon a time", mode=mode, **o)
+            assert (r.tokens, r.warning) == (want.tokens, ""), mode
+
+
+def test_a_quantised_cache() -> None:
+    with Duo(TARGET, DRAFT, n_ctx=N_CTX, type_k="q8_0", type_v="q8_0", strict=True, _always=True) as d:
+        want = d.generate(PROMPT, mode="plain", **GREEDY)
+        assert d.generate(PROMPT, mode="sync", **GREEDY).tokens == want.tokens
+        assert want.timings["context_shift_n"] >= 2
+
+
+def test_mtp_layers_go_on_behind_the_gap(tmp_path: Path) -> None:
+    target = foreseeing("hy_v3", DRAFT, tmp_path / "target.gguf")
+    o = GREEDY | {"max_tokens": 200}
+    with Duo(target, n_ctx=96, strict=True, spec_type="draft-mtp", _always=True) as d:
+        want = d.generate("once upon a time", mode="plain", **o)
+        for mode in ("sync", "async"):
+            r = d.generate("once upon a time", mode=mode, **o)
+            assert (r.tokens, r.warning) == (want.tokens, ""), mode
+        assert want.timings["context_shift_n"] >= 2 and r.timings["draft_n_accepted"] > 20
+
+
+def test_a_draft_on_another_machine() -> None:
+    with host("draft") as h, remote("draft", h, n_ctx=N_CTX) as d:
+        want = d.generate(PROMPT, mode="plain", **SEEDED)
+        r = d.generate(PROMPT, mode="sync", **SEEDED)
+        assert (r.tokens, r.warning) == (want.tokens, "")
+        assert r.timings["draft_n_accepted"] > 100
+
+
+def test_without_it_a_text_ends_with_its_context(pair: Duo) -> None:
+    r = pair.generate(PROMPT, max_tokens=-1, ignore_eos=True, temperature=0, mode="plain")
+    assert r.finish_reason == "length" and len(pair.tokenize(PROMPT)) + len(r.tokens) == N_CTX
+    assert r.timings["context_shift_n"] == 0
+
+
+def test_a_grammar_holds_behind_the_gap(pair: Duo) -> None:
+    o = SEEDED | {"grammar": 'root ::= ([a-z]+ "! ")+', "max_tokens": 400}
+    want = pair.generate(PROMPT, mode="plain", **o)
+    assert want.timings["context_shift_n"] >= 2
+    assert pair.generate(PROMPT, mode="sync", **o).tokens == want.tokens
+    assert set(want.text) <= set("abcdefghijklmnopqrstuvwxyz! ")
+
+
+def test_a_target_elsewhere_refuses_it() -> None:
+    refused = pytest.raises(BadValue, match=r"context_shift .* needs the target in this process")
+    with host("verify") as h, remote("verify", h, n_ctx=N_CTX) as d, refused:
+        d.generate(PROMPT, **GREEDY)
+
+
+def test_the_next_text_is_not_made_of_what_was_shifted(pair: Duo) -> None:
+    """Cells behind the gap know of tokens that are gone. A prompt of what the context holds is read anew."""
+    r = pair.generate(PROMPT, mode="plain", **GREEDY)
+    prompt = [*pair.tokenize(PROMPT)[:1], *r.tokens[-120:]]
+    o: dict[str, Any] = {"max_tokens": 20, "temperature": 0, "mode": "plain"}
+    again = pair.generate(prompt, **o)
+    assert again.timings["cache_n"] <= 1
+    assert pair.generate(prompt, cache_prompt=False, **o).tokens == again.tokens
+
+
+def test_a_prompt_cache_keeps_what_came_before_the_gap(tmp_path: Path) -> None:
+    o = GREEDY | {"prompt_cache": tmp_path / "cache", "prompt_cache_all": True, "n_keep": 8}
+    found = []
+    for _ in range(2):
+        with Duo(TARGET, DRAFT, n_ctx=N_CTX, **EXACT) as d:
+            found.append(d.generate(PROMPT, **o))
+    assert found[0].tokens == found[1].tokens
+    assert (found[0].timings["cache_n"], found[1].timings["cache_n"]) == (0, 9)  # and the BOS token
+
+
+def test_the_command_takes_llama_cpps_options(run: Run) -> None:
+    line = ["-m", str(TARGET), "-md", str(DRAFT), "-c", "128", "-n", "300", "--temp", "0", "--ignore-eos", "-p", PROMPT]
+    code, out, _ = run(*line, "--context-shift", "--keep", "5", "--json")
+    got = json.loads(out.splitlines()[-1])
+    assert code == 0 and got["timings"]["predicted_n"] == 300 and got["timings"]["context_shift_n"] >= 2
+    code, out, _ = run(*line, "--no-context-shift", "--json")
+    assert code == 0 and json.loads(out.splitlines()[-1])["timings"]["predicted_n"] < 128
+    code, _, err = run(*line, "--context-shift", "--keep", "-2")
+    assert code == 1 and "--keep" in err and len(err.strip().splitlines()) == 1
+
+
+def test_the_server_tells_that_a_text_was_truncated() -> None:
+    with served({}, n_ctx=128, context_shift=True, **EXACT) as s:
+        asked = {"prompt": PROMPT, "n_predict": 250, "temperature": 0, "ignore_eos": True, "n_keep": 4}
+        got = s.post("/completion", asked).json()
+        assert got["truncated"] and got["tokens_predicted"] == 250 and got["stop_type"] == "limit"
+        assert got["generation_settings"]["n_keep"] == 4 and got["generation_settings"]["n_discard"] == 0
+        assert not s.post("/completion", asked | {"n_predict": 10}).json()["truncated"]
+        assert s.post("/completion", asked | {"n_keep": -2}).status_code == 400
