@@ -110,7 +110,8 @@ def test_the_limits_of_the_options_are_the_cores() -> None:
 
 def test_a_host_accepts_whatever_an_option_allows() -> None:
     limits = {**_core.LIMITS["sampling"], **_core.LIMITS["plan"]}
-    for name in ("n_prompt", "n_draft", "n_branch"):  # no option; auto or a number, which options.validate bounds
+    # No option; or auto or a number, which options.validate bounds.
+    for name in ("n_prompt", "n_left_out", "n_draft", "n_branch"):
         del limits[name]
     names = {"temp": "temperature", "p_min": "draft_p_min", "n_window": "draft_window"}
     hints = get_type_hints(GenerateOptions, include_extras=True)

@@ -67,3 +67,20 @@ def test_a_kept_prompt_changes_nothing(pair: Duo) -> None:
     prompt = " ".join(TALES) * 4
     texts = {write(pair, prompt, "greedy", mode=mode) for mode in ("plain", "async", "plain", "sync")}
     assert len(texts) == 1 and pair.timings["cache_n"] > 40
+
+
+@pytest.mark.parametrize(("target", "draft"), [(SMOLLM2, GEMMA3), (GEMMA3, SMOLLM2)])
+def test_a_draft_of_another_vocabulary(target: str, draft: str) -> None:
+    """Byte-pair encoding and SentencePiece: 49,152 and 262,144 tokens."""
+    paths = need_models(target, draft)
+    with Duo(*paths, n_ctx=2048, n_threads=1, n_threads_draft=1, _always=True, **EXACT) as d:
+        assert 0.1 < d.engine.shared_vocabulary < 1
+        n_accepted = 0
+        for prompt in (*TALES, LIST):
+            for way in WAYS:
+                want = write(d, prompt, way, mode="plain")
+                for mode in ("sync", "async"):
+                    r = d.generate(prompt, max_tokens=N_TOKENS, mode=mode, n_draft=3, **WAYS[way])
+                    assert (r.tokens, r.warning) == (want, "")
+                    n_accepted += r.timings["draft_n_accepted"]
+    assert n_accepted > 40

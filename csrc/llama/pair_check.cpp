@@ -43,12 +43,10 @@ std::string difference(const std::string & name, const char * begins, const spec
 
 } // namespace
 
-std::string pair_mismatch(const llama_vocab * target, const llama_vocab * draft) {
-    const std::string advice = "; choose a draft of the same model family";
+std::string vocabulary_difference(const llama_vocab * target, const llama_vocab * draft) {
     if (llama_vocab_type(target) != llama_vocab_type(draft)) {
-        return "the draft does not fit the target: their tokenizers are of different types (" +
-               std::to_string(llama_vocab_type(draft)) + " and " + std::to_string(llama_vocab_type(target)) + ")" +
-               advice;
+        return "their tokenizers are of different types (" + std::to_string(llama_vocab_type(draft)) + " and " +
+               std::to_string(llama_vocab_type(target)) + ")";
     }
     const int32_t n_target = llama_vocab_n_tokens(target);
     const int32_t n_draft  = llama_vocab_n_tokens(draft);
@@ -56,19 +54,22 @@ std::string pair_mismatch(const llama_vocab * target, const llama_vocab * draft)
         const char * t = llama_vocab_get_text(target, i);
         const char * d = llama_vocab_get_text(draft, i);
         if (std::strcmp(t, d) != 0) {
-            return "the draft does not fit the target: token " + std::to_string(i) + " is " + quoted(d) +
-                   " in the draft and " + quoted(t) + " in the target" + advice;
+            return "token " + std::to_string(i) + " is " + quoted(d) + " in the draft and " + quoted(t) +
+                   " in the target";
         }
     }
     if (std::abs(n_target - n_draft) > n_size_slack) {
-        return "the draft does not fit the target: its vocabulary has " + std::to_string(n_draft) +
-               " tokens and the target's " + std::to_string(n_target) + advice;
+        return "its vocabulary has " + std::to_string(n_draft) + " tokens and the target's " + std::to_string(n_target);
     }
     const auto  bos = [](const llama_vocab * v) { return special{llama_vocab_get_add_bos(v), llama_vocab_bos(v)}; };
     const auto  eos = [](const llama_vocab * v) { return special{llama_vocab_get_add_eos(v), llama_vocab_eos(v)}; };
     std::string why = difference("BOS", "begins", bos(target), bos(draft));
     why             = why.empty() ? difference("EOS", "ends", eos(target), eos(draft)) : why;
-    return why.empty() ? "" : "the draft does not fit the target: " + why + advice;
+    return why;
+}
+
+std::string misfit(const std::string & difference) {
+    return "the draft does not fit the target: " + difference + "; choose a draft of the same model family";
 }
 
 } // namespace duo

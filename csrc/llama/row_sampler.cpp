@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -13,10 +14,18 @@ row_sampler::row_sampler(const model_weights & w, const model_decoder & decoder)
 }
 
 void row_sampler::limit_vocab(int32_t n) {
+    make_samplers(weights_.vocab(), std::min(n, weights_.n_vocab()));
+}
+
+void row_sampler::speak(const llama_vocab * target, const translation & words) {
+    words_ = &words;
+    make_samplers(target, words.n_target());
+}
+
+void row_sampler::make_samplers(const llama_vocab * vocab, int32_t n_vocab) {
     samplers_.clear();
     for (int32_t i = 0; i < weights_.options.n_parallel; ++i) {
-        samplers_.push_back(
-            std::make_unique<sampler>(weights_.vocab(), std::min(n, weights_.n_vocab()), weights_.is_draft));
+        samplers_.push_back(std::make_unique<sampler>(vocab, n_vocab, weights_.is_draft));
     }
 }
 
@@ -55,9 +64,24 @@ int32_t row_sampler::level_of(int32_t i_row, std::span<const token_id> text) con
     return weights_.is_block() && i >= 0 ? int32_t(text.size()) + weights_.head->n_known - batch.pos(i) : 0;
 }
 
+float * row_sampler::scores(int32_t i_row, int32_t level) {
+    const std::span<float> row = logits(i_row, level);
+    if (words_ == nullptr) {
+        return row.data();
+    }
+    translated_.assign(size_t(words_->n_target()), -std::numeric_limits<float>::infinity());
+    for (size_t t = 0; t < row.size(); ++t) {
+        if (const token_id other = words_->write(token_id(t)); other != no_token) {
+            float & score = translated_[size_t(other)];
+            score         = row[t] > score ? row[t] : score;
+        }
+    }
+    return translated_.data();
+}
+
 int32_t row_sampler::candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                 std::span<candidate> out) {
-    float * const row = logits(i_row, level_of(i_row, text)).data();
+    float * const row = scores(i_row, level_of(i_row, text));
     const int32_t n   = sampler_of(i_row, sampling).candidates(row, sampling, text, out);
     check_numbers(row, n == 0 ? no_token : out[0].token);
     return n;
@@ -65,7 +89,7 @@ int32_t row_sampler::candidates(int32_t i_row, const sampling_params & sampling,
 
 void row_sampler::chances(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                           std::vector<candidate> & out) {
-    float * const row = logits(i_row, level_of(i_row, text)).data();
+    float * const row = scores(i_row, level_of(i_row, text));
     sampler_of(i_row, sampling).chances(row, sampling, text, out);
     check_numbers(row, out.empty() ? no_token : out.front().token);
 }
@@ -80,7 +104,7 @@ std::span<float> row_sampler::row_logits(int32_t i_row, const sampling_params * 
 }
 
 float row_sampler::logprobs(int32_t i_row, token_id token, std::span<candidate> out) {
-    return samplers_.front()->logprobs(logits(i_row).data(), token, out);
+    return samplers_.front()->logprobs(scores(i_row, 0), token, out);
 }
 
 // A row with NaN leaves no candidate, or one that is not a number. best: the first candidate.
@@ -89,7 +113,8 @@ void row_sampler::check_numbers(const float * logits, token_id best) const {
         return;
     }
     const model_options & opt = weights_.options;
-    if (std::any_of(logits, logits + weights_.n_vocab(), [](float x) { return std::isnan(x); })) {
+    if (std::any_of(logits, logits + (words_ == nullptr ? weights_.n_vocab() : words_->n_target()),
+                    [](float x) { return std::isnan(x); })) {
         const bool changed = !opt.loras.empty() || !opt.control_vectors.empty();
         throw nan_error(opt.path + " computes NaN instead of numbers; " +
                         (changed ? "try it without its adapters and control vectors"

@@ -9,6 +9,7 @@
 #include "model/token_model.h"
 #include "model_decoder.h"
 #include "sampler.h"
+#include "translation.h"
 
 namespace duo {
 
@@ -19,6 +20,8 @@ class row_sampler {
 
     // Limits candidates to ids below n, which the other model can read.
     void limit_vocab(int32_t n);
+    // Candidates are tokens of the target's vocabulary from now on. It and the translation must outlive this.
+    void speak(const llama_vocab * target, const translation & words);
 
     int32_t          candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                 std::span<candidate> out);
@@ -36,12 +39,17 @@ class row_sampler {
   private:
     // At which of the levels of the row the text ends.
     [[nodiscard]] int32_t level_of(int32_t i_row, std::span<const token_id> text) const;
+    void                  make_samplers(const llama_vocab * vocab, int32_t n_vocab);
+    // A row's logits, or what the target's tokens have of them.
+    [[nodiscard]] float * scores(int32_t i_row, int32_t level);
     sampler &             sampler_of(int32_t i_row, const sampling_params & sampling);
     void                  check_numbers(const float * logits, token_id best) const;
 
     const model_weights &                 weights_;
     const model_decoder &                 decoder_;
     std::vector<std::unique_ptr<sampler>> samplers_; // one for each text; a draft's: used last first
+    const translation *                   words_ = nullptr;
+    std::vector<float>                    translated_; // scratch: a row's logits by the target's tokens
 };
 
 } // namespace duo

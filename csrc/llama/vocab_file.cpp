@@ -9,7 +9,7 @@
 
 namespace duo {
 
-vocab_file::vocab_file(const std::string & path) {
+vocab_file::vocab_file(const std::string & path) : path_(path) {
     check_model_file(path);
     std::array<ggml_backend_dev_t, 1> no_device{nullptr};
     llama_model_params                params = llama_model_default_params();
@@ -18,7 +18,7 @@ vocab_file::vocab_file(const std::string & path) {
     log_clear_errors();
     const throwing_checks checks;
     try {
-        model_.reset(llama_model_load_from_file(path.c_str(), params));
+        model_.reset(llama_model_load_from_file(path.c_str(), params), [](llama_model * m) { llama_model_free(m); });
     } catch (const std::exception & e) {
         throw error(error_kind::bad_value, "the vocabulary of " + path + " could not be read: " + e.what());
     }

@@ -6,6 +6,8 @@
 
 #include <llama.h>
 
+#include "vocabulary.h"
+
 namespace duo {
 
 class vocab_file {
@@ -14,6 +16,8 @@ class vocab_file {
     explicit vocab_file(const std::string & path);
 
     [[nodiscard]] const llama_vocab * get() const { return llama_model_get_vocab(model_.get()); }
+
+    [[nodiscard]] duo::vocabulary words() const { return {model_, path_}; }
 
     // ggml's text of a token; empty for none (-1).
     [[nodiscard]] std::string text(llama_token token) const;
@@ -25,10 +29,8 @@ class vocab_file {
     [[nodiscard]] bool keeps_state() const;
 
   private:
-    struct closer {
-        void operator()(llama_model * m) const { llama_model_free(m); }
-    };
-    std::unique_ptr<llama_model, closer> model_;
+    std::string                  path_;
+    std::shared_ptr<llama_model> model_;
 };
 
 } // namespace duo

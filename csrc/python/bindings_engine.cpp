@@ -182,6 +182,7 @@ void register_engine(py::module_ & m) {
         .def_property_readonly("draft_links", &engine::links_to_draft)
         .def_property_readonly("target_links", &engine::links_to_target)
         .def_property_readonly("running", py::cpp_function(&engine::running, released))
+        .def_property_readonly("shared_vocabulary", &engine::shared_vocabulary)
         .def_property_readonly("usage",
                                [](const engine & e) {
                                    engine_usage now;

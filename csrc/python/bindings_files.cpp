@@ -10,6 +10,7 @@
 #include "llama/memory.h"
 #include "llama/packed_file.h"
 #include "llama/pair_check.h"
+#include "llama/translation.h"
 #include "llama/vocab_file.h"
 #include "load_watch.h"
 
@@ -67,13 +68,22 @@ py::dict vocab_of(const vocab_file & f) {
                     "keeps_state"_a = f.keeps_state());
 }
 
-// The two vocabularies and the result of pair_mismatch.
+// The two vocabularies, their first difference, and why the draft does not fit; of a draft with another vocabulary, the
+// share of its tokens that the target has.
 py::dict vocab_check(const std::string & target, const std::string & draft, bool mtp) {
     const auto [t, d] = [&] {
         const py::gil_scoped_release released;
         return std::pair(vocab_file(target), vocab_file(draft));
     }();
-    std::string why = pair_mismatch(t.get(), d.get());
+    const std::string     difference = vocabulary_difference(t.get(), d.get());
+    std::string           why        = difference.empty() ? "" : misfit(difference);
+    std::optional<double> shared;
+    if (!difference.empty() && !read_head_file(draft, mtp)) {
+        const py::gil_scoped_release released;
+        const translation            words(t.words(), d.words());
+        shared = words.shared();
+        why    = words.is_of_use() ? "" : why;
+    }
     if (read_head_file(target)) {
         why = target + " is a draft head, which writes nothing alone; give it as the draft of the target that it was " +
               "made for";
@@ -82,7 +92,8 @@ py::dict vocab_check(const std::string & target, const std::string & draft, bool
         why = head_mismatch(draft, *head, target);
         why = why.empty() ? head_fault(draft, llama_vocab_n_tokens(d.get())) : why;
     }
-    return py::dict("target"_a = vocab_of(t), "draft"_a = vocab_of(d), "mismatch"_a = text_of(why));
+    return py::dict("target"_a = vocab_of(t), "draft"_a = vocab_of(d), "mismatch"_a = text_of(why),
+                    "difference"_a = text_of(difference), "shared"_a = shared);
 }
 
 // progress: as for an engine.

@@ -88,20 +88,21 @@ engine::engine(const engine_options & opt) {
             d.n_ctx = target_->facts().n_ctx; // its own limit says how it was trained
         }
         const model_weights * of_target = target_ ? &target_->weights() : nullptr;
-        draft_                          = std::make_shared<llama_token_model>(
-            has_own ? mtp_weights(d, *of_target) : load_weights(d, true, of_target), target_.get());
-    }
-    if (target_ && draft_) {
-        if (const std::string why = pair_mismatch(target_->vocabulary().get(), draft_->vocabulary().get());
-            !why.empty()) {
-            throw error(error_kind::bad_value, why);
+        auto                  weights   = has_own ? mtp_weights(d, *of_target) : load_weights(d, true, of_target);
+        if (target_ && !weights->head) {
+            weights = join_vocabularies(std::move(weights));
         }
-        draft_->sampler()->limit_vocab(target_->facts().n_vocab);
+        draft_ = std::make_shared<llama_token_model>(std::move(weights), target_.get());
+        if (words_) {
+            translated_draft_ = std::make_unique<translated_model>(*draft_, target_->vocabulary(), *words_);
+        } else if (target_) {
+            draft_->sampler()->limit_vocab(target_->facts().n_vocab);
+        }
     }
     target_view_    = target_;
     draft_view_     = draft_;
     token_model * t = target_.get();
-    token_model * d = draft_.get();
+    token_model * d = translated_draft_ ? static_cast<token_model *>(translated_draft_.get()) : draft_.get();
     if (opt.delay_us > 0) {
         if (t != nullptr) {
             late_target_ = std::make_unique<delayed_model>(*t, opt.delay_us, opt.delay_seed);
@@ -134,6 +135,25 @@ engine::engine(const engine_options & opt) {
             target_links_.push_back(std::make_shared<target_link>(lines, i));
         }
     }
+}
+
+// Token ids of both models mean the same text, or they will be translated. Such a draft may need more tokens for a text
+// than its target, so it gets a larger context, unless the user gave one. Returns its weights.
+std::shared_ptr<const model_weights> engine::join_vocabularies(std::shared_ptr<const model_weights> draft) {
+    const std::string difference = vocabulary_difference(target_->vocabulary().get(), draft->vocab());
+    if (difference.empty()) {
+        return draft;
+    }
+    words_ = std::make_unique<translation>(target_->vocabulary(), vocabulary(draft->model, draft->options.path));
+    if (!words_->is_of_use()) {
+        throw error(error_kind::bad_value, misfit(difference));
+    }
+    shared_vocabulary_        = words_->shared();
+    auto          wider       = std::make_shared<model_weights>(*draft);
+    const int32_t n_ctx       = target_->facts().n_ctx;
+    wider->options.n_ctx_most = n_ctx + n_ctx / 2;
+    wider->options.n_ctx *= wider->options.n_ctx == n_ctx ? 0 : 1;
+    return wider;
 }
 
 engine::engine(const synthetic_options & opt) {
@@ -229,6 +249,7 @@ void engine::close() noexcept {
     }
     // Freed after the lock: models take long, and a hook in Python is freed under the GIL.
     std::shared_ptr<llama_token_model> target, draft;
+    std::unique_ptr<translated_model>  translated;
     std::unique_ptr<synthetic_model>   synthetic_target, synthetic_draft;
     std::unique_ptr<delayed_model>     late_target, late_draft;
     std::unique_ptr<pipeline>          line; // first: it uses the models
@@ -238,6 +259,7 @@ void engine::close() noexcept {
         draft            = std::move(draft_);
         synthetic_target = std::move(synthetic_target_);
         synthetic_draft  = std::move(synthetic_draft_);
+        translated       = std::move(translated_draft_);
         late_target      = std::move(late_target_);
         late_draft       = std::move(late_draft_);
         line             = std::move(pipeline_);

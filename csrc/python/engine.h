@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <vector>
 
 #include "engine/pipeline.h"
 #include "llama/model.h"
+#include "llama/translated_model.h"
 #include "model/errand.h"
 #include "remote/draft_link.h"
 #include "remote/target_link.h"
@@ -78,11 +80,14 @@ class engine {
     // Null if the engine is closed, or the model is elsewhere or absent.
     [[nodiscard]] std::shared_ptr<const llama_token_model> target() const { return target_view_.lock(); }
     [[nodiscard]] std::shared_ptr<const llama_token_model> draft() const { return draft_view_.lock(); }
+    // Of a draft with another vocabulary: the share of its tokens that the target has, too.
+    [[nodiscard]] std::optional<double> shared_vocabulary() const { return shared_vocabulary_; }
 
   private:
     // What uses the pipeline holds this lock, so that close() does not free it meanwhile. Nobody waits for it with the
     // GIL, and nobody frees anything under it. Throws duo::error if closed.
     [[nodiscard]] std::shared_lock<std::shared_mutex> enter() const;
+    std::shared_ptr<const model_weights>              join_vocabularies(std::shared_ptr<const model_weights> draft);
     void start(token_model * target, token_model * draft, const pipeline::options & opt);
 
     // Only the constructor sets it: one thread may ask for token ids while another closes.
@@ -91,10 +96,13 @@ class engine {
 
     std::shared_ptr<llama_token_model>        target_;
     std::shared_ptr<llama_token_model>        draft_;
+    std::unique_ptr<translation>              words_; // of a draft with another vocabulary
+    std::unique_ptr<translated_model>         translated_draft_;
     std::unique_ptr<synthetic_model>          synthetic_target_;
     std::unique_ptr<synthetic_model>          synthetic_draft_;
     std::unique_ptr<delayed_model>            late_target_;
     std::unique_ptr<delayed_model>            late_draft_;
+    std::optional<double>                     shared_vocabulary_;
     mutable std::shared_mutex                 gate_; // of the pipeline and what it uses
     std::unique_ptr<pipeline>                 pipeline_;
     std::vector<std::shared_ptr<draft_link>>  draft_links_; // by the text's slot

@@ -449,6 +449,8 @@ class Engine:
     @property
     def running(self) -> bool: ...
     @property
+    def shared_vocabulary(self) -> float | None: ...  # of the draft's tokens, that the target has; None: all
+    @property
     def usage(self) -> Usage: ...
     def begin(
         self,

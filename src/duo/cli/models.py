@@ -15,10 +15,12 @@ from duo.errors import BadValue
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
+    from duo.models.beside import Found
     from duo.models.hub.repository import Hub
 
 TARGET = {"model": "-m", "hf_repo": "-hf"}
 DRAFT = {"model_draft": "-md", "hf_repo_draft": "-hfd"}
+NO_DRAFT = "none"  # in place of a file
 NAMES = (*TARGET, *DRAFT, "pair", "hf_file", "hf_file_draft", "hf_token", "offline")
 
 
@@ -36,7 +38,8 @@ def model_sources() -> list[click.Option]:
                      shell_complete=by_metavar, help="The target: a GGUF file. Default: the demo pair."),
         click.Option(["model_draft", "-md", "--model-draft", "--draft-model", "--spec-draft-model"], type=str,
                      metavar="FILE", envvar="LLAMA_ARG_SPEC_DRAFT_MODEL", shell_complete=by_metavar,
-                     help="The draft: a GGUF file."),
+                     help="The draft: a GGUF file. Without it, MTP layers of the target draft, or a file beside it whose "
+                          "name says so (mtp-*, eagle3-*, dflash-*, dspark-*, draft-*). none: no draft."),
         click.Option(["pair", "--pair"], metavar="NAME", shell_complete=pair_names,
                      help="Target and draft by the name of a pair (see duo pairs). The first use downloads them."),
         click.Option(["hf_repo", "-hf", "-hfr", "--hf-repo"], metavar="USER/REPO[:QUANT]",
@@ -78,7 +81,18 @@ def names_target(params: dict[str, Any]) -> bool:
 
 
 def names_draft(params: dict[str, Any]) -> bool:
-    return any(params[n] is not None for n in (*DRAFT, "pair"))
+    return any(params[n] not in (None, NO_DRAFT) for n in (*DRAFT, "pair"))
+
+
+def draft_beside(params: dict[str, Any], models: Models) -> Found:
+    """What the target brings along, if the user says nothing of a draft. Raises DuoError."""
+    from duo.models.beside import Found, find
+
+    said = ("model_draft", "draft_host", "verify_host", "spec_type")
+    plain = params.get("mode") == "plain" or params.get("n_draft") == 0 or bool(params.get("embedding"))
+    if models.target is None or models.draft is not None or plain or any(params.get(n) is not None for n in said):
+        return Found()
+    return find(models.target)
 
 
 def chosen_models(params: dict[str, Any]) -> Models:
@@ -103,6 +117,10 @@ def chosen_models(params: dict[str, Any]) -> Models:
     return _found(params, target, draft)
 
 
+def _draft_file(params: dict[str, Any]) -> str | None:
+    return None if params["model_draft"] == NO_DRAFT else str(params["model_draft"])
+
+
 def hub_of(params: dict[str, Any]) -> Hub:
     """The hub with --hf-token and --offline, or else the settings of the environment. Raises DuoError."""
     # Imported here: runs without the hub do not need its client.
@@ -114,7 +132,7 @@ def hub_of(params: dict[str, Any]) -> Hub:
 
 def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Models:
     if not {target, draft} & {"pair", "hf_repo", "hf_repo_draft"}:
-        return Models(params["model"] if target else None, params["model_draft"] if draft else None)
+        return Models(params["model"] if target else None, _draft_file(params) if draft else None)
     from duo.models import pairs
     from duo.models.hub.repository import parse
     from duo.options.validate import engine_options
@@ -128,5 +146,5 @@ def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Mod
     of_draft = parse(params["hf_repo_draft"], params["hf_file_draft"], "-hfd") if draft == "hf_repo_draft" else None
     return Models(
         str(hub.fetch(of_target)) if of_target else params["model"] if target else None,
-        str(hub.fetch(of_draft)) if of_draft else params["model_draft"] if draft else None,
+        str(hub.fetch(of_draft)) if of_draft else _draft_file(params) if draft else None,
     )

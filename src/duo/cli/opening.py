@@ -6,11 +6,13 @@ import shlex
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duo.cli import show
-from duo.cli.models import Models, chosen_models
+from duo.cli.models import Models, chosen_models, draft_beside
 from duo.cli.options import given
+from duo.errors import DoesNotFit
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
@@ -26,17 +28,43 @@ def open_duo(
     *,
     models: Models | None = None,
     progress: Callable[[str, float], None] | None = None,
+    finds_draft: bool = False,
     **more: Any,
 ) -> Duo:
     """Loads the Duo that the options of a command describe, with a progress bar.
 
-    models: in place of those that the options name. progress: in place of the bar. more: other keywords of `Duo`.
-    Raises DuoError.
+    models: in place of those that the options name. progress: in place of the bar. finds_draft: without one, what the
+    target brings along drafts. more: other keywords of `Duo`. Raises DuoError.
     """
+    models = chosen_models(params) if models is None else models
+    found = draft_beside(params, models) if finds_draft else None
+    if found is None or not (found.own or found.path):
+        if found is not None and found.why_not:
+            show.warn(f"a file beside the target has the name of a draft, but is not used: {found.why_not}")
+        return _open(params, models, progress, **more)
+    try:
+        d = _open(params, models._replace(draft=found.path), progress, own_layers=found.own, **more)
+    except DoesNotFit as e:
+        what = Path(found.path).name if found.path else "the target's MTP layers"
+        show.warn(f"no draft is used, because {what} would need too much memory: {e}")
+        return _open(params, models, progress, **more)
+    if found.path:
+        show.warn(f"{Path(found.path).name} lies beside the target and drafts for it; -md none does without it")
+    return d
+
+
+def _open(
+    params: dict[str, Any],
+    models: Models,
+    progress: Callable[[str, float], None] | None,
+    *,
+    own_layers: bool = False,
+    **more: Any,
+) -> Duo:
+    """own_layers: the target's MTP layers draft."""
     from duo.api.engine import Duo
     from duo.placement import guard
 
-    models = chosen_models(params) if models is None else models
     guard.tell(show.warn)
     style = {name: bool(params.get(f"log_{name}")) for name in ("prefix", "timestamps", "jsonl")}
     if any(style.values()):
@@ -45,6 +73,7 @@ def open_duo(
         _core.log_style(**style)
     # duo chooses kernels and threads for texts of this kind.
     of_texts = {name: params[name] for name in ("mode", "spec_type") if params.get(name) is not None}
+    of_texts |= {"spec_type": ["draft-mtp"]} if own_layers else {}
     bar = show.loading(quiet=params["verbose"]) if progress is None else nullcontext(progress)
     began = time.monotonic()
     with bar as draw:
@@ -79,7 +108,8 @@ def _advise_packing(d: Duo, seconds: float) -> None:
 
 def introduce(d: Duo, wanted: GenerateOptions) -> None:
     """Prints the models, the devices and the mode. wanted: complete."""
-    show.warn(show.first_line(d.engine.target, d.draft, wanted, d.options["strict"], show.elsewhere(d)))
+    shared = d.engine.shared_vocabulary
+    show.warn(show.first_line(d.engine.target, d.draft, wanted, d.options["strict"], show.elsewhere(d), shared))
     show.note_placement(d.placement)
     show.note_texts(d)
 

@@ -72,6 +72,11 @@ def _place(m: _core.Model) -> str:
     return f"{Path(m.path).name} [{what}, {m.n_bytes / 1e6:,.0f} MB] on {where}"
 
 
+def another_vocabulary(shared: float) -> str:
+    """Of a draft. shared: the share of its tokens that the target has."""
+    return f"another vocabulary, of which the target has {100 * shared:.0f}%: guesses are translated"
+
+
 def _guesses(o: GenerateOptions, has_draft: bool) -> str:
     """Where guesses come from, if not only from the draft."""
     from duo.text.job import draft_of, ngram_of
@@ -120,15 +125,17 @@ def first_line(
     options: GenerateOptions,
     strict: bool,
     elsewhere: str = "",
+    shared: float | None = None,
 ) -> str:
-    """Models, devices and mode. options: complete; elsewhere: the model on another machine."""
+    """Models, devices and mode. options: complete; elsewhere: the model on another machine. shared: see
+    `another_vocabulary`; None: both models have one."""
     has_draft = draft is not None or elsewhere != ""
     mode = _mode(options, has_draft, target is not None and target.has_mtp) + _promise(options, has_draft)
     models = elsewhere if target is None else _place(target)
     if target is not None and draft is not None and draft.head == "mtp" and draft.path == target.path:
         models += f" + its MTP layers ({plural(draft.n_threads, 'thread')})"
     elif guesser := _place(draft) if draft is not None else elsewhere if target is not None else "":
-        models += f" + draft {guesser}"
+        models += f" + draft {guesser}" + (f", with {another_vocabulary(shared)}" if shared is not None else "")
     return f"{models}; {mode}{'; strict' if strict else ''}"
 
 

@@ -78,6 +78,8 @@ class PairCheck:
     target: CheckedModel
     draft: CheckedModel
     why_not: str  # one sentence; empty if the draft suits the target
+    difference: str  # the first one between the vocabularies; empty: they have one
+    shared: float | None  # share of the draft's tokens that the target has; None: they have one
     host_free: int  # bytes
     placement: Placement  # the one of -ngl auto -ngld auto
     fits: bool  # whether there is enough memory
@@ -101,6 +103,8 @@ class PairCheck:
         return {
             "compatible": self.compatible,
             "why_not": self.why_not or None,
+            "difference": self.difference or None,
+            "shared_vocabulary": self.shared,
             "target": self.target.as_dict(),
             "draft": self.draft.as_dict(),
             "placement": placement,
@@ -147,4 +151,5 @@ def check_pair(
             "choose a head with an output matrix of its own for another device"
         )
     checked = [CheckedModel(*of_one) for of_one in zip(headers, vocabularies, n_ctx, need, heads, strict=True)]
-    return PairCheck(checked[0], checked[1], why_not=why_not, host_free=free, placement=p, fits=on_host <= free)
+    return PairCheck(checked[0], checked[1], why_not=why_not, difference=facts["difference"],
+                     shared=facts["shared"], host_free=free, placement=p, fits=on_host <= free)  # fmt: skip

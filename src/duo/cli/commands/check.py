@@ -15,6 +15,7 @@ import click
 from duo.cli.complete import files
 from duo.cli.models import hub_of, model_sources
 from duo.cli.options import ModelCommand, given, model_options
+from duo.cli.show import another_vocabulary
 from duo.errors import BadValue, DuoError
 from duo.options.accept import promise
 from duo.options.experts import ExpertOptions
@@ -30,9 +31,9 @@ HELP = """Say whether a draft fits a target, how much memory both need, and wher
 
 TARGET and DRAFT are GGUF files (of a split model the first part) or repositories of the hub (user/repo[:quant]). A
 single argument that is not a file is the name of a pair; the draft of a single file is its own MTP layers. duo reads
-only the headers, and downloads only the headers of models on the hub. The rules are the same as for loading: the
-tokenizers are of the same type, each token has the same text, the sizes differ by 128 at most (padding at the end does
-not matter), and prompts begin and end in the same way. The exit code is 1 if the draft does not fit the target.
+only the headers, and downloads only the headers of models on the hub. The rules are the same as for loading. A draft
+may have another vocabulary, if the target has at least a tenth of its tokens: its guesses are translated. The exit
+code is 1 if the draft does not fit the target.
 
 \b
 Examples:
@@ -149,7 +150,12 @@ def _print(c: PairCheck) -> None:
     out.print(
         c.placement.line() + ("" if c.fits else f"; the CPU has too little memory ({gigabytes(c.host_free)} free)")
     )
-    out.print("the draft fits the target" + _padding(*vocabularies) if c.compatible else c.why_not)
+    if not c.compatible:
+        out.print(c.why_not)
+    elif c.shared is not None:
+        out.print(f"the draft has {another_vocabulary(c.shared)} ({c.difference})")
+    else:
+        out.print("the draft fits the target" + _padding(*vocabularies))
 
 
 N_TYPES_SHOWN, SHARE_SHOWN = 4, 0.02

@@ -100,7 +100,12 @@ def serve(params: dict[str, Any]) -> None:
             if settings.embeds:
                 of_texts = {"embedding": True, "pooling_type": "rank" if o["rerank"] else o["pooling"]}
             d = open_duo(
-                params, chat_template=template, spm_infill=params["spm_infill"], trace=service.events, **of_texts
+                params,
+                chat_template=template,
+                spm_infill=params["spm_infill"],
+                trace=service.events,
+                finds_draft=not settings.embeds,
+                **of_texts,
             )
         try:
             if template is not None:

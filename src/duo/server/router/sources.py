@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from duo.errors import BadValue
+from duo.models.beside import NO_MODEL
+from duo.models.beside import PREFIXES as DRAFTS
 
-# llama.cpp's common/preset.cpp: beside a model in its own folder, such a file is its draft.
-DRAFTS = ("mtp-", "dspark-", "dflash-", "eagle3-", "draft-")
-NO_MODEL = "mmproj"
 FIRST_PART = "-00001-of-"
 GLOBAL = "*"
 OF_PRESETS = ("load-on-startup", "stop-timeout", "dedup-cache-models", "version")

@@ -1,0 +1,83 @@
+"""Drafts with another vocabulary beside one with the target's: how often they are right, and what they bring.
+
+PYTHONPATH=tools python -m benchmarks.measure_other_vocabulary --questions 14 -n 64 --out FILE
+
+The target is Qwen2.5-Coder 1.5B (`make models`), the questions are those of run_real.py. Each draft is loaded in turn,
+in a Duo of its own with default options; the target alone writes before and after them, and its mean time is the base.
+Right guesses are counted in turn-taking with three guesses, speed is that of default options, prompt included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import real_models  # tools/real_models.py
+from benchmarks.real_questions import chosen
+
+from duo import Duo
+from duo.measure.bench.head import command_of, machine
+
+TARGET = "qwen2.5-coder-1.5b-q4_k_m"
+DRAFTS = ("qwen2.5-coder-0.5b-q4_k_m", "smollm2-135m-q4_1", "gemma3-270m-q4_k_m")
+
+
+def write(d: Duo, prompt: str, n: int, **options: Any) -> dict[str, Any]:
+    began = time.monotonic()
+    r = d.generate(prompt, max_tokens=n, temperature=0, **options)
+    seconds = time.monotonic() - began
+    figures = ("draft_n", "draft_n_accepted", "passes_at_rest_n", "target_passes_n")
+    counted = {name: r.timings.get(name) for name in figures}
+    return {"tokens": list(r.tokens), "seconds": seconds, "warning": r.warning, **counted}
+
+
+def arm(draft: str | None, prompts: list[str], n: int) -> dict[str, Any]:
+    path = {name: str(m.path) for name, m in real_models.MODELS.items()}
+    with Duo(path[TARGET], None if draft is None else path[draft], n_ctx=2048) as d:
+        texts = [write(d, p, n) for p in prompts]
+        turns = [] if draft is None else [write(d, p, n, mode="sync", n_draft=3, cache_prompt=False) for p in prompts]
+        return {"draft": draft, "shared_vocabulary": d.engine.shared_vocabulary, "texts": texts, "sync_3": turns}
+
+
+def report(alone: list[dict[str, Any]], found: dict[str, Any]) -> str:
+    """alone: of the target without a draft, before the others and after them."""
+    before, after = (a["texts"] for a in alone)
+    base = [(a["seconds"] + b["seconds"]) / 2 for a, b in zip(before, after, strict=True)]
+    ratios = [a / b["seconds"] for a, b in zip(base, found["texts"], strict=True)]
+    same = sum(a["tokens"] == b["tokens"] for a, b in zip(before, found["texts"], strict=True))
+    drafted = sum(t["draft_n"] or 0 for t in found["sync_3"])
+    right = sum(t["draft_n_accepted"] or 0 for t in found["sync_3"]) / max(1, drafted)
+    share = found["shared_vocabulary"]
+    return (
+        f"| {found['draft'] or 'none'} | {'' if share is None else f'{100 * share:.0f}%'} "
+        f"| {f'{100 * right:.0f}%' if drafted else ''} | {min(ratios):.2f} | {statistics.median(ratios):.2f} "
+        f"| {max(ratios):.2f} | {same} of {len(ratios)} |"
+    )
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--questions", type=int, default=14)
+    p.add_argument("-n", type=int, default=64, help="tokens")
+    p.add_argument("--out", type=Path)
+    args = p.parse_args()
+    asked = chosen(args.questions)
+    prompts = [a.prompt for a in asked]
+    arms = [arm(draft, prompts, args.n) for draft in (None, *DRAFTS, None)]
+    print("| draft | shared vocabulary | right guesses (sync 3) | worst | median | best | equal texts |")
+    print("|---|---|---|---|---|---|---|")
+    for a in arms:
+        print(report([arms[0], arms[-1]], a))
+    if args.out:
+        record = {"machine": machine(), "command": command_of(sys.argv), "target": TARGET,
+                  "questions": [a.question_id for a in asked], "arms": arms}  # fmt: skip
+        args.out.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

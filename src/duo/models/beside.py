@@ -1,0 +1,71 @@
+"""The draft that a target brings along: MTP layers of its own, or a file beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from duo.errors import DuoError
+from duo.models.header import read_header
+
+# llama.cpp's common/preset.cpp: beside a model in its own folder, such a file is its draft.
+PREFIXES = ("mtp-", "dspark-", "dflash-", "eagle3-", "draft-")
+NO_MODEL = "mmproj"
+_KINDS = tuple(prefix.strip("-") for prefix in PREFIXES)
+_PART = re.compile(r"-\d{5}-of-\d{5}$")
+_QUANT = re.compile(r"[-._](ud-|i1-)?(i?q\d\w*|tq\d\w*|bf16|f16|f32|mxfp4\w*|nvfp4\w*)$", re.IGNORECASE)
+
+
+class Found(NamedTuple):
+    """own: the target's MTP layers. path: a file beside it, or None. why_not: why a file beside it is not used."""
+
+    own: bool = False
+    path: str | None = None
+    why_not: str = ""
+
+
+def find(target: str) -> Found:
+    """What can draft for a target of which nothing else is said. Raises DuoError as `read_header`."""
+    from duo import _core
+
+    if not os.path.isfile(target):
+        return Found()  # loading will report it
+    header = read_header(target)
+    if header.n_mtp and header.has_trunk and _core.runs_mtp(header.architecture):
+        return Found(own=True)
+    why_not = ""
+    for path in _named_like(Path(target)):
+        try:
+            why_not = str(_core.vocab_check(os.fsencode(target), os.fsencode(path), False)["mismatch"])
+        except DuoError as e:
+            why_not = str(e)
+        if not why_not:
+            return Found(path=str(path))
+    return Found(why_not=why_not)
+
+
+def base_name(path: Path) -> str:
+    """Without what tells quantisations and parts of one model from each other: "GLM-4.5-Air" of
+    GLM-4.5-Air-UD-Q4_K_XL-00001-of-00002.gguf."""
+    return _QUANT.sub("", _PART.sub("", path.name.removesuffix(".gguf"))).lower()
+
+
+def _named_like(target: Path) -> Iterator[Path]:
+    """Files whose names say that they are drafts, and of this target: by its name, or because there is no other."""
+    try:
+        files = sorted(p for p in target.parent.glob("*.gguf") if NO_MODEL not in p.name and p.name != target.name)
+    except OSError:
+        return
+    mine = base_name(target)
+    others = {base_name(p) for p in files if not p.name.startswith(PREFIXES)} - {mine}
+    for path in files:
+        name = path.name.lower()
+        prefix = next((p for p in PREFIXES if name.startswith(p)), "")
+        rest = base_name(path)
+        if (prefix and (not others or rest.removeprefix(prefix) == mine)) or (
+            rest.startswith(mine) and rest[len(mine) :].lstrip("-._").startswith(_KINDS)
+        ):
+            yield path

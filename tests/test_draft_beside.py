@@ -1,0 +1,124 @@
+"""`duo -m X` alone: what the target brings along drafts, its MTP layers or a file beside it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from gguf_files import rewrite
+from mtp_models import foreseeing
+from other_vocabularies import shuffled
+
+from duo.errors import DoesNotFit
+from duo.models.beside import base_name, find
+from duo.models.demo import demo_pair
+
+TARGET, DRAFT = demo_pair()
+LINE = ("-p", "once upon a time", "-n", "12", "--temp", "0", "--ignore-eos", "-c", "256")
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    """A target in a folder of its own."""
+    return Path(shutil.copy(TARGET, tmp_path / "Some-Model-8B-UD-Q4_K_XL.gguf"))
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("GLM-4.5-Air-UD-Q4_K_XL-00001-of-00002.gguf", "glm-4.5-air"),
+        ("Qwen3.6-35B-A3B-Q8_0.gguf", "qwen3.6-35b-a3b"),
+        ("gpt-oss-20b-mxfp4.gguf", "gpt-oss-20b"),
+        ("Model.i1-IQ2_XXS.gguf", "model"),
+        ("model-bf16.gguf", "model"),
+        ("model.gguf", "model"),
+    ],
+)
+def test_the_name_of_a_model(name: str, base: str) -> None:
+    assert base_name(Path(name)) == base
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["draft-any.gguf", "mtp-some-model-8b-Q8_0.gguf", "Some-Model-8B-draft-Q4_0.gguf", "some-model-8b.eagle3.gguf"],
+)
+def test_a_file_beside_the_target_is_found(name: str, target: Path) -> None:
+    assert find(str(target)) == (False, None, "")
+    shutil.copy(DRAFT, target.with_name(name))
+    shutil.copy(TARGET, target.with_name("mmproj-x.gguf"))  # is no model
+    assert find(str(target)).path == str(target.with_name(name))
+
+
+@pytest.mark.parametrize(
+    "name", ["mtp-other-Q8_0.gguf", "draft-x.gguf", "Some-Model-8B-Q8_0.gguf", "Some-Model-8Bx.gguf"]
+)
+def test_where_other_models_lie_a_draft_names_its_target(name: str, target: Path) -> None:
+    shutil.copy(TARGET, target.with_name("Another-3B-Q4_0.gguf"))
+    shutil.copy(DRAFT, target.with_name(name))
+    assert find(str(target)).path is None
+    shutil.copy(DRAFT, target.with_name("mtp-Some-Model-8B-F16.gguf"))
+    assert find(str(target)).path == str(target.with_name("mtp-Some-Model-8B-F16.gguf"))
+
+
+def test_the_command_uses_it_and_says_so(target: Path, run: Run) -> None:
+    alone = run("-m", target, *LINE)
+    assert alone[0] == 0 and "no draft was given" in alone[2]
+    shutil.copy(DRAFT, target.with_name("draft-small.gguf"))
+    code, text, err = run("-m", target, *LINE)
+    assert (code, text) == (0, alone[1])
+    assert "+ draft draft-small.gguf" in err
+    assert "draft-small.gguf lies beside the target and drafts for it; -md none does without it" in err
+    for said in (("-md", "none"), ("--spec-type", "none"), ("--mode", "plain"), ("--spec-type", "ngram-map-k")):
+        code, text, err = run("-m", target, *said, *LINE)
+        assert (code, text) == (0, alone[1]) and "draft-small" not in err, said
+
+
+def test_a_file_that_does_not_fit_is_named(target: Path, run: Run) -> None:
+    from test_pair_check import with_words
+
+    strange = with_words(**{f"t{i}": f"x-{i}" for i in range(5, 4096)})
+    rewrite(DRAFT, target.with_name("draft-small.gguf"), put=strange)
+    code, _, err = run("-m", target, *LINE)
+    assert code == 0 and "no draft was given" in err
+    assert "a file beside the target has the name of a draft, but is not used: the draft does not fit the target" in err
+    target.with_name("draft-small.gguf").write_bytes(b"GGUF, but no more")
+    code, _, err = run("-m", target, *LINE)
+    assert code == 0 and "but is not used" in err
+
+
+def test_another_vocabulary_is_no_hindrance(target: Path, run: Run) -> None:
+    shuffled(DRAFT, target.with_name("draft-small.gguf"))
+    code, _, err = run("-m", target, *LINE)
+    assert code == 0 and "with another vocabulary" in err and "lies beside the target" in err
+
+
+def test_too_little_memory_for_it(target: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from duo.api import engine
+
+    shutil.copy(DRAFT, target.with_name("draft-small.gguf"))
+    place = engine.place
+
+    def crowded(*models: object, **more: object) -> object:
+        if models[1] is not None:
+            raise DoesNotFit("both models need 9 GB")
+        return place(*models, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(engine, "place", crowded)
+    code, _, err = run("-m", target, *LINE)
+    assert code == 0
+    assert "no draft is used, because draft-small.gguf would need too much memory: both models need 9 GB" in err
+
+
+def test_mtp_layers_of_the_target_draft(tmp_path: Path, run: Run) -> None:
+    whole = foreseeing("hy_v3", DRAFT, tmp_path / "whole.gguf")
+    assert find(os.fspath(whole)).own
+    code, text, err = run("-m", whole, *LINE, "--strict")
+    assert code == 0 and "+ its MTP layers" in err
+    code, alone, err = run("-m", whole, *LINE, "--strict", "--spec-type", "none")
+    assert (code, alone) == (0, text) and "MTP" not in err.splitlines()[0]
+    code, alone, err = run("-m", whole, *LINE, "--strict", "-md", "none")
+    assert (code, alone) == (0, text) and "no draft was given" in err
