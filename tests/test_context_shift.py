@@ -78,8 +78,7 @@ def shifting_loop(prompt: list[int], n_tokens: int, n_keep: int, n_discard: int)
 def test_it_is_the_text_of_llama_cpps_loop(n_keep: int, n_discard: int) -> None:
     with Duo(TARGET, n_ctx=N_CTX, cpu_kernels="stock", n_threads=1) as d:
         tokens = d.tokenize(PROMPT)
-        # The demo pair's prompts begin with a BOS token, which stays too.
-        kept = len(tokens) if n_keep < 0 else n_keep + 1
+        kept = (len(tokens) if n_keep < 0 else n_keep) + 1  # llama-server adds one for a BOS token
         options = GREEDY | {"logit_bias": {d.token_eos(): 0.0}, "ignore_eos": False}
         r = d.generate(PROMPT, n_keep=n_keep, n_discard=n_discard, **options)
     assert r.timings["context_shift_n"] >= 2
@@ -120,13 +119,15 @@ def test_texts_at_once_are_those_alone(more: dict[str, Any]) -> None:
         assert [s.result.tokens for s in streams] == alone
 
 
-# Sliding windows, latent attention, recurrent states and positions in sections (both read again).
-@pytest.mark.parametrize("name", ["gemma2", "deepseek2", "gpt-oss", "qwen35", "mamba", "lfm2", "qwen2vl"])
-def test_all_kinds_of_caches(name: str, tmp_path: Path) -> None:
+# Sliding windows, also ones that reach back to what is kept; latent attention; recurrent states and positions in
+# sections, which are both read again.
+@pytest.mark.parametrize("n_ctx", [96, 48])
+@pytest.mark.parametrize("name", ["gemma2", "llama4", "deepseek2", "gpt-oss", "qwen35", "mamba", "lfm2", "qwen2vl"])
+def test_all_kinds_of_caches(name: str, n_ctx: int, tmp_path: Path) -> None:
     target = tiny(name, DRAFT, tmp_path / "target.gguf")
     draft = tiny(name, DRAFT, tmp_path / "draft.gguf", apart=0.02)
     o = SEEDED | {"max_tokens": 200, "n_discard": 0}
-    with Duo(target, draft, n_ctx=96, strict=True, _always=True) as d:
+    with Duo(target, draft, n_ctx=n_ctx, strict=True, _always=True) as d:
         want = d.generate("once upon a time", mode="plain", **o)
         assert want.timings["context_shift_n"] >= 2
         for mode in ("sync", "async"):
@@ -134,8 +135,10 @@ def test_all_kinds_of_caches(name: str, tmp_path: Path) -> None:
             assert (r.tokens, r.warning) == (want.tokens, ""), mode
 
 
-def test_a_quantised_cache() -> None:
-    with Duo(TARGET, DRAFT, n_ctx=N_CTX, type_k="q8_0", type_v="q8_0", strict=True, _always=True) as d:
+# libllama moves keys of these types not at all, or not in all shapes (head sizes), so the text is read again.
+@pytest.mark.parametrize("kind", ["q8_0", "bf16", "q4_0"])
+def test_other_types_of_the_cache(kind: str) -> None:
+    with Duo(TARGET, DRAFT, n_ctx=N_CTX, type_k=kind, type_v=kind, strict=True, _always=True) as d:
         want = d.generate(PROMPT, mode="plain", **GREEDY)
         assert d.generate(PROMPT, mode="sync", **GREEDY).tokens == want.tokens
         assert want.timings["context_shift_n"] >= 2
@@ -174,6 +177,33 @@ def test_a_grammar_holds_behind_the_gap(pair: Duo) -> None:
     assert set(want.text) <= set("abcdefghijklmnopqrstuvwxyz! ")
 
 
+def test_minus_two_tokens_end_with_the_context(pair: Duo) -> None:
+    r = pair.generate(PROMPT, max_tokens=-2, context_shift=True, ignore_eos=True, temperature=0, mode="plain")
+    assert r.finish_reason == "length" and len(pair.tokenize(PROMPT)) + len(r.tokens) == N_CTX
+
+
+@pytest.mark.parametrize("n_keep", [2**31 - 1, 10_000])
+def test_more_than_the_context_cannot_be_kept(pair: Duo, n_keep: int) -> None:
+    r = pair.generate(PROMPT, n_keep=n_keep, **GREEDY | {"max_tokens": 250}, mode="plain")
+    assert len(r.tokens) == 250 and r.timings["context_shift_n"] >= 2
+    assert pair.generate(PROMPT, n_keep=n_keep, max_tokens=3).finish_reason == "length"
+
+
+def test_a_text_without_an_end_keeps_no_other_waiting() -> None:
+    """They share a cache that has room for one of them."""
+    long = " ".join(["The king had a horse."] * 30)
+    with Duo(TARGET, DRAFT, n_ctx=N_CTX, n_parallel=2, **EXACT) as d:
+        assert len(d.tokenize(long)) > N_CTX // 2
+        with d.stream(PROMPT, context_shift=True, ignore_eos=True, temperature=0) as endless:
+            for i, _ in enumerate(endless):
+                if i > 2 * N_CTX:
+                    break
+            for _ in range(3):
+                r = d.generate(long, max_tokens=20, ignore_eos=True, temperature=0)
+                assert len(r.tokens) == 20
+            assert next(iter(endless)).finish_reason is None  # and it goes on itself
+
+
 def test_a_target_elsewhere_refuses_it() -> None:
     refused = pytest.raises(BadValue, match=r"context_shift .* needs the target in this process")
     with host("verify") as h, remote("verify", h, n_ctx=N_CTX) as d, refused:
@@ -190,14 +220,15 @@ def test_the_next_text_is_not_made_of_what_was_shifted(pair: Duo) -> None:
     assert pair.generate(prompt, cache_prompt=False, **o).tokens == again.tokens
 
 
-def test_a_prompt_cache_keeps_what_came_before_the_gap(tmp_path: Path) -> None:
+def test_a_prompt_cache_is_not_written_from_a_cache_with_a_gap(tmp_path: Path) -> None:
     o = GREEDY | {"prompt_cache": tmp_path / "cache", "prompt_cache_all": True, "n_keep": 8}
     found = []
     for _ in range(2):
         with Duo(TARGET, DRAFT, n_ctx=N_CTX, **EXACT) as d:
             found.append(d.generate(PROMPT, **o))
     assert found[0].tokens == found[1].tokens
-    assert (found[0].timings["cache_n"], found[1].timings["cache_n"]) == (0, 9)  # and the BOS token
+    assert found[0].warning == found[1].warning and "because the context was shifted" in found[0].warning
+    assert not (tmp_path / "cache").exists() and found[1].timings["cache_n"] == 0
 
 
 def test_the_command_takes_llama_cpps_options(run: Run) -> None:

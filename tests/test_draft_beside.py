@@ -96,6 +96,31 @@ def test_another_vocabulary_is_no_hindrance(target: Path, run: Run) -> None:
     assert code == 0 and "with another vocabulary" in err and "lies beside the target" in err
 
 
+def test_a_model_of_the_targets_size_is_no_draft(target: Path, run: Run) -> None:
+    """Whole models with MTP layers have such names."""
+    shutil.copy(TARGET, target.with_name("Some-Model-8B-MTP-Q4_K_M.gguf"))
+    found = find(str(target))
+    assert found.path is None and "more than half the target's size" in found.why_not
+    assert run("-m", target, *LINE)[0] == 0
+
+
+def test_a_draft_that_cannot_be_loaded_is_left_out(target: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from duo.api import engine
+    from duo.errors import BadValue
+
+    shutil.copy(DRAFT, target.with_name("Draft-Small.gguf"))
+    place = engine.place
+
+    def refusing(*models: object, **more: object) -> object:
+        if models[1] is not None:
+            raise BadValue("put both on the CPU")
+        return place(*models, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(engine, "place", refusing)
+    code, text, err = run("-m", target, *LINE)
+    assert code == 0 and text and "Draft-Small.gguf could draft for the target, but put both on the CPU" in err
+
+
 def test_too_little_memory_for_it(target: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from duo.api import engine
 
@@ -110,7 +135,7 @@ def test_too_little_memory_for_it(target: Path, run: Run, monkeypatch: pytest.Mo
     monkeypatch.setattr(engine, "place", crowded)
     code, _, err = run("-m", target, *LINE)
     assert code == 0
-    assert "no draft is used, because draft-small.gguf would need too much memory: both models need 9 GB" in err
+    assert "no draft is used: draft-small.gguf could draft for the target, but both models need 9 GB" in err
 
 
 def test_mtp_layers_of_the_target_draft(tmp_path: Path, run: Run) -> None:

@@ -126,23 +126,23 @@ def test_a_saved_state_brings_the_draft_back(fewer: Path, tmp_path: Path) -> Non
         assert d.generate(PROMPTS[0], **o).tokens == texts[0].tokens
 
 
-def test_a_draft_that_needs_more_room_than_the_target_stops(tmp_path: Path) -> None:
+def test_a_draft_that_needs_more_room_than_the_target_falls_silent(tmp_path: Path) -> None:
     letters = thinned(DRAFT, tmp_path / "letters.gguf", 0.98)
     o = GREEDY | {"max_tokens": 200, "mode": "sync", "n_draft": 2}
     with Duo(TARGET, letters, n_ctx=256, _always=True, **EXACT) as d:
         want = d.generate(PROMPTS[0], **o | {"mode": "plain"})
         got = d.generate(PROMPTS[0], **o)
-    assert got.tokens == want.tokens
-    assert "context is full" in got.warning and "went on without it" in got.warning
+        assert (got.tokens, got.warning) == (want.tokens, "")
+        assert got.timings["draft_rounds"] < got.timings["target_passes_n"] - 20  # the last passes have no guess
 
 
 def test_what_is_said_of_it(other: Path, fewer: Path, tmp_path: Path, run: Run) -> None:
     line = ("-p", "Once", "-n", "4", "--temp", "0")
     code, _, err = run("-m", str(TARGET), "-md", str(fewer), *line)
-    said = r"with another vocabulary, of which the target has \d+%: guesses are translated"
+    said = r"with another vocabulary, which shares \d+% with the target's: guesses are translated"
     assert code == 0 and re.search(said, err)
     code, out, _ = run("check", str(TARGET), str(fewer))
-    assert code == 0 and "the draft has another vocabulary, of which the target has" in out
+    assert code == 0 and "the draft has another vocabulary, which shares" in out
     code, out, _ = run("check", str(TARGET), str(fewer), "--json")
     assert code == 0 and json.loads(out)["compatible"] and 0.5 < json.loads(out)["shared_vocabulary"] <= 1
     words = [w if i < 5 else f"@{i}@@" for i, w in enumerate(tokens_of(DRAFT))]

@@ -12,12 +12,27 @@ namespace duo {
 namespace {
 constexpr int32_t n_guess_copy = 16; // and rows that are evaluated again, in a pass over a kept state
 
-// Whether the position only rotates a key. YaRN and LongRoPE also scale it, and libllama rotates the keys of all texts
-// in the cache when one is shifted (build_rope_shift in llama-kv-cache.cpp), by 0 where nothing moves.
-bool only_rotates(const model_weights & w) {
-    const std::string of   = w.architecture() + ".rope.scaling.";
-    const std::string kind = w.options.rope_scaling.empty() ? w.meta(of + "type") : w.options.rope_scaling;
-    return (kind.empty() || kind == "none" || kind == "linear") && w.meta(of + "attn_factor").empty();
+// Whether libllama can move keys (build_rope_shift in llama-kv-cache.cpp). It rotates those of all texts in the cache,
+// by 0 where nothing moves. YaRN and LongRoPE also scale them; its operators do not take all types and shapes of
+// quantised keys; and the keys of an indexer (DeepSeek-V3.2) are rotated otherwise.
+bool moves_keys(const model_weights & w) {
+    const model_options & opt  = w.options;
+    const std::string     of   = w.architecture() + ".rope.scaling.";
+    const std::string     kind = opt.rope_scaling.empty() ? w.meta(of + "type") : opt.rope_scaling;
+    const auto            has  = [&w](const std::string & key) { return !w.meta(key).empty(); };
+    const bool scaled          = (!kind.empty() && kind != "none" && kind != "linear") || opt.yarn_ext_factor > 0.0f ||
+                        opt.yarn_attn_factor >= 0.0f || has(of + "attn_factor") || has(of + "yarn_attn_factor") ||
+                        has(of + "yarn_ext_factor");
+    const bool indexed = has(w.architecture() + ".attention.indexer.head_count");
+    return (opt.type_k == "f16" || opt.type_k == "f32") && !scaled && !indexed;
+}
+
+// Cells that a sliding window has passed may be gone, and after the shift it would reach back to them. By numbers
+// alone, so that all modes agree.
+bool leaves_window(const model_weights & w, int32_t n_held, int32_t pos, int32_t n) {
+    const int32_t n_window = llama_model_n_swa(w.model.get());
+    const bool    chunks   = w.architecture() == "llama4";
+    return n_window == 0 || n_held <= n_window || (!chunks && n_held - n >= n_window + pos);
 }
 } // namespace
 
@@ -65,13 +80,13 @@ int32_t model_cache::take_back(int32_t branch, int32_t pos) {
     return rollback(branch, pos) ? pos : rollback(branch, 0) ? 0 : n_held(branch);
 }
 
-// A cell's key is rotated by its position, so libllama rotates the keys of all cells that move, before the next pass.
 bool model_cache::shift(int32_t branch, int32_t pos, int32_t n) {
     const llama_memory_t memory = context_.memory();
-    if (!can_rollback_ || !only_rotates(weights_) || !llama_memory_can_shift(memory) ||
-        !llama_memory_seq_rm(memory, branch, pos, pos + n)) {
+    if (!can_rollback_ || !moves_keys(weights_) || !leaves_window(weights_, n_held(branch), pos, n) ||
+        !llama_memory_can_shift(memory) || !llama_memory_seq_rm(memory, branch, pos, pos + n)) {
         return false;
     }
+    context_.keys_move();
     llama_memory_seq_add(memory, branch, pos + n, -1, -n);
     context_.cells().shifted(context_.text_of(branch), pos, n);
     return true;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "base/error.h"
 #include "control_vector.h"
@@ -196,6 +197,9 @@ bool model_context::evaluate(const llama_batch & batch, const std::atomic<bool> 
         throw error(
             rc == 1 ? error_kind::context_full : error_kind::internal,
             what() + (rc == 1 ? ": the context of " + std::to_string(shape_.n_ctx) + " tokens is full" : log_reason()));
+    }
+    if (std::exchange(keys_move_, false) && log_reason().find("K-shift") != std::string::npos) {
+        throw error(what() + ": libllama could not move the keys of a shifted context" + log_reason());
     }
     return rc == 0;
 }

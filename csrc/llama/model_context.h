@@ -59,6 +59,8 @@ class model_context {
     // The states that a head's encoder makes; valid until the next pass. Throws duo::error.
     const float * encode(const llama_batch & batch);
     void          use_threads(int32_t n);
+    // The next pass begins with moving keys.
+    void keys_move() { keys_move_ = true; }
 
     // With own attention. Whether duo's kernels computed all of it in the only pass so far: so many times.
     [[nodiscard]] bool all_own(int64_t n_done) const;
@@ -87,8 +89,9 @@ class model_context {
     context_ptr               context_;
     const std::atomic<bool> * stop_      = nullptr; // of the running pass
     int32_t                   n_threads_ = 0;       // see use_threads()
-    cpu::cell_order::nodes    seen_;                // in the graphs so far
-    cpu::cell_order           cells_;               // of own attention
+    bool                      keys_move_ = false;
+    cpu::cell_order::nodes    seen_;  // in the graphs so far
+    cpu::cell_order           cells_; // of own attention
 };
 
 } // namespace duo

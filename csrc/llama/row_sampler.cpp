@@ -73,7 +73,7 @@ float * row_sampler::scores(int32_t i_row, int32_t level) {
     for (size_t t = 0; t < row.size(); ++t) {
         if (const token_id other = words_->write(token_id(t)); other != no_token) {
             float & score = translated_[size_t(other)];
-            score         = row[t] > score ? row[t] : score;
+            score         = row[t] <= score ? score : row[t]; // NaN stays, and is noticed
         }
     }
     return translated_.data();

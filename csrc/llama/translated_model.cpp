@@ -11,7 +11,8 @@ translated_model::translated_model(llama_token_model & draft, const vocabulary &
     : draft_(draft), target_(target), words_(words), facts_(draft.facts()), ends_(size_t(facts_.n_branch)) {
     facts_.n_vocab = words.n_target();
     facts_.n_batch = std::max(1, (facts_.n_batch - 1) / int32_t(translation::n_most)); // one row for a BOS token
-    facts_.n_cells = facts_.n_cells * 2 / 3; // a token is more than one cell here and there
+    // A token is more than one cell here and there.
+    facts_.n_cells = std::max(facts_.n_cells * 2 / 3, std::min(facts_.n_cells, facts_.n_ctx));
     draft_.sampler()->speak(target.get(), words);
 }
 
@@ -27,28 +28,33 @@ decode_status translated_model::decode(std::span<const row> rows, const std::ato
     };
     for (const row & r : rows) {
         const auto tokens = words_.read(r.token);
+        const bool bos    = r.pos == 0 && words_.bos() != no_token && tokens.front() != words_.bos();
         int32_t    pos    = begin_of(r.branch, r.pos);
-        if (r.pos == 0 && words_.bos() != no_token && tokens.front() != words_.bos()) {
-            rows_.push_back({.token = words_.bos(), .pos = pos++, .branch = r.branch, .n_branches = r.n_branches});
+        const auto add    = [&](token_id token, bool output) {
+            rows_.push_back(
+                {.token = token, .pos = pos++, .branch = r.branch, .n_branches = r.n_branches, .output = output});
+        };
+        if (pos + int32_t(tokens.size()) + (bos ? 1 : 0) > draft_.facts().n_ctx) {
+            at_.push_back(-1); // beyond its context it knows nothing
+            pos = draft_.facts().n_ctx;
+        } else {
+            if (bos) {
+                add(words_.bos(), false);
+            }
+            for (size_t i = 0; i < tokens.size(); ++i) {
+                add(tokens[i], r.output && i + 1 == tokens.size());
+            }
+            at_.push_back(int32_t(rows_.size()) - 1);
         }
-        for (size_t i = 0; i < tokens.size(); ++i) {
-            rows_.push_back({.token      = tokens[i],
-                             .pos        = pos++,
-                             .branch     = r.branch,
-                             .n_branches = r.n_branches,
-                             .output     = r.output && i + 1 == tokens.size()});
-        }
-        at_.push_back(int32_t(rows_.size()) - 1);
         for (int32_t b = r.branch; b < r.branch + r.n_branches; ++b) {
             before.emplace_back(b, ends_[size_t(b)].size());
             ends_[size_t(b)].push_back(pos);
         }
     }
+    if (rows_.empty()) {
+        return decode_status::ok;
+    }
     try {
-        if (std::ranges::any_of(rows_, [this](const row & r) { return r.pos >= draft_.facts().n_ctx; })) {
-            throw error(error_kind::context_full, "its context is full, as it needs more tokens for the text than the "
-                                                  "target does");
-        }
         const decode_status status = draft_.decode(rows_, stop);
         if (status == decode_status::stopped) {
             take_back();
@@ -62,16 +68,20 @@ decode_status translated_model::decode(std::span<const row> rows, const std::ato
 
 int32_t translated_model::candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                      std::span<candidate> out) {
-    return draft_.candidates(at_.at(size_t(i_row)), sampling, text, out);
+    const int32_t at = at_.at(size_t(i_row));
+    return at < 0 ? 0 : draft_.candidates(at, sampling, text, out);
 }
 
 void translated_model::chances(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                std::vector<candidate> & out) {
-    draft_.chances(at_.at(size_t(i_row)), sampling, text, out);
+    out.clear();
+    if (const int32_t at = at_.at(size_t(i_row)); at >= 0) {
+        draft_.chances(at, sampling, text, out);
+    }
 }
 
 float translated_model::logprobs(int32_t i_row, token_id token, std::span<candidate> out) {
-    return draft_.logprobs(at_.at(size_t(i_row)), token, out);
+    return draft_.logprobs(std::max(0, at_.at(size_t(i_row))), token, out); // asked of targets only
 }
 
 bool translated_model::rollback(int32_t branch, int32_t pos) {

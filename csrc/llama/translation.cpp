@@ -108,7 +108,7 @@ translation::translation(const vocabulary & target, const vocabulary & draft) {
         n_ordinary += text.empty() ? 0 : 1;
         n_shared += same == no_token ? 0 : 1;
     }
-    shared_ = double(n_shared) / std::max(1, n_ordinary);
+    shared_ = double(n_shared) / std::max(1, std::min(n_ordinary, of_target.n_texts()));
 }
 
 } // namespace duo

@@ -33,7 +33,7 @@ class translation {
     [[nodiscard]] token_id bos() const { return bos_; }
     // The target's token for one of the draft's; no_token: there is none.
     [[nodiscard]] token_id write(token_id of_draft) const { return write_[size_t(of_draft)]; }
-    // The share of the draft's tokens that the target has, too, with the same text.
+    // Texts that are tokens of both: the share of those of the smaller vocabulary.
     [[nodiscard]] double shared() const { return shared_; }
     // With fewer of them hardly a guess could be right.
     [[nodiscard]] bool is_of_use() const { return shared_ >= 0.1; }
@@ -51,6 +51,7 @@ class spelling {
   public:
     explicit spelling(const vocabulary & v);
 
+    [[nodiscard]] int32_t n_texts() const { return int32_t(by_text_.size()); }
     // The ordinary token with this text; no_token: none.
     [[nodiscard]] token_id find(std::string_view text) const;
     // The token with this name in the file, such as "<|im_end|>"; no_token: none.

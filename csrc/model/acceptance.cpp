@@ -22,8 +22,8 @@ constexpr size_t n_path = 128; // last tokens of a text that its draws depend on
 constexpr double trust = 0.19;
 
 // Two nodes of a tree must not have the same draws: one's draws decide whether the other is worth expanding.
-uint64_t hash_of_end(std::span<const token_id> text) {
-    uint64_t h = text.size();
+uint64_t hash_of_end(const sampling_params & s, std::span<const token_id> text) {
+    uint64_t h = s.position_after(text.size());
     for (const token_id t : text.last(std::min(text.size(), n_path))) {
         h = (h ^ uint64_t(t)) * 0x9e3779b97f4a7c15ull;
         h ^= h >> 29;
@@ -51,7 +51,7 @@ void acceptance::draw(const sampling_params & s, std::span<const token_id> text,
     for (const candidate & c : chances) {
         sum += probability(c);
     }
-    const uint64_t place = hash_of_end(text);
+    const uint64_t place = hash_of_end(s, text);
     order_.clear();
     for (candidate & c : chances) {
         c.logp -= float(std::log(sum));

@@ -89,7 +89,7 @@ engine::engine(const engine_options & opt) {
         }
         const model_weights * of_target = target_ ? &target_->weights() : nullptr;
         auto                  weights   = has_own ? mtp_weights(d, *of_target) : load_weights(d, true, of_target);
-        if (target_ && !weights->head) {
+        if (target_) {
             weights = join_vocabularies(std::move(weights));
         }
         draft_ = std::make_shared<llama_token_model>(std::move(weights), target_.get());
@@ -145,14 +145,13 @@ std::shared_ptr<const model_weights> engine::join_vocabularies(std::shared_ptr<c
         return draft;
     }
     words_ = std::make_unique<translation>(target_->vocabulary(), vocabulary(draft->model, draft->options.path));
-    if (!words_->is_of_use()) {
+    if (draft->head || !words_->is_of_use()) {
         throw error(error_kind::bad_value, misfit(difference));
     }
     shared_vocabulary_        = words_->shared();
     auto          wider       = std::make_shared<model_weights>(*draft);
     const int32_t n_ctx       = target_->facts().n_ctx;
     wider->options.n_ctx_most = n_ctx + n_ctx / 2;
-    wider->options.n_ctx *= wider->options.n_ctx == n_ctx ? 0 : 1;
     return wider;
 }
 

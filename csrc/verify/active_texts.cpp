@@ -1,18 +1,33 @@
 #include "active_texts.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace duo {
 
+namespace {
+bool is_shifted(const verify_slot * s) {
+    return s->text.context().n_left_out() > 0;
+}
+} // namespace
+
 void active_texts::make_room(size_t n_rows) {
     while (!cache_.make_room(n_rows) && texts_.size() > 1) { // one text always fits
-        verify_slot & last = *texts_.back();
+        verify_slot & last = *last_to_wait();
         const auto &  in   = pass_.slots();
         if (std::find(in.begin(), in.end(), &last) != in.end()) {
             n_rows -= std::min(n_rows, last.n_read > 0 ? last.n_read : last.n_missing());
         }
         park(last);
     }
+}
+
+// A text whose context was shifted may never end, so it waits for others, whenever it began. Before the pass that moves
+// its keys they could not be saved.
+verify_slot * active_texts::last_to_wait() const {
+    const auto shifted = std::find_if(texts_.rbegin(), texts_.rend(),
+                                      [](const verify_slot * s) { return is_shifted(s) && !s->shifted; });
+    return shifted == texts_.rend() ? texts_.back() : *shifted;
 }
 
 // The text keeps its tokens and reads them again later, or gets its cells back.
@@ -39,15 +54,23 @@ void active_texts::wake_parked(size_t n_cells) {
     size_t        n_used = 0; // by texts that are written
     for (verify_slot & s : cache_.slots()) {
         n_used += s.text.active() ? s.cached.size() : 0;
-        if (s.parked && (first == nullptr || s.n_begun < first->n_begun)) {
+        if (s.parked &&
+            (first == nullptr || std::pair(is_shifted(&s), s.n_begun) < std::pair(is_shifted(first), first->n_begun))) {
             first = &s;
         }
     }
     if (first == nullptr) {
         return;
     }
-    const size_t n_reserve = (texts_.size() + 1) * size_t(n_draft_cap);
-    if (texts_.empty() || n_used + first->text.context().tokens().size() + n_reserve <= n_cells) {
+    const auto fits = [&] {
+        const size_t n_reserve = (texts_.size() + 1) * size_t(n_draft_cap);
+        return texts_.empty() || n_used + first->text.context().tokens().size() + n_reserve <= n_cells;
+    };
+    while (!fits() && !is_shifted(first) && is_shifted(last_to_wait()) && !last_to_wait()->shifted) {
+        n_used -= last_to_wait()->cached.size();
+        park(*last_to_wait());
+    }
+    if (fits()) {
         first->parked = false;
         texts_.insert(std::find_if(texts_.begin(), texts_.end(),
                                    [first](const verify_slot * s) { return s->n_begun > first->n_begun; }),

@@ -35,7 +35,8 @@ class active_texts {
     [[nodiscard]] bool any_parked() const;
 
   private:
-    void park(verify_slot & s);
+    void                        park(verify_slot & s);
+    [[nodiscard]] verify_slot * last_to_wait() const;
 
     target_cache &             cache_;
     target_pass &              pass_;

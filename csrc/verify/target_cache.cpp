@@ -1,6 +1,7 @@
 #include "target_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/same.h"
@@ -179,20 +180,48 @@ void target_cache::forget_rejected(verify_slot & s) noexcept {
     }
 }
 
-void target_cache::save_to_ram(const verify_slot & s) noexcept {
+// Keys that are to be moved in the next pass cannot be saved.
+void target_cache::save_to_ram(verify_slot & s) noexcept {
+    const bool whole = !s.text.active() || s.text.context().n_left_out() == 0;
     try {
-        const bool whole = !s.text.active() || s.text.context().n_left_out() == 0;
         if (whole && s.cached.size() >= n_worth && kept_.wants(s.cached)) {
             kept_.add(s.cached, model_.save(s.first_branch));
+        }
+        if (!whole && !s.cached.empty() && !s.shifted) { // to read it again would give other bits
+            s.image = {.tokens = s.cached, .saved = model_.save(s.first_branch)};
         }
     } catch (...) {
         // there is no memory for it, or the model cannot save: the text will be evaluated again
     }
 }
 
+// False: there is none, or not enough room.
+bool target_cache::restore_image(verify_slot & s) {
+    const kept_texts::text image = std::exchange(s.image, {});
+    if (image.tokens.empty()) {
+        return false;
+    }
+    clear(s);
+    if (!make_room(image.tokens.size())) {
+        return false;
+    }
+    try {
+        model_.restore(s.first_branch, image.saved);
+        s.cached = image.tokens;
+        cut(s);
+        return true;
+    } catch (...) {
+        clear(s);
+        return false;
+    }
+}
+
 void target_cache::restore_from_ram(verify_slot & s) noexcept {
     const std::span<const token_id> tokens = s.text.context().tokens();
-    const kept_texts::text *        kept   = kept_beyond(s, tokens);
+    if (restore_image(s)) {
+        return;
+    }
+    const kept_texts::text * kept = kept_beyond(s, tokens);
     if (kept == nullptr) {
         return;
     }

@@ -66,11 +66,12 @@ class target_cache {
     // Frees what is kept of ended texts, the oldest first, until n more rows fit. False: there is no more to free.
     bool make_room(size_t n_rows);
     // Before the slot is emptied or cut: keeps its text in RAM.
-    void save_to_ram(const verify_slot & s) noexcept;
+    void save_to_ram(verify_slot & s) noexcept;
     // A text begins or goes on: the slot gets what is kept of it in RAM. Texts that are written keep their cells.
     void restore_from_ram(verify_slot & s) noexcept;
 
   private:
+    bool                     restore_image(verify_slot & s);
     const kept_texts::text * kept_beyond(const verify_slot & s, std::span<const token_id> tokens);
     void                     cut(verify_slot & s);
     void                     take_back(verify_slot & s, size_t n_kept);

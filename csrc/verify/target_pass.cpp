@@ -104,8 +104,9 @@ decode_status target_pass::timed_decode() {
 }
 
 bool target_pass::is_typical() const {
-    return std::none_of(slots_.begin(), slots_.end(),
-                        [](const verify_slot * s) { return s->n_read > 0 || s->text.req().stats.n_passes == 0; });
+    return std::none_of(slots_.begin(), slots_.end(), [](const verify_slot * s) {
+        return s->n_read > 0 || !s->text.us_since_verdict(0).has_value();
+    });
 }
 
 } // namespace duo

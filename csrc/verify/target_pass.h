@@ -40,7 +40,8 @@ class target_pass {
     [[nodiscard]] int64_t us() const { return t1_ - t0_; }
     // Time that making and dropping branches took. It is outside the pass but part of its cost.
     [[nodiscard]] int64_t branches_us() const { return branches_us_; }
-    // It has neither a part of a prompt nor a text's first verification, whose times tell nothing of other passes.
+    // It has neither a part of a prompt nor a text's first verification, or its first one after a shift: their times
+    // tell nothing of other passes.
     [[nodiscard]] bool is_typical() const;
 
   private:

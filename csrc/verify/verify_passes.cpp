@@ -202,6 +202,7 @@ bool verify_worker::evaluate(int32_t n_threads) {
 
 // The rows of the slot are in the cache now.
 void verify_worker::on_evaluated(verify_slot & s) {
+    s.shifted = false;
     if (s.n_read > 0) {
         cache_.on_read(s);
         drafts_.send_features(s);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "draft_contact.h"
+#include "kept_texts.h"
 #include "verify_text.h"
 
 namespace duo {
@@ -23,6 +24,8 @@ struct verify_slot {
     uint64_t              n_turn    = 0;     // its last pass was the n-th over several texts
     bool                  parked    = false; // the cache is full: the text waits until others have ended
     bool                  for_draft = false; // the text may have a draft
+    bool                  shifted   = false; // since its last pass
+    kept_texts::text      image;             // of a parked text whose context was shifted: only it can go on with this
 
     // Its draft.
     draft_contact draft;

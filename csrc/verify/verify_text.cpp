@@ -46,6 +46,7 @@ void verify_text::end() {
 void verify_text::shift() {
     context_.shift();
     ++req_->stats.n_shifts;
+    t_verdict_ = elsewhere_us_ = 0; // the next pass takes longer, whatever is drafted
 }
 
 // Reads what was generated before a link was lost. A stop string may have begun in it, or the text may lack only its

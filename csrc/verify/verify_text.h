@@ -63,7 +63,7 @@ class verify_text {
 
     // Ends the walk: appends the verdicts to `out` (text_guesses::commit).
     void commit(int64_t now, std::vector<verdict_msg> & out);
-    // Time since the last verdict, in microseconds; nothing: this is the first one.
+    // Time since the last verdict, in microseconds; nothing: this is the first one, or the first one after a shift.
     [[nodiscard]] std::optional<int64_t> us_since_verdict(int64_t now) const;
     // Time in the model, and time that was waited for the draft.
     void count_elsewhere(int64_t busy_us, int64_t wait_us);

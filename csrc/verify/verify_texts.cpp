@@ -55,7 +55,8 @@ void verify_worker::begin_text(verify_slot & s, request & req) {
     s.text.begin(req);
     req.place.store(s.index, std::memory_order_relaxed);
     cache_.touch(s);
-    s.parked = false;
+    s.parked = s.shifted = false;
+    s.image              = {};
     active_.add(s);
     cache_.keep_beginning(s);
     drafts_.forget_late_begins();
@@ -102,6 +103,7 @@ void verify_worker::shift_contexts() {
     for (verify_slot * s : active_.all()) {
         if (s->text.context().shift_due() && n_before_shift(model_, *s) == 0) {
             shift_context(model_, cache_, *s);
+            s->shifted = true;
             drafts_.on_shift(*s);
         }
     }

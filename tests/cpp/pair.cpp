@@ -190,8 +190,15 @@ void check_same(const answer & got, const answer & want, const std::string & not
     CHECK_EQ(got.finish, want.finish, note);
 }
 
+namespace {
+behaviour as_target(behaviour b) {
+    b.sinks = false;
+    return b;
+}
+} // namespace
+
 pair::pair(const behaviour & t, const std::optional<behaviour> & d, bool tracing, const pair_prior & prior)
-    : lang(t.lang), n_ctx(t.n_ctx), target(t), draft(d ? *d : t),
+    : lang(t.lang), n_ctx(t.n_ctx), target(as_target(t)), draft(d ? *d : t),
       line(&target, d ? &draft : nullptr, {.tracing = tracing, .prior = prior}) {
 }
 

@@ -25,6 +25,7 @@ struct behaviour {
     uint64_t delay_seed   = 1;
     bool     can_rollback = true;
     bool     windows      = true; // a draft that may leave out the middle of a prompt
+    bool     sinks        = true; // what has read a part of a text has read its first tokens; not so after a shift
     bool     shifts       = true; // cells can be shifted; otherwise a text is read again without its middle
     // A recurrent state: how it goes back, how far, and whether a pass over one row is dropped as it would be if a row
     // had been added for its company.

@@ -94,7 +94,8 @@ int32_t scripted_model::candidates(int32_t i_row, const sampling_params & s, std
     REQUIRE(n == n_read || (n > n_read && b_.windows), "text up to the row");
     n_skipping += n > n_read ? 1 : 0;
     REQUIRE_EQ(n_read, texts_[size_t(i_row)].size());
-    REQUIRE(is_view(texts_[size_t(i_row)], text), "what is cached is the text, or its beginning and its end");
+    REQUIRE(is_view(texts_[size_t(i_row)], text, b_.sinks ? duo::draft_window::n_sink : 0),
+            "what is cached is the text, or its beginning and its end");
     const std::vector<token_id> own(text.begin(), text.end());
     if (n_chosen_++ == b_.throw_choice) {
         tell_thrown();
@@ -224,10 +225,11 @@ void scripted_model::restore(int32_t branch, std::span<const char> saved) {
     check_room();
 }
 
-bool scripted_model::is_view(std::span<const token_id> own, std::span<const token_id> text) {
+bool scripted_model::is_view(std::span<const token_id> own, std::span<const token_id> text, int32_t n_least) {
     const auto n_first = std::mismatch(own.begin(), own.end(), text.begin()).first - own.begin();
     const auto n_last  = std::mismatch(own.rbegin(), own.rend(), text.rbegin()).first - own.rbegin();
-    return own.size() == text.size() ? n_first == std::ssize(own) : n_first + n_last >= std::ssize(own);
+    return own.size() == text.size() ? n_first == std::ssize(own)
+                                     : n_first >= n_least && n_first + n_last >= std::ssize(own);
 }
 
 void scripted_model::keep_state(int32_t branch, std::span<const row> rows, bool drops) {

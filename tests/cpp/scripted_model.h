@@ -71,8 +71,8 @@ class scripted_model : public scripted_base {
   private:
     bool keeps_state() const { return b_.undo != duo::undo_kind::cells; }
 
-    // Whether these are the text's tokens, or its first ones and its last ones.
-    static bool is_view(std::span<const token_id> own, std::span<const token_id> text);
+    // Whether these are the text's tokens, or its first ones (n_least at least) and its last ones.
+    static bool is_view(std::span<const token_id> own, std::span<const token_id> text, int32_t n_least);
 
     // What a pass leaves to go back to. If it has several texts, each has one row and at most n_together guesses.
     void keep_state(int32_t branch, std::span<const row> rows, bool drops);

@@ -80,6 +80,7 @@ void one_schedule(uint64_t seed, total & sum, bool failures) {
         (d.chance(0.5) ? target.throw_at : target.throw_choice) = d.chance(0.7) ? d.between(0, 60) : -1;
         (d.chance(0.5) ? draft.throw_at : draft.throw_choice)   = d.chance(0.7) ? d.between(0, 100) : -1;
     }
+    target.sinks = false;
     scripted_model t(target);
     scripted_model m(draft);
     pair_prior     prior;

@@ -86,7 +86,9 @@ class Conversation:
     def is_full(self) -> bool:
         """The last answer ended because the context did."""
         r = self.last
-        return r is not None and r.finish_reason == "length" and r.prompt_tokens + len(r.tokens) >= self.duo.n_ctx()
+        if r is None or r.timings.get("context_shift_n"):
+            return False
+        return r.finish_reason == "length" and r.prompt_tokens + len(r.tokens) >= self.duo.n_ctx()
 
     def tokens_of(self, text: str) -> list[int]:
         """Ids of a rendered conversation. An answer keeps the tokens it was written as, which its text need not give:

@@ -38,8 +38,9 @@ def model_sources() -> list[click.Option]:
                      shell_complete=by_metavar, help="The target: a GGUF file. Default: the demo pair."),
         click.Option(["model_draft", "-md", "--model-draft", "--draft-model", "--spec-draft-model"], type=str,
                      metavar="FILE", envvar="LLAMA_ARG_SPEC_DRAFT_MODEL", shell_complete=by_metavar,
-                     help="The draft: a GGUF file. Without it, MTP layers of the target draft, or a file beside it "
-                          "whose name says so (mtp-*, eagle3-*, dflash-*, dspark-*, draft-*). none: no draft."),
+                     help="The draft: a GGUF file. Without it, duo run, chat and serve take the target's own MTP "
+                          "layers, or a file beside it whose name says so (mtp-*, eagle3-*, dflash-*, dspark-*, "
+                          "draft-*). none: no draft."),
         click.Option(["pair", "--pair"], metavar="NAME", shell_complete=pair_names,
                      help="Target and draft by the name of a pair (see duo pairs). The first use downloads them."),
         click.Option(["hf_repo", "-hf", "-hfr", "--hf-repo"], metavar="USER/REPO[:QUANT]",

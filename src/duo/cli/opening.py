@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from duo.cli import show
 from duo.cli.models import Models, chosen_models, draft_beside
 from duo.cli.options import given
-from duo.errors import DoesNotFit
+from duo.errors import DuoError
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
@@ -44,10 +44,11 @@ def open_duo(
         return _open(params, models, progress, **more)
     try:
         d = _open(params, models._replace(draft=found.path), progress, own_layers=found.own, **more)
-    except DoesNotFit as e:
+    except DuoError as e:  # an error that has nothing to do with the draft comes again
         what = Path(found.path).name if found.path else "the target's MTP layers"
-        show.warn(f"no draft is used, because {what} would need too much memory: {e}")
-        return _open(params, models, progress, **more)
+        d = _open(params, models, progress, **more)
+        show.warn(f"no draft is used: {what} could draft for the target, but {e}")
+        return d
     if found.path:
         show.warn(f"{Path(found.path).name} lies beside the target and drafts for it; -md none does without it")
     return d

@@ -73,8 +73,8 @@ def _place(m: _core.Model) -> str:
 
 
 def another_vocabulary(shared: float) -> str:
-    """Of a draft. shared: the share of its tokens that the target has."""
-    return f"another vocabulary, of which the target has {100 * shared:.0f}%: guesses are translated"
+    """Of a draft. shared: texts that are tokens of both, as a share of the smaller vocabulary."""
+    return f"another vocabulary, which shares {100 * shared:.0f}% with the target's: guesses are translated"
 
 
 def _guesses(o: GenerateOptions, has_draft: bool) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duo.errors import DuoError
+from duo.models.head import Head
 from duo.models.header import read_header
 
 # llama.cpp's common/preset.cpp: beside a model in its own folder, such a file is its draft.
@@ -39,7 +40,11 @@ def find(target: str) -> Found:
     why_not = ""
     for path in _named_like(Path(target)):
         try:
-            why_not = str(_core.vocab_check(os.fsencode(target), os.fsencode(path), False)["mismatch"])
+            draft = read_header(path)
+            if Head.of(draft) is None and draft.n_file_bytes > header.n_file_bytes / 2:
+                why_not = f"{path} is a model of more than half the target's size; give it with -md if it is to draft"
+            else:
+                why_not = str(_core.vocab_check(os.fsencode(target), os.fsencode(path), False)["mismatch"])
         except DuoError as e:
             why_not = str(e)
         if not why_not:
@@ -60,12 +65,15 @@ def _named_like(target: Path) -> Iterator[Path]:
     except OSError:
         return
     mine = base_name(target)
-    others = {base_name(p) for p in files if not p.name.startswith(PREFIXES)} - {mine}
+    names = {path: base_name(path) for path in files}
+    prefixed = {path: name for path, name in names.items() if name.startswith(PREFIXES)}
+    like_mine = {path for path, name in names.items() if _follows(name, mine)}
+    alone = all(name == mine for path, name in names.items() if path not in prefixed and path not in like_mine)
     for path in files:
-        name = path.name.lower()
-        prefix = next((p for p in PREFIXES if name.startswith(p)), "")
-        rest = base_name(path)
-        if (prefix and (not others or rest.removeprefix(prefix) == mine)) or (
-            rest.startswith(mine) and rest[len(mine) :].lstrip("-._").startswith(_KINDS)
-        ):
+        if path in like_mine or (path in prefixed and (alone or names[path].partition("-")[2] == mine)):
             yield path
+
+
+def _follows(name: str, mine: str) -> bool:
+    """As "model-eagle3" follows "model"."""
+    return name.startswith(mine) and name[len(mine) :].lstrip("-._").startswith(_KINDS)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from typing_extensions import TypedDict
 
-from duo.options.markers import BeforeValidator, Field
+from duo.options.markers import Field
 from duo.options.option import (
     Bias,
     Breakers,
@@ -16,20 +16,18 @@ from duo.options.option import (
 )
 from duo.options.samplers import Samplers
 
-
-def _until_full(value: Any) -> Any:
-    """llama.cpp's -2, until the context is full, is -1 in duo: no context is shifted."""
-    return -1 if str(value).strip() == "-2" else value
+UNTIL_FULL = -2  # as in llama.cpp: until the context is full, whether it could be shifted or not
 
 
 class SamplingOptions(TypedDict, total=False):
     """The part of GenerateOptions that the text depends on."""
 
     max_tokens: Annotated[
-        Annotated[Int, Field(ge=-1, le=2**31 - 1), BeforeValidator(_until_full)],
+        Annotated[Int, Field(ge=UNTIL_FULL, le=2**31 - 1)],
         opt(
             -1,
-            "Tokens to generate; -1: until the model ends or the context is full.",
+            "Tokens to generate; -1: until the model ends or, without --context-shift, the context is full; -2: until "
+            "the context is full.",
             "-n",
             "--predict",
             "--n-predict",

@@ -138,10 +138,9 @@ def speculation(o: GenerateOptions) -> _core.Plan:
 
 
 def n_kept(o: GenerateOptions, model: _core.Model, tokens: list[int]) -> int:
-    """Tokens of the prompt that stay when the context is shifted, as llama-server counts them."""
-    if o["n_keep"] < 0:
-        return len(tokens)
-    return o["n_keep"] + (1 if tokens and tokens[0] == model.token_bos else 0)
+    """Tokens that stay when the context is shifted, as llama-server counts them (server-context.cpp)."""
+    n = len(tokens) if o["n_keep"] < 0 else o["n_keep"]
+    return min(n + model.vocabulary.add_bos, 2**31 - 1)
 
 
 def ngram_of(o: GenerateOptions) -> str:

@@ -73,8 +73,12 @@ class PromptCache:
 
     # ---- after it
 
-    def after(self, n_generated: int) -> None:
-        """Writes the file, if the prompt has more than the file, or if the text is to be kept as well."""
+    def after(self, n_generated: int, *, shifted: bool) -> None:
+        """Writes the file, if the prompt has more than the file, or if the text is to be kept as well. shifted: the
+        context was, so the caches hold less."""
+        if shifted and not self._read_only:
+            self._warn("was not written, because the context was shifted")
+            return
         if self._read_only or (not self._all and (self._keeps_state or self._n_file >= len(self._tokens) - 1)):
             return
         self._write(len(self._tokens) + (n_generated if self._all else 0))

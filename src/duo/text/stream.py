@@ -11,6 +11,7 @@ from typing_extensions import Self
 
 from duo import _core
 from duo.errors import Cancelled, DuoError, error_class
+from duo.options.sampling import UNTIL_FULL
 from duo.text.job import Job, makes_guesses, n_kept, prepare, sampling, speculation
 from duo.text.prompt_cache import PromptCache, open_cache
 from duo.text.result import Chunk, FinishReason, Result, Timings, TokenLogprobs, timings
@@ -179,7 +180,7 @@ class Stream(Iterator[Chunk]):
         """Writes the prompt cache. Returns a warning."""
         if self._cache is None or self._session.closed:
             return ""
-        self._cache.after(len(self._tokens))
+        self._cache.after(len(self._tokens), shifted=self.timings.get("context_shift_n", 0) > 0)
         return self._cache.warning
 
     def _finish(self, reason: FinishReason) -> tuple[str, str]:
@@ -255,10 +256,15 @@ def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCac
             session.network.begin_text()
         session.add_hook(job.hook)  # the core may call it before begin() returns
         how = sampling(o, job.seed)
+        shifts = o["context_shift"] and o["max_tokens"] != UNTIL_FULL
+        if shifts:  # the text may have no end, so what looks back at all of it gets a limit
+            n_ctx = session.local_model.n_ctx
+            how.repeat_last_n = n_ctx if how.repeat_last_n < 0 else how.repeat_last_n
+            how.dry_penalty_last_n = n_ctx if how.dry_penalty_last_n < 0 else how.dry_penalty_last_n
         hooks, chosen_from = hooks_of(session.engine, o, how)
         text = session.engine.begin(
             prompt=job.tokens,
-            n_predict=o["max_tokens"],
+            n_predict=max(-1, o["max_tokens"]),
             sampling=how,
             plan=plan,
             stop=job.stop,
@@ -269,7 +275,7 @@ def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCac
             n_mark=o["prompt_mark"],
             hooks=hooks,
             chosen_from=chosen_from,
-            context_shift=o["context_shift"],
+            context_shift=shifts,
             n_keep=n_kept(o, session.local_model, job.tokens),
             n_discard=o["n_discard"],
         )

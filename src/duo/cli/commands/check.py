@@ -32,8 +32,8 @@ HELP = """Say whether a draft fits a target, how much memory both need, and wher
 TARGET and DRAFT are GGUF files (of a split model the first part) or repositories of the hub (user/repo[:quant]). A
 single argument that is not a file is the name of a pair; the draft of a single file is its own MTP layers. duo reads
 only the headers, and downloads only the headers of models on the hub. The rules are the same as for loading. A draft
-may have another vocabulary, if the target has at least a tenth of its tokens: its guesses are translated. The exit
-code is 1 if the draft does not fit the target.
+may have another vocabulary, if a tenth of the smaller one is shared: its guesses are translated. The exit code is 1 if
+the draft does not fit the target.
 
 \b
 Examples:
