@@ -77,6 +77,11 @@ def test_the_command_uses_it_and_says_so(target: Path, run: Run) -> None:
         assert (code, text) == (0, alone[1]) and "draft-small" not in err, said
 
 
+def test_the_demo_target_alone(run: Run) -> None:
+    code, _, err = run("-md", "none", *LINE)
+    assert code == 0 and "no draft was given" in err and "duo-demo-draft" not in err
+
+
 def test_a_file_that_does_not_fit_is_named(target: Path, run: Run) -> None:
     from test_pair_check import with_words
 

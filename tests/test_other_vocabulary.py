@@ -136,6 +136,16 @@ def test_a_draft_that_needs_more_room_than_the_target_falls_silent(tmp_path: Pat
         assert got.timings["draft_rounds"] < got.timings["target_passes_n"] - 20  # the last passes have no guess
 
 
+def test_its_larger_context_is_planned_for(fewer: Path) -> None:
+    """It may need more tokens for a text than its target."""
+    c = check_pair(TARGET, fewer, [CPU], n_ctx=200)
+    assert (c.target.n_ctx, c.draft.n_ctx) == (200, 300)
+    with Duo(TARGET, fewer, n_ctx=200, **EXACT) as d:
+        assert (d.engine.target.n_ctx, d.engine.draft.n_ctx) == (200, 300)  # type: ignore[union-attr]
+    with Duo(TARGET, fewer, n_ctx=200, n_ctx_draft=200, **EXACT) as d:
+        assert d.engine.draft.n_ctx == 200  # type: ignore[union-attr]
+
+
 def test_what_is_said_of_it(other: Path, fewer: Path, tmp_path: Path, run: Run) -> None:
     line = ("-p", "Once", "-n", "4", "--temp", "0")
     code, _, err = run("-m", str(TARGET), "-md", str(fewer), *line)

@@ -133,6 +133,10 @@ def hub_of(params: dict[str, Any]) -> Hub:
 
 def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Models:
     if not {target, draft} & {"pair", "hf_repo", "hf_repo_draft"}:
+        if target is None and params["model_draft"] == NO_DRAFT:
+            from duo.models.demo import demo_pair
+
+            return Models(str(demo_pair()[0]), None)
         return Models(params["model"] if target else None, _draft_file(params) if draft else None)
     from duo.models import pairs
     from duo.models.hub.repository import parse

@@ -21,6 +21,7 @@ from duo.placement.packing import saved_bytes
 from duo.support.wording import gigabytes, plural
 
 # What ggml-cuda's libraries need for themselves: benchmarks/gpu/README.md.
+N_PADDING = 128  # csrc/llama/pair_check.cpp: sizes of one vocabulary differ by so much at most
 DRIVER = 256 << 20  # bytes, for handles, kernels and scratch
 DRIVEN = ("CUDA", "ROCm", "MUSA")  # devices of ggml-cuda, by the beginning of their names
 
@@ -63,8 +64,16 @@ def contexts(target: ModelOptions, draft: ModelOptions | None, headers: Sequence
     if draft is None:
         return [n_ctx]
     # The limit of a draft head says how it was trained, not how far it can read.
-    n_train = n_ctx if Head.of(headers[1], mtp=draft.mtp) else headers[1].n_ctx_train
-    return [n_ctx, context(draft.n_ctx or None, n_train, n_ctx)]
+    if Head.of(headers[1], mtp=draft.mtp):
+        return [n_ctx, context(draft.n_ctx or None, n_ctx, n_ctx)]
+    # As csrc/python/engine.cpp does (join_vocabularies), as far as headers tell it.
+    most = n_ctx + n_ctx // 2 if _speak_differently(*headers) else n_ctx
+    return [n_ctx, context(draft.n_ctx or None, headers[1].n_ctx_train, most)]
+
+
+def _speak_differently(target: Header, draft: Header) -> bool:
+    kinds = [[h.values.get(f"tokenizer.ggml.{key}") for key in ("model", "pre")] for h in (target, draft)]
+    return kinds[0] != kinds[1] or abs(target.n_vocab - draft.n_vocab) > N_PADDING
 
 
 def _helped(m: ModelOptions, devices: Sequence[Device]) -> bool:
