@@ -12,7 +12,7 @@ from gguf_files import rewrite
 from mtp_models import foreseeing
 from other_vocabularies import shuffled
 
-from duo.errors import DoesNotFit
+from duo.errors import BadValue, DoesNotFit, DuoError
 from duo.models.beside import base_name, find
 from duo.models.demo import demo_pair
 
@@ -109,38 +109,24 @@ def test_a_model_of_the_targets_size_is_no_draft(target: Path, run: Run) -> None
     assert run("-m", target, *LINE)[0] == 0
 
 
-def test_a_draft_that_cannot_be_loaded_is_left_out(target: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [DoesNotFit("both models need 9 GB"), BadValue("put both on the CPU")])
+def test_a_draft_that_cannot_be_loaded_is_left_out(
+    error: DuoError, target: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from duo.api import engine
-    from duo.errors import BadValue
 
     shutil.copy(DRAFT, target.with_name("Draft-Small.gguf"))
     place = engine.place
 
     def refusing(*models: object, **more: object) -> object:
         if models[1] is not None:
-            raise BadValue("put both on the CPU")
+            raise error
         return place(*models, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(engine, "place", refusing)
     code, text, err = run("-m", target, *LINE)
-    assert code == 0 and text and "Draft-Small.gguf could draft for the target, but put both on the CPU" in err
-
-
-def test_too_little_memory_for_it(target: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from duo.api import engine
-
-    shutil.copy(DRAFT, target.with_name("draft-small.gguf"))
-    place = engine.place
-
-    def crowded(*models: object, **more: object) -> object:
-        if models[1] is not None:
-            raise DoesNotFit("both models need 9 GB")
-        return place(*models, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(engine, "place", crowded)
-    code, _, err = run("-m", target, *LINE)
-    assert code == 0
-    assert "no draft is used: draft-small.gguf could draft for the target, but both models need 9 GB" in err
+    assert code == 0 and text
+    assert f"no draft is used: Draft-Small.gguf could draft for the target, but {error}" in err
 
 
 def test_mtp_layers_of_the_target_draft(tmp_path: Path, run: Run) -> None:

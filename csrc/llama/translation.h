@@ -14,8 +14,9 @@
 
 namespace duo {
 
-// Any thread may read it. Each token is translated for itself, whatever is beside it, so a text needs no tokenizer: all
-// that depends on it is how often the draft is right (DESIGN: universal assisted generation, arXiv 2502.05202).
+// Any thread may read it. Each token is translated by itself, whatever is beside it, so no text is tokenized again. All
+// that depends on it is how often the draft is right. Other ways: arXiv 2502.05202, and Transformers' universal
+// assisted generation, which tokenizes the text's end again.
 class translation {
   public:
     static constexpr size_t n_most = 8; // tokens of the draft for one of the target: the last ones of a longer piece
