@@ -269,8 +269,10 @@ def check_memory(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, di
 
 def test_the_first_line_says_so(hy: Model, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["-m", str(hy.whole), "-c", "256", "-n", "4", "-p", "Once"]
-    assert main(common) == 0
+    assert main([*common, "-md", "none"]) == 0
     assert "no draft was given; use the target's MTP layers (--spec-type draft-mtp)" in capsys.readouterr().err
+    assert main(common) == 0
+    assert "+ its MTP layers (1 thread); async" in capsys.readouterr().err
     assert main([*common, "--spec-type", "draft-mtp"]) == 0
     assert "+ its MTP layers (1 thread); async" in capsys.readouterr().err
     assert main(["-m", str(hy.trunk), "-md", str(hy.head), "-c", "256", "-n", "4", "-p", "Once"]) == 0

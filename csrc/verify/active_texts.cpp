@@ -26,7 +26,7 @@ void active_texts::make_room(size_t n_rows) {
 // its keys they could not be saved.
 verify_slot * active_texts::last_to_wait() const {
     const auto shifted = std::find_if(texts_.rbegin(), texts_.rend(),
-                                      [](const verify_slot * s) { return is_shifted(s) && !s->shifted; });
+                                      [](const verify_slot * s) { return is_shifted(s) && !s->keys_move(); });
     return shifted == texts_.rend() ? texts_.back() : *shifted;
 }
 
@@ -39,13 +39,13 @@ void active_texts::park(verify_slot & s) {
     }
     cache_.save_to_ram(s);
     cache_.clear(s);
-    s.parked = true;
+    s.parked.waits = true;
     remove(s);
     plans_.end_alone();
 }
 
 bool active_texts::any_parked() const {
-    return std::ranges::any_of(cache_.slots(), [](const verify_slot & s) { return s.parked; });
+    return std::ranges::any_of(cache_.slots(), [](const verify_slot & s) { return s.parked.waits; });
 }
 
 // What is kept of texts that have ended is in nobody's way.
@@ -54,7 +54,7 @@ void active_texts::wake_parked(size_t n_cells) {
     size_t        n_used = 0; // by texts that are written
     for (verify_slot & s : cache_.slots()) {
         n_used += s.text.active() ? s.cached.size() : 0;
-        if (s.parked &&
+        if (s.parked.waits &&
             (first == nullptr || std::pair(is_shifted(&s), s.n_begun) < std::pair(is_shifted(first), first->n_begun))) {
             first = &s;
         }
@@ -66,12 +66,12 @@ void active_texts::wake_parked(size_t n_cells) {
         const size_t n_reserve = (texts_.size() + 1) * size_t(n_draft_cap);
         return texts_.empty() || n_used + first->text.context().tokens().size() + n_reserve <= n_cells;
     };
-    while (!fits() && !is_shifted(first) && is_shifted(last_to_wait()) && !last_to_wait()->shifted) {
+    while (!fits() && !is_shifted(first) && is_shifted(last_to_wait()) && !last_to_wait()->keys_move()) {
         n_used -= last_to_wait()->cached.size();
         park(*last_to_wait());
     }
     if (fits()) {
-        first->parked = false;
+        first->parked.waits = false;
         texts_.insert(std::find_if(texts_.begin(), texts_.end(),
                                    [first](const verify_slot * s) { return s->n_begun > first->n_begun; }),
                       first);

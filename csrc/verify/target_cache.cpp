@@ -187,38 +187,26 @@ void target_cache::save_to_ram(verify_slot & s) noexcept {
         if (whole && s.cached.size() >= n_worth && kept_.wants(s.cached)) {
             kept_.add(s.cached, model_.save(s.first_branch));
         }
-        if (!whole && !s.cached.empty() && !s.shifted) { // to read it again would give other bits
-            s.image = {.tokens = s.cached, .saved = model_.save(s.first_branch)};
+        if (!whole && !s.cached.empty() && !s.keys_move()) { // to read it again would give other bits
+            s.parked.cells = {.tokens = s.cached, .saved = model_.save(s.first_branch)};
         }
     } catch (...) {
         // there is no memory for it, or the model cannot save: the text will be evaluated again
     }
 }
 
-// False: there is none, or not enough room.
-bool target_cache::restore_image(verify_slot & s) {
-    const kept_texts::text image = std::exchange(s.image, {});
-    if (image.tokens.empty()) {
-        return false;
-    }
-    clear(s);
-    if (!make_room(image.tokens.size())) {
-        return false;
-    }
-    try {
-        model_.restore(s.first_branch, image.saved);
-        s.cached = image.tokens;
-        cut(s);
-        return true;
-    } catch (...) {
-        clear(s);
-        return false;
-    }
-}
-
 void target_cache::restore_from_ram(verify_slot & s) noexcept {
     const std::span<const token_id> tokens = s.text.context().tokens();
-    if (restore_image(s)) {
+    if (const auto own = std::exchange(s.parked.cells, {}); !own.tokens.empty()) {
+        clear(s);
+        try {
+            if (make_room(own.tokens.size())) {
+                model_.restore(s.first_branch, own.saved);
+                s.cached = own.tokens;
+            }
+        } catch (...) {
+            clear(s);
+        }
         return;
     }
     const kept_texts::text * kept = kept_beyond(s, tokens);

@@ -71,7 +71,6 @@ class target_cache {
     void restore_from_ram(verify_slot & s) noexcept;
 
   private:
-    bool                     restore_image(verify_slot & s);
     const kept_texts::text * kept_beyond(const verify_slot & s, std::span<const token_id> tokens);
     void                     cut(verify_slot & s);
     void                     take_back(verify_slot & s, size_t n_kept);

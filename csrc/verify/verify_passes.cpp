@@ -149,7 +149,7 @@ void verify_worker::work_together() {
 bool verify_worker::plan_together() {
     reading_.fill(pass_, active_.all());
     active_.make_room(pass_.n_base_rows());
-    std::erase_if(pass_.slots(), [](const verify_slot * s) { return s->parked; });
+    std::erase_if(pass_.slots(), [](const verify_slot * s) { return s->parked.waits; });
     const size_t n_used = pass_.n_base_rows();
     const auto   n_rows =
         int32_t(std::min({cache_.n_free() - n_used, size_t(model_.facts().n_batch) - n_used, size_t(n_draft_cap),
@@ -202,7 +202,6 @@ bool verify_worker::evaluate(int32_t n_threads) {
 
 // The rows of the slot are in the cache now.
 void verify_worker::on_evaluated(verify_slot & s) {
-    s.shifted = false;
     if (s.n_read > 0) {
         cache_.on_read(s);
         drafts_.send_features(s);
@@ -269,7 +268,7 @@ void verify_worker::on_failed_pass(failure why) noexcept {
     }
     again_.assign(slots.begin(), slots.end());
     for (verify_slot * s : again_) {
-        if (!s->text.active() || s->parked) {
+        if (!s->text.active() || s->parked.waits) {
             continue;
         }
         if (s->text.finish() != finish_reason::none) { // it needs no more rows, but the pass may have left some

@@ -10,6 +10,12 @@
 
 namespace duo {
 
+// The text waits until others have ended. If its context was shifted, only it can go on with its cells: they are saved.
+struct parking {
+    bool             waits = false;
+    kept_texts::text cells{};
+};
+
 // Belongs to the verify worker's thread.
 struct verify_slot {
     verify_slot(const token_model & model, int32_t number, int32_t n_branches)
@@ -20,12 +26,10 @@ struct verify_slot {
 
     verify_text           text;
     std::vector<token_id> cached;            // tokens whose positions the first branch holds
-    uint64_t              n_begun   = 0;     // its text was the n-th to begin
-    uint64_t              n_turn    = 0;     // its last pass was the n-th over several texts
-    bool                  parked    = false; // the cache is full: the text waits until others have ended
+    uint64_t              n_begun = 0;       // its text was the n-th to begin
+    uint64_t              n_turn  = 0;       // its last pass was the n-th over several texts
+    parking               parked;            // the cache is full
     bool                  for_draft = false; // the text may have a draft
-    bool                  shifted   = false; // since its last pass
-    kept_texts::text      image;             // of a parked text whose context was shifted: only it can go on with this
 
     // Its draft.
     draft_contact draft;
@@ -44,8 +48,12 @@ struct verify_slot {
     double expected = 1.0; // tokens, by the planner
 
     [[nodiscard]] size_t n_missing() const { return text.context().tokens().size() - cached.size(); }
-    [[nodiscard]] bool   drafting() const { return text.active() && draft.drafting(); }
-    [[nodiscard]] bool   draft_may_grow() const { return drafting() && !draft.late() && !text.guesses().paused(); }
+    // Its context was shifted, and the next pass will move the keys.
+    [[nodiscard]] bool keys_move() const {
+        return text.context().n_left_out() > 0 && !text.us_since_verdict(0).has_value();
+    }
+    [[nodiscard]] bool drafting() const { return text.active() && draft.drafting(); }
+    [[nodiscard]] bool draft_may_grow() const { return drafting() && !draft.late() && !text.guesses().paused(); }
 };
 
 } // namespace duo

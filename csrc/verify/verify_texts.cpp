@@ -55,8 +55,7 @@ void verify_worker::begin_text(verify_slot & s, request & req) {
     s.text.begin(req);
     req.place.store(s.index, std::memory_order_relaxed);
     cache_.touch(s);
-    s.parked = s.shifted = false;
-    s.image              = {};
+    s.parked = {};
     active_.add(s);
     cache_.keep_beginning(s);
     drafts_.forget_late_begins();
@@ -103,7 +102,6 @@ void verify_worker::shift_contexts() {
     for (verify_slot * s : active_.all()) {
         if (s->text.context().shift_due() && n_before_shift(model_, *s) == 0) {
             shift_context(model_, cache_, *s);
-            s->shifted = true;
             drafts_.on_shift(*s);
         }
     }
@@ -129,7 +127,7 @@ void verify_worker::end(verify_slot & s, finish_reason why) noexcept {
     }
     const int32_t n_drop = s.text.n_drop();
     s.text.end();
-    s.parked = false;
+    s.parked = {};
     active_.remove(s);
     plans_.on_end();
     errands_.on_end(s);

@@ -85,7 +85,7 @@ void verify_worker::tell_usage() noexcept {
     for (const verify_slot & s : cache_.slots()) {
         usage_.cells.push_back(int32_t(s.cached.size()));
         usage_.n_active += s.text.active() ? 1 : 0;
-        usage_.n_parked += s.parked ? 1 : 0;
+        usage_.n_parked += s.parked.waits ? 1 : 0;
         usage_.n_branches += s.cached.empty() ? 0 : 1; // a tree's other branches are dropped after its pass
     }
     board_.write(usage_);

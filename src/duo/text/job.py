@@ -207,8 +207,7 @@ def prepare(
         )
     if target is None and o["context_shift"]:
         raise BadValue(
-            "context_shift (--context-shift) needs the target in this process, and it is on another machine; leave it "
-            "out"
+            "context_shift (--context-shift) needs the target in this process, and it is in another one; leave it out"
         )
     check_grammar(grammar_of(o), model)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)

@@ -45,8 +45,8 @@ def train_draft(asked: Asked) -> Trained:
 def _begun(start: Path, target: Path, n_vocab: int) -> Llama:
     """The draft of --from. Raises BadValue: it does not fit the target."""
     draft = read_llama(ModelFile(start), n_vocab)
-    if why := _core.vocab_check(os.fsencode(target), os.fsencode(start))["mismatch"]:
-        raise BadValue(f"--from {start.name}: {why}")
+    if why := _core.vocab_check(os.fsencode(target), os.fsencode(start))["difference"]:
+        raise BadValue(f"--from {start.name} needs the target's vocabulary: {why}")
     return draft
 
 
