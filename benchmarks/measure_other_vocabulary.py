@@ -74,6 +74,8 @@ def main() -> None:
     for a in arms:
         print(report([arms[0], arms[-1]], a))
     if args.out:
+        for text in (t for a in arms for t in (*a["texts"], *a["sync_3"])):
+            text["tokens"] = len(text["tokens"])
         record = {"machine": machine(), "command": command_of(sys.argv), "target": TARGET,
                   "questions": [a.question_id for a in asked], "arms": arms}  # fmt: skip
         args.out.write_text(json.dumps(record, indent=1) + "\n", "utf-8")

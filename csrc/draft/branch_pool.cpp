@@ -44,10 +44,9 @@ void branch_pool::cut(int32_t branch, int32_t n) {
 }
 
 void branch_pool::cut_or_empty(int32_t branch, int32_t n) {
-    if (length(branch) > n && !keeps_state() && model_.rollback(branch, n)) {
-        set_length(branch, n);
-    } else if (length(branch) > n) {
-        cut(branch, 0);
+    if (length(branch) > n) {
+        set_length(branch, model_.take_back(branch, keeps_state() ? 0 : n));
+        cut(branch, n); // throws if it holds more than that
     }
 }
 

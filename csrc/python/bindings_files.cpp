@@ -68,8 +68,8 @@ py::dict vocab_of(const vocab_file & f) {
                     "keeps_state"_a = f.keeps_state());
 }
 
-// The two vocabularies, their first difference, and why the draft does not fit; of a draft with another vocabulary, the
-// share of its tokens that the target has.
+// The two vocabularies, their first difference, and why the draft does not fit; of a draft with another vocabulary,
+// translation::shared().
 py::dict vocab_check(const std::string & target, const std::string & draft, bool mtp) {
     const auto [t, d] = [&] {
         const py::gil_scoped_release released;

@@ -80,7 +80,7 @@ class engine {
     // Null if the engine is closed, or the model is elsewhere or absent.
     [[nodiscard]] std::shared_ptr<const llama_token_model> target() const { return target_view_.lock(); }
     [[nodiscard]] std::shared_ptr<const llama_token_model> draft() const { return draft_view_.lock(); }
-    // Of a draft with another vocabulary: the share of its tokens that the target has, too.
+    // Of a draft with another vocabulary: see translation::shared().
     [[nodiscard]] std::optional<double> shared_vocabulary() const { return shared_vocabulary_; }
 
   private:

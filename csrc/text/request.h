@@ -108,9 +108,8 @@ struct draft_stats {
     }
 };
 
-// What happens when the context is full: the text ends, or tokens in its middle are left out and it goes on
-// (llama.cpp's
-// --context-shift).
+// What happens when the context is full: the text ends, or tokens in its middle are left out and it goes on. The
+// option is llama.cpp's (--context-shift).
 struct context_shift {
     bool    on        = false;
     int32_t n_keep    = 0; // first tokens that always stay

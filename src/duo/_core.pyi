@@ -449,7 +449,7 @@ class Engine:
     @property
     def running(self) -> bool: ...
     @property
-    def shared_vocabulary(self) -> float | None: ...  # of the draft's tokens, that the target has; None: all
+    def shared_vocabulary(self) -> float | None: ...  # of the smaller one, that both have; None: they have one
     @property
     def usage(self) -> Usage: ...
     def begin(

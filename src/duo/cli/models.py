@@ -90,7 +90,7 @@ def draft_beside(params: dict[str, Any], models: Models) -> Found:
     from duo.models.beside import Found, find
 
     said = ("model_draft", "draft_host", "verify_host", "spec_type")
-    plain = params.get("mode") == "plain" or params.get("n_draft") == 0 or bool(params.get("embedding"))
+    plain = params.get("mode") == "plain"
     if models.target is None or models.draft is not None or plain or any(params.get(n) is not None for n in said):
         return Found()
     return find(models.target)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duo.cli import show
+from duo.cli.first_line import elsewhere, first_line
 from duo.cli.models import Models, chosen_models, draft_beside
 from duo.cli.options import given
 from duo.errors import DuoError
@@ -110,7 +111,7 @@ def _advise_packing(d: Duo, seconds: float) -> None:
 def introduce(d: Duo, wanted: GenerateOptions) -> None:
     """Prints the models, the devices and the mode. wanted: complete."""
     shared = d.engine.shared_vocabulary
-    show.warn(show.first_line(d.engine.target, d.draft, wanted, d.options["strict"], show.elsewhere(d), shared))
+    show.warn(first_line(d.engine.target, d.draft, wanted, d.options["strict"], elsewhere(d), shared))
     show.note_placement(d.placement)
     show.note_texts(d)
 

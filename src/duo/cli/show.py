@@ -1,4 +1,4 @@
-"""What the user sees: the first line, the coloured tokens, the figures at the end."""
+"""What the user sees: warnings, the coloured tokens, the figures at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from duo.models.paths import model_bytes
 from duo.support.wording import plural
 
 if TYPE_CHECKING:
-    from duo import _core
     from duo.api.answer import Reading
     from duo.api.engine import Duo
     from duo.options.generate import GenerateOptions
@@ -48,95 +47,6 @@ def loading(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
             show(f"loading {Path(path).name}", share * n, n)
 
         yield draw
-
-
-def kernels_of(m: _core.Model) -> str:
-    """The kernels that multiply the model's weights on the CPU."""
-    if m.n_duo_products and m.n_duo_products == m.n_cpu_products:
-        return "duo kernels"
-    return f"duo kernels for {m.n_duo_products} of {m.n_cpu_products} matrices" if m.n_duo_products else "stock kernels"
-
-
-def _packing(m: _core.Model) -> str:
-    packed = f", packed as {m.packed_as.upper()}" if m.packed_as else ""
-    packed += f", packed in {Path(m.packed_file).name}" if m.packed_file else ""
-    return packed if m.n_duo_products else ""
-
-
-def _place(m: _core.Model) -> str:
-    prompts = f"; long prompts on {', '.join(m.helpers)}" if m.helpers and not m.devices else ""
-    some = f", {m.n_proposed:,} of {m.n_vocab:,} tokens" if m.n_proposed < m.n_vocab else ""
-    cpu = f"CPU ({plural(m.n_threads, 'thread')}, {kernels_of(m)}{_packing(m)}{some}{prompts})"
-    where = " + ".join([", ".join(m.devices)] * bool(m.devices) + [cpu] * bool(m.n_cpu_products or not m.devices))
-    what = m.description.replace(" ?B", "")  # if libllama does not know the number of parameters
-    return f"{Path(m.path).name} [{what}, {m.n_bytes / 1e6:,.0f} MB] on {where}"
-
-
-def another_vocabulary(shared: float) -> str:
-    """Of a draft. shared: texts that are tokens of both, as a share of the smaller vocabulary."""
-    return f"another vocabulary, which shares {100 * shared:.0f}% with the target's: guesses are translated"
-
-
-def _guesses(o: GenerateOptions, has_draft: bool) -> str:
-    """Where guesses come from, if not only from the draft."""
-    from duo.text.job import draft_of, ngram_of
-
-    ngram, by_model = ngram_of(o), bool(draft_of(o))
-    if not ngram:
-        return ""
-    if has_draft and by_model:
-        return f", guesses from the draft and n-grams ({ngram})"
-    why = "no draft was given (-md)" if by_model else "the draft is not used" if has_draft else ""
-    return f", guesses from n-grams ({ngram}){'; ' * bool(why)}{why}"
-
-
-def _mode(o: GenerateOptions, has_draft: bool, has_mtp: bool) -> str:
-    """The mode, or why there is no speculation."""
-    from duo.text.job import draft_of, ngram_of
-
-    if o["mode"] == "plain":
-        return "plain decoding: --mode plain"
-    if o["spec_type"] == ["none"]:
-        return "plain decoding: --spec-type none"
-    if not has_draft and not ngram_of(o):
-        ways = ["give one (-md)", "let n-grams guess (--spec-type ngram-map-k)"]
-        if has_mtp:
-            ways.insert(0, "use the target's MTP layers (--spec-type draft-mtp)")
-        return f"plain decoding: no draft was given; {', '.join(ways[:-1])} or {ways[-1]}"
-    if isinstance(o["draft_tree"], list):  # its size is the draft length; --draft has no effect
-        if not has_draft or not draft_of(o):
-            return "plain decoding: a fixed --draft-tree takes guesses only from a draft model (-md)"
-        return f"{o['mode']}, a fixed tree{'; n-grams are not used with it' if ngram_of(o) else ''}"
-    return f"{o['mode']}, draft length {o['n_draft']}{_guesses(o, has_draft)}"
-
-
-def _promise(o: GenerateOptions, has_draft: bool) -> str:
-    """What --accept keeps, if it is not the text of the target alone."""
-    from duo.options.accept import promise_of
-    from duo.text.job import makes_guesses
-
-    said = promise_of(o) if makes_guesses(o, has_draft) else ""
-    return f"; {said}" if said else ""
-
-
-def first_line(
-    target: _core.Model | None,
-    draft: _core.Model | None,
-    options: GenerateOptions,
-    strict: bool,
-    elsewhere: str = "",
-    shared: float | None = None,
-) -> str:
-    """Models, devices and mode. options: complete; elsewhere: the model on another machine. shared: see
-    `another_vocabulary`; None: both models have one."""
-    has_draft = draft is not None or elsewhere != ""
-    mode = _mode(options, has_draft, target is not None and target.has_mtp) + _promise(options, has_draft)
-    models = elsewhere if target is None else _place(target)
-    if target is not None and draft is not None and draft.head == "mtp" and draft.path == target.path:
-        models += f" + its MTP layers ({plural(draft.n_threads, 'thread')})"
-    elif guesser := _place(draft) if draft is not None else elsewhere if target is not None else "":
-        models += f" + draft {guesser}" + (f", with {another_vocabulary(shared)}" if shared is not None else "")
-    return f"{models}; {mode}{'; strict' if strict else ''}"
 
 
 class TokenPrinter:
@@ -247,14 +157,6 @@ def figures(r: Result) -> list[tuple[str, str]]:
         lost = f", lost {plural(t['network_lost_n'], 'time')}" if t["network_lost_n"] else ""
         lines.append(("network", f"round trip {t['network_round_trip_ms']:.1f} ms, {sent}, {received}{lost}"))
     return lines
-
-
-def elsewhere(d: Duo) -> str:
-    """The model on another machine and the address; empty: both models are on this machine."""
-    if d.network is None:
-        return ""
-    name = d.network.host_model
-    return f"{name} on {d.network.settings.where}" if name else f"on {d.network.settings.where}"
 
 
 def show_figures(r: Result, err: TextIO) -> None:

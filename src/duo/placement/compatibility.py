@@ -79,7 +79,7 @@ class PairCheck:
     draft: CheckedModel
     why_not: str  # one sentence; empty if the draft suits the target
     difference: str  # the first one between the vocabularies; empty: they have one
-    shared: float | None  # share of the draft's tokens that the target has; None: they have one
+    shared: float | None  # of the smaller vocabulary, that both have; None: they have one
     host_free: int  # bytes
     placement: Placement  # the one of -ngl auto -ngld auto
     fits: bool  # whether there is enough memory

@@ -57,13 +57,17 @@ class Speed(NamedTuple):
     def duo_is_faster(self, *, drafted: bool) -> bool:
         """Whether duo is faster for a whole text, prompt included, or as fast (`TIE`). drafted: whether passes verify
         guesses."""
-        return TIE * self.cost("duo", self, drafted=drafted) < self.cost("stock", self, drafted=drafted)
+        return _is_chosen(*(self.cost(kind, self, drafted=drafted) for kind in KINDS))
 
     def cost(self, kind: Kind, of_prompt: Speed, *, drafted: bool) -> float:
         """Microseconds for a whole text. of_prompt: the speed of the team that reads the prompt."""
         times, prompt = (speed.duo if kind == "duo" else speed.stock for speed in (self, of_prompt))
         passes = PASSES_DRAFTED if drafted else PASSES_PLAIN
         return sum(n * (prompt if w == PROMPT else times)[w] for w, n in passes.items())
+
+
+def _is_chosen(duo_us: float, stock_us: float) -> bool:
+    return TIE * duo_us < stock_us
 
 
 class Record(NamedTuple):
@@ -200,7 +204,7 @@ def duo_is_faster(weight_type: str, teams: Sequence[int], of_prompt: int, *, dra
         return False
     by_team = dict(zip(dict.fromkeys([*teams, of_prompt]), speeds, strict=True))
     duo, stock = (sum(by_team[n].cost(kind, by_team[of_prompt], drafted=drafted) for n in teams) for kind in KINDS)
-    return TIE * duo < stock
+    return _is_chosen(duo, stock)
 
 
 def chosen_types(

@@ -20,8 +20,8 @@ from duo.placement.memory import Need, context, kept_on_cpu, most_texts, need_of
 from duo.placement.packing import saved_bytes
 from duo.support.wording import gigabytes, plural
 
-# What ggml-cuda's libraries need for themselves: benchmarks/gpu/README.md.
 N_PADDING = 128  # csrc/llama/pair_check.cpp: sizes of one vocabulary differ by so much at most
+# What ggml-cuda's libraries need for themselves: benchmarks/gpu/README.md.
 DRIVER = 256 << 20  # bytes, for handles, kernels and scratch
 DRIVEN = ("CUDA", "ROCm", "MUSA")  # devices of ggml-cuda, by the beginning of their names
 

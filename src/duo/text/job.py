@@ -201,14 +201,10 @@ def prepare(
     o = check_early(prompt, given, function)
     _check_draft(o, draft)
     _check_ids(o, model.n_vocab)
-    if target is None and o["prompt_cache"] is not None:
-        raise BadValue(
-            "prompt_cache (--prompt-cache) needs the target in this process, and it is in another one; leave it out"
-        )
-    if target is None and o["context_shift"]:
-        raise BadValue(
-            "context_shift (--context-shift) needs the target in this process, and it is in another one; leave it out"
-        )
+    for name, asked in (("prompt_cache", o["prompt_cache"] is not None), ("context_shift", o["context_shift"])):
+        if target is None and asked:
+            flag = GENERATE_OPTIONS[name].flags[0].partition("/")[0]
+            raise BadValue(f"{name} ({flag}) needs the target in this process, and it is in another one; leave it out")
     check_grammar(grammar_of(o), model)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
     return Job(o, prompt_tokens(model, prompt), _stops(o), seed, _hook_of(o, target))

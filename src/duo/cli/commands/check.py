@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duo.cli.complete import files
+from duo.cli.first_line import another_vocabulary
 from duo.cli.models import hub_of, model_sources
 from duo.cli.options import ModelCommand, given, model_options
-from duo.cli.show import another_vocabulary
 from duo.errors import BadValue, DuoError
 from duo.options.accept import promise
 from duo.options.experts import ExpertOptions

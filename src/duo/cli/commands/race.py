@@ -14,6 +14,7 @@ import click
 from duo.cli import show
 from duo.cli.bench_head import OF_DRAFT
 from duo.cli.commands.run import of_run, read_prompt
+from duo.cli.first_line import kernels_of
 from duo.cli.models import Models, chosen_models, model_sources, names_draft, names_target
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options
@@ -133,7 +134,7 @@ class Runner:
         self.lane.state = "loads"
         with open_duo(self.params, models=self.models, progress=None if look is None else loading) as d:
             introduce(d, check_early(self.prompt, self.options))
-            self.lane.kernels = "" if d.engine.target is None else show.kernels_of(d.engine.target)
+            self.lane.kernels = "" if d.engine.target is None else kernels_of(d.engine.target)
             early = warn_of_start(d)
             stream = self.lane.write(lambda: d.stream(self.prompt, **self.options), look or (lambda: None))
             if stream.warning != early:

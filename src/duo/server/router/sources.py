@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from duo.errors import BadValue
-from duo.models.beside import NO_MODEL
-from duo.models.beside import PREFIXES as DRAFTS
+from duo.models.beside import NO_MODEL, PREFIXES
 
 FIRST_PART = "-00001-of-"
 GLOBAL = "*"
@@ -68,11 +67,11 @@ def of_folder(folder: Path) -> list[Source]:
     found = []
     for path in sorted(folder.iterdir()):
         files = sorted(path.glob("*.gguf")) if path.is_dir() else [path] if path.suffix == ".gguf" else []
-        models = [f for f in files if NO_MODEL not in f.name and not f.name.startswith(DRAFTS)]
+        models = [f for f in files if NO_MODEL not in f.name and not f.name.startswith(PREFIXES)]
         if not models:
             continue
         model = next((f for f in models if FIRST_PART in f.name), models[-1])
-        draft = next((f for f in files if f.name.startswith(DRAFTS)), None)
+        draft = next((f for f in files if f.name.startswith(PREFIXES)), None)
         args = ["-m", str(model), *(["-md", str(draft)] if draft is not None else [])]
         found.append(Source(path.name.removesuffix(".gguf"), tuple(args), str(model)))
     return found
