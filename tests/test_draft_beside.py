@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from gguf_files import rewrite
+from hosts import KERNELS
 from mtp_models import foreseeing
 from other_vocabularies import shuffled
 
@@ -138,3 +139,25 @@ def test_mtp_layers_of_the_target_draft(tmp_path: Path, run: Run) -> None:
     assert (code, alone) == (0, text) and "MTP" not in err.splitlines()[0]
     code, alone, err = run("-m", whole, *LINE, "--strict", "-md", "none")
     assert (code, alone) == (0, text) and "no draft was given" in err
+
+
+def test_race_bench_and_tune_take_it_too(target: Path, run: Run) -> None:
+    shutil.copy(DRAFT, target.with_name("draft-small.gguf"))
+    found = "draft-small.gguf lies beside the target and drafts for it"
+    short = ("-m", target, "-c", "256", "--temp", "0")
+    code, out, err = run("race", *short, "-n", "8", *KERNELS)
+    assert code == 0 and found in err and "same text: yes" in out
+    bench = ("bench", *short, "-n", "4", "--questions", "1", "--repetitions", "1", "--sync-lengths", "1")
+    code, out, err = run(*bench)
+    assert code == 0 and found in err and "draft-small.gguf" in out
+    code, out, err = run("tune", *short)
+    assert code == 0 and found in err
+    for command in ("race", "tune"):
+        code, out, err = run(command, *short, "-md", "none")
+        assert code == 1 and "no" in err and found not in err
+
+
+def test_race_with_mtp_layers_of_the_target(tmp_path: Path, run: Run) -> None:
+    whole = foreseeing("hy_v3", DRAFT, tmp_path / "whole.gguf")
+    code, out, err = run("race", "-m", whole, "-c", "256", "--temp", "0", "-n", "12", "--strict")
+    assert code == 0 and "+ its MTP layers" in err and "same text: yes" in out

@@ -15,7 +15,6 @@ from duo.errors import BadValue
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
-    from duo.models.beside import Found
     from duo.models.hub.repository import Hub
 
 TARGET = {"model": "-m", "hf_repo": "-hf"}
@@ -40,7 +39,7 @@ def model_sources() -> list[click.Option]:
                      metavar="FILE", envvar="LLAMA_ARG_SPEC_DRAFT_MODEL", shell_complete=by_metavar,
                      help="The draft: a GGUF file. Without it, duo run, chat and serve take the target's own MTP "
                           "layers, or a file beside it whose name says so (mtp-*, eagle3-*, dflash-*, dspark-*, "
-                          "draft-*). none: no draft."),
+                          "draft-*), or else n-grams. none: nothing guesses."),
         click.Option(["pair", "--pair"], metavar="NAME", shell_complete=pair_names,
                      help="Target and draft by the name of a pair (see duo pairs). The first use downloads them."),
         click.Option(["hf_repo", "-hf", "-hfr", "--hf-repo"], metavar="USER/REPO[:QUANT]",
@@ -83,17 +82,6 @@ def names_target(params: dict[str, Any]) -> bool:
 
 def names_draft(params: dict[str, Any]) -> bool:
     return any(params[n] not in (None, NO_DRAFT) for n in (*DRAFT, "pair"))
-
-
-def draft_beside(params: dict[str, Any], models: Models) -> Found:
-    """What the target brings along, if the user says nothing of a draft. Raises DuoError."""
-    from duo.models.beside import Found, find
-
-    said = ("model_draft", "draft_host", "verify_host", "spec_type")
-    plain = params.get("mode") == "plain"
-    if models.target is None or models.draft is not None or plain or any(params.get(n) is not None for n in said):
-        return Found()
-    return find(models.target)
 
 
 def chosen_models(params: dict[str, Any]) -> Models:

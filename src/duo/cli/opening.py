@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from duo.cli import show
 from duo.cli.first_line import elsewhere, first_line
-from duo.cli.models import Models, chosen_models, draft_beside
+from duo.cli.models import Models, chosen_models
 from duo.cli.options import given
+from duo.cli.own_guesses import add_ngrams, draft_of_target, left_to_duo, tell_of
 from duo.errors import DuoError
 from duo.options.tables import ENGINE_OPTIONS
 
@@ -29,29 +30,34 @@ def open_duo(
     *,
     models: Models | None = None,
     progress: Callable[[str, float], None] | None = None,
-    finds_draft: bool = False,
+    finds_guesses: bool = False,
     **more: Any,
 ) -> Duo:
     """Loads the Duo that the options of a command describe, with a progress bar.
 
-    models: in place of those that the options name. progress: in place of the bar. finds_draft: without one, what the
-    target brings along drafts. more: other keywords of `Duo`. Raises DuoError.
+    models: in place of those that the options name. progress: in place of the bar. finds_guesses: if the user names no
+    draft, what the target brings along drafts, or n-grams do. more: other keywords of `Duo`. Raises DuoError.
     """
     models = chosen_models(params) if models is None else models
-    found = draft_beside(params, models) if finds_draft else None
-    if found is None or not (found.own or found.path):
-        if found is not None and found.why_not:
-            show.warn(f"a file beside the target has the name of a draft, but is not used: {found.why_not}")
+    if not finds_guesses or not left_to_duo(params, models):
         return _open(params, models, progress, **more)
+    found = draft_of_target(models)
+    if not found.own and found.path is None:
+        if found.why_not:
+            show.warn(f"a file beside the target has the name of a draft, but is not used: {found.why_not}")
+        d = _open(params, models, progress, **more)
+        add_ngrams(d, params)
+        return d
     try:
         d = _open(params, models._replace(draft=found.path), progress, own_layers=found.own, **more)
     except DuoError as e:  # an error that has nothing to do with the draft comes again
         what = Path(found.path).name if found.path else "the target's MTP layers"
         d = _open(params, models, progress, **more)
+        add_ngrams(d, params)
         show.warn(f"no draft is used: {what} could draft for the target, but {e}")
         return d
     if found.path:
-        show.warn(f"{Path(found.path).name} lies beside the target and drafts for it; -md none does without it")
+        tell_of(found.path)
     return d
 
 
@@ -109,7 +115,8 @@ def _advise_packing(d: Duo, seconds: float) -> None:
 
 
 def introduce(d: Duo, wanted: GenerateOptions) -> None:
-    """Prints the models, the devices and the mode. wanted: complete."""
+    """Prints the models, the devices and the mode. wanted: complete, of the command line."""
+    wanted = {**wanted, **d.defaults}  # what was found to make guesses
     shared = d.engine.shared_vocabulary
     show.warn(first_line(d.engine.target, d.draft, wanted, d.options["strict"], elsewhere(d), shared))
     show.note_placement(d.placement)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from duo.options.generate import GenerateOptions
     from duo.placement.fit import Placement
     from duo.prompt.reading import Part
-    from duo.text.result import Chunk, Result
+    from duo.text.result import Chunk, Result, Timings
     from duo.text.stream import Stream
 
 GREEN, DIM, PLAIN = "\x1b[32m", "\x1b[2m", "\x1b[0m"
@@ -119,6 +119,31 @@ def _share(n: int, of: int) -> str:
     return f"{100 * n / max(1, of):.0f}%"
 
 
+def _of_guesses(t: Timings) -> Iterator[tuple[str, str]]:
+    """How right they were."""
+    if t["draft_n"]:
+        by_position = " ".join(f"{100 * a:.0f}" for a in t["draft_acceptance_by_position"])
+        yield "acceptance", f"{100 * t['draft_acceptance']:.0f}% ({t['draft_n_accepted']} of {t['draft_n']} drafted)"
+        yield "mean accepted length", f"{t['draft_mean_length']:.2f} over {t['draft_rounds']} verifications"
+        yield "acceptance by position", f"{by_position} %"
+        yield "rolled back", f"{100 * t['draft_rollback_share']:.0f}% of the best path's tokens"
+    if t["draft_ngram_n"]:
+        yield "n-grams", f"{t['draft_ngram_n_accepted']} of {t['draft_ngram_n']} accepted"
+    if t["passes_at_rest_n"]:
+        yield "rest", f"{t['passes_at_rest_n']} of {t['target_passes_n']} passes without speculation"
+
+
+def _of_models(t: Timings) -> Iterator[tuple[str, str]]:
+    """What the target and, if it took part, the draft did."""
+    busy, hidden = f"target {100 * t['target_busy_share']:.0f}%", t.get("draft_hidden_share")
+    if not t.get("draft_nodes_n"):
+        yield "busy", f"{busy} of the time"
+        return
+    yield "busy", f"{busy}, draft {100 * t['draft_busy_share']:.0f}% of the time"
+    yield "draft time hidden", "-" if hidden is None else f"{100 * hidden:.0f}%"
+    yield "hits", f"after {_share(t['draft_hit_n'], t['target_passes_n'])} of the passes the next guesses were ready"
+
+
 def figures(r: Result) -> list[tuple[str, str]]:
     """Name and value for each line of the panel."""
     t = r.timings
@@ -129,26 +154,8 @@ def figures(r: Result) -> list[tuple[str, str]]:
         ("time to first token", f"{first} ({t['prompt_n']} prompt tokens, {t['cache_n']} cached)"),
     ]
     if "draft_n" in t:
-        n_passes, hidden = t["target_passes_n"], t["draft_hidden_share"]
-        by_position = " ".join(f"{100 * a:.0f}" for a in t["draft_acceptance_by_position"])
-        lines += [
-            ("acceptance", f"{100 * t['draft_acceptance']:.0f}% ({t['draft_n_accepted']} of {t['draft_n']} drafted)"),
-            ("mean accepted length", f"{t['draft_mean_length']:.2f} over {t['draft_rounds']} verifications"),
-            ("acceptance by position", f"{by_position} %" if by_position else "-"),
-            (
-                "busy",
-                f"target {100 * t['target_busy_share']:.0f}%, draft {100 * t['draft_busy_share']:.0f}% of the time",
-            ),
-            ("draft time hidden", "-" if hidden is None else f"{100 * hidden:.0f}%"),
-            ("hits", f"after {_share(t['draft_hit_n'], n_passes)} of the passes the next guesses were ready"),
-            ("rolled back", f"{100 * t['draft_rollback_share']:.0f}% of the best path's tokens"),
-        ]
-        if t["draft_ngram_n"]:
-            lines.append(("n-grams", f"{t['draft_ngram_n_accepted']} of {t['draft_ngram_n']} accepted"))
-        if t["passes_at_rest_n"]:
-            lines.append(("rest", f"{t['passes_at_rest_n']} of {n_passes} passes without speculation"))
-    else:
-        lines.append(("busy", f"target {100 * t['target_busy_share']:.0f}% of the time"))
+        lines += _of_guesses(t)
+    lines += _of_models(t)
     if "network_sent_bytes" in t:
         sent, received = (
             f"{n / 1e3:,.1f} kB {way}"

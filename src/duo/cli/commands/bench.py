@@ -16,6 +16,7 @@ from duo.cli.commands.run import of_run
 from duo.cli.models import NAMES, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options, table_options
+from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import Bar
 from duo.errors import BadValue, ContextFull, DuoError
 from duo.options.endpoint import EndpointOptions
@@ -80,18 +81,18 @@ def bench(params: dict[str, Any]) -> None:
         lengths_text = "1,2,3,4,5,7" if counts is None and params["placements"] is None else "2,4"
     sync_lengths = a.parse_lengths(lengths_text, "--sync-lengths", auto=False)
     lengths = a.parse_lengths(params["lengths"], "--lengths", auto=True)
-    text_options = {**DEFAULTS, **given(params, GENERATE_OPTIONS)}
     for name, what in (("json", "JSON"), ("csv", "CSV"), ("chart", "chart")):
         files.check_writable(params[name], what)
     chart.check_chart(params["chart"])
     if params["raw"] and params["json"] is None:
         raise BadValue("--raw adds the records to a JSON file; name the file with --json-file")
     if params["synthetic"] is not None:
-        n_predict = _checked(text_options, a.PLAIN)["max_tokens"]
+        n_predict = _checked(_text_options(params), a.PLAIN)["max_tokens"]
         _synthetic(params["synthetic"], a.arms_of(modes, sync_lengths, lengths), counts, n_predict, params)
         return
+    params = with_targets_own(params)
     modes = _modes_without_draft(params, modes)
-    arms = a.arms_of(modes, sync_lengths, lengths)
+    arms, text_options = a.arms_of(modes, sync_lengths, lengths), _text_options(params)
     for arm in arms:
         checked = _checked(text_options, arm)  # reports a bad value before minutes of loading
     if checked["seed"] == -1:
@@ -107,6 +108,10 @@ def bench(params: dict[str, Any]) -> None:
         measure(params, arms, counts, chosen, checked)
         return
     _measure(params, arms, chosen, checked)
+
+
+def _text_options(params: dict[str, Any]) -> dict[str, Any]:
+    return {**DEFAULTS, **given(params, GENERATE_OPTIONS)}
 
 
 def _checked(options: dict[str, Any], arm: Arm) -> GenerateOptions:

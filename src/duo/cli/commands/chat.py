@@ -178,7 +178,7 @@ def chat(params: dict[str, Any]) -> None:
     interactive = sys.stdin is not None and sys.stdin.isatty()
     with ExitStack() as stack:
         kept = None if params["output"] is None else stack.enter_context(closing(Transcript(params["output"])))
-        d = stack.enter_context(open_duo(params, finds_draft=True))
+        d = stack.enter_context(open_duo(params, finds_guesses=True))
         template = template_of(d.local_model, chosen)
         thoughts = thoughts_of(params, wanted)
         warn_of_thoughts(thoughts, template)

@@ -18,6 +18,7 @@ from duo.cli.first_line import kernels_of
 from duo.cli.models import Models, chosen_models, model_sources, names_draft, names_target
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options
+from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import progress
 from duo.errors import BadValue
 from duo.options.tables import GENERATE_OPTIONS
@@ -65,6 +66,8 @@ def run(params: dict[str, Any]) -> None:
         import secrets
 
         options["seed"] = secrets.randbits(63)  # the same for both
+    params = with_targets_own(params)
+    options = {**options, **given({"spec_type": params["spec_type"]}, GENERATE_OPTIONS)}
     models = _models(params)
     from duo.cli.race_screen import can_show
     from duo.measure.race import Lane, Outcome

@@ -19,8 +19,8 @@ from duo.options.tables import GENERATE_OPTIONS
 
 HELP = """Write text with a target model and a draft model that run at the same time.
 
-The text is the target's; the draft only makes it faster. Without -m the demo pair is used. Without -md the target
-decodes alone.
+The text is the target's; the draft only makes it faster. Without -m the demo pair is used. Without -md the
+target's own MTP layers guess, or a draft beside its file, or n-grams.
 
 \b
 Examples:
@@ -100,7 +100,7 @@ def run(params: dict[str, Any]) -> None:
     text_options = given(params, GENERATE_OPTIONS)
     wanted = check_early(prompt, text_options)  # reports a bad value before minutes of loading
     show.warn_of_schema(wanted)
-    with open_duo(params, trace=params["trace"], finds_draft=True) as d:
+    with open_duo(params, trace=params["trace"], finds_guesses=True) as d:
         stream = d.stream(prompt, **text_options)  # if the prompt is too long, this error is the only output
         introduce(d, wanted)
         early = warn_of_start(d)
@@ -132,7 +132,7 @@ def run_many(params: dict[str, Any]) -> None:
     text_options = given(params, GENERATE_OPTIONS)
     wanted = check_early(prompts[0], text_options)
     show.warn_of_schema(wanted)
-    with open_duo(params, trace=params["trace"], finds_draft=True) as d:
+    with open_duo(params, trace=params["trace"], finds_guesses=True) as d:
         introduce(d, wanted)
         warn_of_start(d)
         write_all(d, prompts, text_options, sys.stdout)
@@ -155,7 +155,7 @@ def run_dialogue(params: dict[str, Any]) -> None:
     text_options = given(params, GENERATE_OPTIONS)
     wanted = check_early(prompt or "?", text_options)
     show.warn_of_schema(wanted)
-    with open_duo(params, trace=params["trace"], finds_draft=True) as d:
+    with open_duo(params, trace=params["trace"], finds_guesses=True) as d:
         introduce(d, wanted)
         warn_of_start(d)
         if params["display_prompt"]:

@@ -104,7 +104,7 @@ def serve(params: dict[str, Any]) -> None:
                 chat_template=template,
                 spm_infill=params["spm_infill"],
                 trace=service.events,
-                finds_draft=not settings.embeds,
+                finds_guesses=not settings.embeds,
                 **of_texts,
             )
         try:

@@ -15,6 +15,7 @@ from duo.cli.commands.run import of_run
 from duo.cli.models import DRAFT, TARGET, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options, text_of
+from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import progress
 from duo.errors import BadValue
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
@@ -107,7 +108,8 @@ def run(params: dict[str, Any]) -> None:
     from duo.measure.tune import tune
 
     check_writable(params["json"], "JSON")
-    if names_target(params) and not names_draft(params):
+    params = with_targets_own(params)
+    if names_target(params) and not names_draft(params) and params.get("spec_type") is None:
         raise BadValue("duo tune measures a pair and no draft was given; give it with -md")
     prompts = prompts_of(params["file"])
     with open_duo(params, **given(params, GENERATE_OPTIONS)) as d:

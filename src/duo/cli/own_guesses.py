@@ -1,0 +1,60 @@
+"""What makes guesses if the user names no draft: the target's MTP layers, a file beside it, or n-grams."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duo.cli import show
+from duo.cli.models import TARGET, Models, chosen_models
+from duo.models.beside import Found, find
+from duo.models.header import read_header
+from duo.placement.states import way_back
+
+if TYPE_CHECKING:
+    from duo.api.engine import Duo
+
+NGRAMS = "ngram-map-k"
+_OF_GUESSES = ("model_draft", "draft_host", "verify_host", "spec_type")
+
+
+def left_to_duo(params: dict[str, Any], models: Models) -> bool:
+    """The user names a target, and says nothing about guesses."""
+    said = any(params.get(n) is not None for n in _OF_GUESSES) or params.get("mode") == "plain"
+    return models.target is not None and models.draft is None and not said
+
+
+def draft_of_target(models: Models) -> Found:
+    """What the target brings along. Raises DuoError: the target's header cannot be read."""
+    return Found() if models.target is None else find(models.target)
+
+
+def with_targets_own(params: dict[str, Any]) -> dict[str, Any]:
+    """Options of a command that measures a draft: what the target brings along stands there as if the user had named
+    it. Raises DuoError."""
+    if not any(params[name] is not None for name in TARGET):
+        return params
+    models = chosen_models(params)
+    if not left_to_duo(params, models):
+        return params
+    found = draft_of_target(models)
+    if found.path is not None:
+        tell_of(found.path)
+        return {**params, "model_draft": found.path}
+    return {**params, "spec_type": "draft-mtp"} if found.own else params
+
+
+def tell_of(path: str) -> None:
+    """That a file was found to be the draft."""
+    show.warn(f"{Path(path).name} lies beside the target and drafts for it; -md none does without it")
+
+
+def add_ngrams(d: Duo, params: dict[str, Any]) -> None:
+    """Texts that repeat themselves are guessed by n-grams, if that can change no text and costs next to nothing: the
+    target has the same bits at every width, and takes wrong guesses back without computing again."""
+    m = d.engine.target
+    if m is None or params.get("accept") not in (None, "noise"):
+        return
+    same_bits = not m.devices and (d.options["strict"] or m.n_duo_products == m.n_cpu_products)
+    if same_bits and way_back(read_header(m.path)) == "cells":
+        d.defaults["spec_type"] = [NGRAMS]

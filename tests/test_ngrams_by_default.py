@@ -1,0 +1,68 @@
+"""`duo -m X` alone, where X brings no draft: n-grams guess what repeats itself, if they can change no text."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hosts import KERNELS
+from tiny_models import tiny
+
+from duo.models.demo import demo_pair
+
+TARGET, DRAFT = demo_pair()
+PASSAGE = "The little tin soldier stood in the window and looked at the snow. "
+LINE = ("-p", 4 * PASSAGE, "-n", "24", "--temp", "0", "--ignore-eos", "-c", "512", "--json")
+GUESSED = "guesses from n-grams (ngram-map-k)"
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A target in a folder of its own."""
+    return Path(shutil.copy(TARGET, tmp_path_factory.mktemp("model") / "target.gguf"))
+
+
+def told(out: str) -> tuple[str, dict[str, float]]:
+    """The text, and the figures."""
+    *text, last = out.splitlines()
+    return "\n".join(text), json.loads(last)["timings"]
+
+
+def test_what_repeats_itself_is_guessed_and_the_text_is_the_same(target: Path, run: Run) -> None:
+    code, out, err = run("-m", target, *LINE, *KERNELS)
+    assert code == 0 and GUESSED in err.splitlines()[0]
+    text, figures = told(out)
+    assert figures["draft_ngram_n"] > 0
+    for said in (("-md", "none"), ("--spec-type", "none"), ("--mode", "plain")):
+        code, out, err = run("-m", target, *LINE, *KERNELS, *said)
+        assert code == 0 and "plain decoding" in err.splitlines()[0], said
+        assert told(out)[0] == text and "draft_ngram_n" not in told(out)[1], said
+
+
+@pytest.mark.parametrize(
+    ("options", "guessed"),
+    [
+        (("--cpu-kernels", "stock"), False),  # a wider pass may round differently
+        (("--cpu-kernels", "stock", "--strict"), True),
+        ((*KERNELS, "--accept", "noise"), True),
+        ((*KERNELS, "--accept", "rejection"), False),  # the text would be another one
+    ],
+)
+def test_only_where_it_changes_no_text(options: tuple[str, ...], guessed: bool, target: Path, run: Run) -> None:
+    code, _, err = run("-m", target, *LINE, *options)
+    assert code == 0 and (GUESSED in err.splitlines()[0]) is guessed
+
+
+def test_not_for_a_target_that_computes_again_after_a_wrong_guess(tmp_path: Path, run: Run) -> None:
+    model = tiny("mamba", DRAFT, tmp_path / "mamba.gguf")
+    code, _, err = run("-m", model, *LINE, *KERNELS)
+    assert code == 0 and "plain decoding: no draft was given" in err.splitlines()[0]
+
+
+def test_the_commands_that_measure_a_draft_ask_for_one(target: Path, run: Run) -> None:
+    code, _, err = run("race", "-m", target, "-n", "8")
+    assert code == 1 and "a race needs a draft" in err
