@@ -29,7 +29,7 @@ from duo.measure.bench.questions import read
 TARGET = "qwen2.5-coder-1.5b-q4_k_m"
 DRAFT = "qwen2.5-coder-0.5b-q4_k_m"
 KINDS = ("ngram-map-k", "ngram-map-k4v")
-WITH_DRAFT = ("ngram-map-k", "draft-simple", "draft-simple,ngram-map-k")
+WITH_DRAFT = ("draft-simple", "draft-simple,ngram-map-k")
 PLAIN = "plain"
 EDITS = Path(__file__).parent / "prompts/edits.jsonl"
 N_EDIT = 192  # tokens of an edited file

@@ -33,11 +33,7 @@ int32_t wish_rule::n_ahead(const text_share & t) const {
     if (t.fixed) {
         return t.n_most;
     }
-    // Where guesses are better than on average, one text's draft goes on. That of several would keep the others
-    // waiting.
-    const int32_t k = rates_.now().hopeful.k;
-    int32_t       n =
-        std::min({t.n_most, rates_.terms().n_texts > 1 ? k + 1 : 2 * k + 1, profile_.passes().widest_try(p.n_min)});
+    int32_t n = n_by_turn(t);
     // The draft does not know how much a head's guesses lose with each step.
     if (rates_.guesses().has_ages()) {
         const double price = rates_.price_of_guess(stances_.rate());
@@ -46,6 +42,38 @@ int32_t wish_rule::n_ahead(const text_share & t) const {
         }
     }
     return n;
+}
+
+// Where guesses are better than on average, one text's draft goes on. That of several would keep the others waiting.
+int32_t wish_rule::n_by_turn(const text_share & t) const {
+    const int32_t k = rates_.now().hopeful.k;
+    return std::min(
+        {t.n_most, rates_.terms().n_texts > 1 ? k + 1 : 2 * k + 1, profile_.passes().widest_try(t.plan->n_min)});
+}
+
+bool wish_rule::spares(const text_share & t) const {
+    if (t.repeats.empty() || t.fixed || t.plan->n_min > 0 || !turns(*t.plan) ||
+        t.repeats.front() < rates_.acceptance(0, 0)) { // the draft itself knows where it is right
+        return false;
+    }
+    const double guess   = rates_.price_of_guess(stances_.rate());
+    const double row     = rates_.price_of_row(stances_.rate());
+    double       drafted = 0.0; // tokens that the draft's guesses bring, less their price
+    double       reached = 1.0;
+    double       sum     = 0.0;
+    for (int32_t i = 0; i < n_by_turn(t); ++i) {
+        reached *= rates_.acceptance(i, i);
+        sum += reached - guess;
+        drafted = std::max(drafted, sum);
+    }
+    sum = 0.0;
+    for (int32_t i = 0; i < std::min(t.n_most, int32_t(t.repeats.size())); ++i) {
+        sum += t.repeats[size_t(i)] - row;
+        if (sum > drafted) {
+            return true;
+        }
+    }
+    return false;
 }
 
 int32_t wish_rule::n_branch(const text_share & t) const {

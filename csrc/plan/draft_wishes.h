@@ -27,12 +27,16 @@ class wish_rule {
     // Only options and n_most of the text count.
     [[nodiscard]] draft_wishes of(const text_share & t) const;
     [[nodiscard]] int32_t      n_ahead(const text_share & t) const;
+    // With turn-taking: n-grams of the text are as sure as the draft's guesses and promise more, because these cost
+    // steps. So the draft makes none.
+    [[nodiscard]] bool spares(const text_share & t) const;
 
   private:
     // The target waits for the draft.
     [[nodiscard]] bool turns(const plan_params & p) const {
         return stances_.now() == stance::by_turn || (p.mode == run_mode::sync && rates_.terms().n_texts == 1);
     }
+    [[nodiscard]] int32_t n_by_turn(const text_share & t) const;
     [[nodiscard]] int32_t n_branch(const text_share & t) const;
     [[nodiscard]] int32_t least_path(const text_share & t) const;
 

@@ -4,6 +4,15 @@
 
 namespace duo {
 
+namespace {
+// The chance of a guess that alone would be right with `own`, where other guesses are right with `others`: at most one
+// of them is.
+double against(double own, double others) {
+    const double alone = own * (1.0 - others);
+    return alone / (alone + 1.0 - own);
+}
+} // namespace
+
 void pass_tree::begin(const token_tree & tree, const guess_record & guesses, double least) {
     nodes_.clear();
     index_.assign(size_t(tree.size()), -2); // -2: left out, with all nodes below it
@@ -58,15 +67,28 @@ int32_t pass_tree::child(int32_t i_node, token_id token) const {
     return -1;
 }
 
+// Chance that one of the draft's guesses there is right, if the text goes through the node.
+double pass_tree::drafted_below(int32_t i_node) const {
+    const double above = i_node < 0 ? 1.0 : nodes_[size_t(i_node)].chance;
+    double       sum   = 0.0;
+    for (size_t i = size_t(i_node + 1); i < nodes_.size(); ++i) {
+        sum += nodes_[i].parent == i_node && nodes_[i].i_node >= 0 ? nodes_[i].chance : 0.0;
+    }
+    return std::min(sum / above, 0.999);
+}
+
 int32_t pass_tree::add_ngram(int32_t i_from, const ngram_proposal & proposal, const guess_record & guesses,
                              double least, double share) {
     const auto & tokens = proposal.tokens;
     int32_t      at     = i_from;
     for (size_t i = 0; i < tokens.size(); ++i) {
         const double  parent_chance = at < 0 ? 1.0 : nodes_[size_t(at)].chance;
-        const double  own           = guesses.ngram_chance(proposal.n_match, int32_t(i));
-        const double  chance        = parent_chance * own * (i == 0 ? share : 1.0);
         const int32_t existing      = child(at, tokens[i]);
+        double        own           = guesses.ngram_chance(proposal.n_match, int32_t(i)) * (i == 0 ? share : 1.0);
+        if (existing < 0 || nodes_[size_t(existing)].i_node < 0) {
+            own = against(own, drafted_below(at));
+        }
+        const double chance = parent_chance * own;
         if (existing >= 0) {
             // Draft and n-gram propose the same token: the higher chance counts.
             nodes_[size_t(existing)].chance = std::max(nodes_[size_t(existing)].chance, chance);
@@ -156,6 +178,14 @@ int32_t pass_tree::depth() const {
     int32_t n = 0;
     for (const chosen & r : rows_) {
         n = std::max(n, nodes_[size_t(r.i_node)].depth);
+    }
+    return n;
+}
+
+int32_t pass_tree::drafted_depth() const {
+    int32_t n = 0;
+    for (const node & nd : nodes_) {
+        n = nd.i_node < 0 ? n : std::max(n, nd.depth);
     }
     return n;
 }

@@ -40,7 +40,8 @@ class pass_tree {
     void begin(const token_tree & tree, const guess_record & guesses, const tree_shape & shape,
                std::span<const int32_t> places);
     // Adds a continuation that the text itself suggests, below node i_from (-1: the root). Returns its last node.
-    // share: how much of all continuations seen there was this one.
+    // share: how much of all continuations seen there was this one. Where the draft guesses something else, both cannot
+    // be right, so the continuation has less chance.
     int32_t add_ngram(int32_t i_from, const ngram_proposal & proposal, const guess_record & guesses, double least,
                       double share = 1.0);
 
@@ -57,6 +58,7 @@ class pass_tree {
 
     [[nodiscard]] const std::vector<node> &   nodes() const { return nodes_; }
     [[nodiscard]] const std::vector<chosen> & rows() const { return rows_; }
+    [[nodiscard]] int32_t                     drafted_depth() const; // levels of the draft's nodes
     // With a fixed shape: nodes whose children are wanted but have not come yet.
     [[nodiscard]] int32_t      n_open() const { return n_open_; }
     [[nodiscard]] int32_t      n_branches() const { return n_branches_; }
@@ -69,6 +71,7 @@ class pass_tree {
 
   private:
     [[nodiscard]] int32_t child(int32_t i_node, token_id token) const;
+    [[nodiscard]] double  drafted_below(int32_t i_node) const;
     void                  descend(int32_t i_row, int32_t n_branch);
 
     std::vector<node>    nodes_; // parents before children

@@ -46,6 +46,8 @@ class planner {
     void on_pass(const pass_result & pass);
     // Only options and n_most of the text count.
     [[nodiscard]] draft_wishes orders(const text_share & t) const { return wishes_.of(t); }
+    // Its n-grams count as well: see wish_rule.
+    [[nodiscard]] bool spares(const text_share & t) const { return wishes_.spares(t); }
 
     [[nodiscard]] stance stance_now() const { return stances_.now(); }
     [[nodiscard]] bool   measuring() const { return stances_.measuring(); } // see stance_choice

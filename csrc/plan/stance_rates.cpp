@@ -130,9 +130,12 @@ double stance_rates::gain(double r, bool beside) const {
 }
 
 double stance_rates::price_of_guess(double r) const {
-    const int32_t k   = std::max(1, now().hopeful.k);
-    const double  row = std::max(0.0, pass_us(k, false) - pass_us(k - 1, false));
-    return r * (step_us(false) + row) / terms_.n_texts;
+    return r * step_us(false) / terms_.n_texts + price_of_row(r);
+}
+
+double stance_rates::price_of_row(double r) const {
+    const int32_t k = std::max(1, now().hopeful.k);
+    return r * std::max(0.0, pass_us(k, false) - pass_us(k - 1, false)) / terms_.n_texts;
 }
 
 double stance_rates::saved_us(int32_t n_tokens) const {

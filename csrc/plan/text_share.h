@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "pass_tree.h"
 #include "text/request.h"
@@ -25,6 +26,9 @@ struct text_share {
     bool    fresh    = false;       // the draft had not foreseen the root
     bool    fixed    = false;       // its rows are what the user or a test has fixed, whatever they cost
     int64_t away_us  = 0; // a verdict and the first node after it take this much longer: the draft is elsewhere
+
+    // Chances of what n-grams of the text propose: that its first tokens are right, up to each one.
+    std::span<const double> repeats = {};
 
     double expected = 1.0; // out: tokens that the text will probably grow by
 };

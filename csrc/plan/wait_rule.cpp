@@ -26,7 +26,7 @@ int32_t wait_rule::n_awaited(const text_share & t) const {
         return 0;
     }
     const int32_t n = std::min({wishes_.n_ahead(t), t.n_most, t.n_told});
-    return std::max(0, n - int32_t(t.tree->best_path().size()));
+    return std::max(0, n - t.tree->drafted_depth());
 }
 
 // A chain of n_most nodes, a shape, or the n_most best nodes.

@@ -139,6 +139,7 @@ bool drafts::begin_in_company(const std::vector<verify_slot *> & texts) {
 void drafts::tell(verify_slot & s, verdict_msg v) {
     v.slot             = s.line;
     const bool verdict = v.what == verdict_msg::kind::verdict;
+    s.spared           = verdict && plans_.spares_draft(s);
     const bool rests   = plans_.set_orders(s, v) && verdict && ++s.n_quiet % n_quiet_most != 0;
     const bool quiet   = rests || (verdict && !plans_.is_alone());
     wakes_             = wakes_ || (quiet && !rests);

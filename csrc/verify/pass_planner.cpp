@@ -79,8 +79,7 @@ text_share pass_planner::share_of(verify_slot & s, bool may_wait) {
     }
     const plan_params & plan  = s.text.req().plan;
     const bool          fixed = is_fixed(s);
-    s.text.guesses().grow(plan, s.text.tokens(), std::as_const(clients_).guesses_of(s), fixed ? 0.0 : 0.01,
-                          cache_.n_room(s));
+    s.text.guesses().grow(s.text.tokens(), std::as_const(clients_).guesses_of(s), fixed ? 0.0 : 0.01, cache_.n_room(s));
     const auto n_new = int32_t(s.n_missing());
     const bool begun = s.text.req().stats.n_passes > 0 || (plan.mode == run_mode::sync && n_new == 1);
     return {.tree     = &s.text.guesses().tree(),
@@ -89,7 +88,7 @@ text_share pass_planner::share_of(verify_slot & s, bool may_wait) {
             .n_most   = std::clamp(cache_.n_room(s), 0, n_verify_most(s)),
             .n_base   = n_new,
             .n_branch = cache_.n_branches(),
-            .n_told   = is_alone(s) ? n_draft_cap : s.n_ahead,
+            .n_told   = is_alone(s) && !s.spared ? n_draft_cap : s.n_ahead,
             .growing  = s.draft_may_grow() && begun && !s.text.cancelled() && may_wait,
             .fresh    = !s.text.guesses().was_hit(),
             .fixed    = fixed,
@@ -108,14 +107,28 @@ int64_t pass_planner::next(target_pass & pass, int32_t n_rows, bool may_wait) {
     return wait_us;
 }
 
+text_share pass_planner::options_of(const verify_slot & s) const {
+    return {.plan   = &s.text.req().plan,
+            .shape  = &s.text.guesses().shape(),
+            .n_most = n_verify_most(s),
+            .fixed  = is_fixed(s)};
+}
+
+// A draft head needs the target's states, which wait in a ring with little room.
+bool pass_planner::spares_draft(verify_slot & s) const {
+    if (wires_.features != nullptr) {
+        return false;
+    }
+    text_share t = options_of(s);
+    t.repeats    = s.text.guesses().repeats(clients_.guesses_of(s));
+    return planner_.spares(t);
+}
+
 draft_wishes pass_planner::wishes_of(const verify_slot & s) const {
-    draft_wishes w = planner_.orders({.plan   = &s.text.req().plan,
-                                      .shape  = &s.text.guesses().shape(),
-                                      .n_most = n_verify_most(s),
-                                      .fixed  = is_fixed(s)});
+    draft_wishes w = planner_.orders(options_of(s));
     // With turn-taking, a guess that the pass has no room for would only delay the pass.
     const bool turns = planner_.stance_now() == stance::by_turn;
-    w.n_ahead        = std::min(w.n_ahead, turns ? std::max(0, cache_.n_room(s)) : n_draft_cap);
+    w.n_ahead        = s.spared ? 0 : std::min(w.n_ahead, turns ? std::max(0, cache_.n_room(s)) : n_draft_cap);
     return w;
 }
 

@@ -53,6 +53,8 @@ class pass_planner {
     int64_t next(target_pass & pass, int32_t n_rows, bool may_wait);
     // What the text's draft is to do.
     [[nodiscard]] draft_wishes wishes_of(const verify_slot & s) const;
+    // It is to make no guesses, because n-grams of the text promise more.
+    [[nodiscard]] bool spares_draft(verify_slot & s) const;
     // Adds it to a verdict. False: the draft works. True: it rests.
     bool set_orders(const verify_slot & s, verdict_msg & v) const;
     // A pass was evaluated. n_threads: of the target; 0: all.
@@ -65,6 +67,7 @@ class pass_planner {
     [[nodiscard]] int32_t    n_verify_most(const verify_slot & s) const;
     [[nodiscard]] bool       is_fixed(const verify_slot & s) const;
     [[nodiscard]] text_share share_of(verify_slot & s, bool may_wait);
+    [[nodiscard]] text_share options_of(const verify_slot & s) const;
 
     // Which texts share the passes, as far as the planner is concerned.
     struct company {

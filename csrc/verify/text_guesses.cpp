@@ -9,7 +9,27 @@ void text_guesses::begin(const request & req, tokens text) {
     mirror_.begin(req.id, text);
     proposals_.begin();
     ngrams_.begin(req.plan.ngram, text);
-    shape_ = tree_shape(req.plan.tree);
+    shape_       = tree_shape(req.plan.tree);
+    repeats_on_  = req.plan.ngram.kind != ngram_kind::none && req.plan.mode != run_mode::plain && shape_.empty();
+    ngram_right_ = true;
+    find_repeats(text);
+}
+
+void text_guesses::find_repeats(tokens text) {
+    n_repeats_ = repeats_on_ ? ngrams_.propose(text, {}, n_draft_cap, repeats_) : 0;
+}
+
+std::span<const double> text_guesses::repeats(const guess_record & record) {
+    chances_.clear();
+    if (n_repeats_ == 0) {
+        return chances_;
+    }
+    double chance = 1.0;
+    for (size_t i = 0; i < repeats_[0].tokens.size(); ++i) {
+        chance *= record.ngram_chance(repeats_[0].n_match, int32_t(i));
+        chances_.push_back(chance);
+    }
+    return chances_;
 }
 
 mirror_tree::news text_guesses::on_node(const node_msg & msg, tokens text, guess_record & record) {
@@ -34,22 +54,19 @@ void text_guesses::on_share(const node_msg & msg) {
     }
 }
 
-void text_guesses::grow(const plan_params & plan, tokens text, const guess_record & record, double least,
-                        int32_t n_room) {
-    n_repeats_ = 0;
+void text_guesses::grow(tokens text, const guess_record & record, double least, int32_t n_room) {
     if (!shape_.empty()) {
         shape_.match(mirror_.tree(), places_);
         tree_.begin(mirror_.tree(), record, shape_, places_);
         return;
     }
     tree_.begin(mirror_.tree(), record, least);
-    if (plan.ngram.kind != ngram_kind::none && plan.mode != run_mode::plain) {
+    if (repeats_on_) {
         add_ngrams(text, record, least, std::min(n_room, n_draft_cap));
     }
 }
 
 void text_guesses::add_ngrams(tokens text, const guess_record & record, double least, int32_t n_most) {
-    n_repeats_     = ngrams_.propose(text, {}, n_most, repeats_);
     int32_t n_hits = 0;
     for (size_t i = 0; i < n_repeats_; ++i) {
         n_hits += repeats_[i].n_hits;
@@ -123,6 +140,7 @@ void text_guesses::learn(int32_t i_row, int32_t level, token_id chosen, const sa
 void text_guesses::commit(std::span<const int32_t> accepted, const std::vector<token_id> & text,
                           std::vector<verdict_msg> & out) {
     ngrams_.add(text);
+    find_repeats(text);
     const size_t n_before = text.size() - accepted.size() - 1;
     int32_t      i_node   = 0;
     size_t       n_known  = 0; // leading accepted rows that are nodes of the drafted tree

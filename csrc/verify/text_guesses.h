@@ -38,9 +38,13 @@ class text_guesses {
 
     // ---- a pass
 
+    // What n-grams of the text propose after it: the chances that the first tokens are right, up to each one. Valid
+    // until the next call.
+    [[nodiscard]] std::span<const double> repeats(const guess_record & record);
+
     // Fills tree() with what the next pass may verify. n_room: rows for it. Nodes whose chance is below `least` are
     // left out.
-    void grow(const plan_params & plan, tokens text, const guess_record & record, double least, int32_t n_room);
+    void                             grow(tokens text, const guess_record & record, double least, int32_t n_room);
     [[nodiscard]] const tree_shape & shape() const { return shape_; } // empty: the text has no fixed tree
     [[nodiscard]] pass_tree &        tree() { return tree_; }
     [[nodiscard]] const pass_tree &  tree() const { return tree_; }
@@ -65,6 +69,7 @@ class text_guesses {
     [[nodiscard]] bool was_lost() const { return was_lost_; }
 
   private:
+    void find_repeats(tokens text);
     void add_ngrams(tokens text, const guess_record & record, double least, int32_t n_most);
 
     mirror_tree mirror_;
@@ -75,12 +80,14 @@ class text_guesses {
 
     std::array<ngram_proposal, n_ngram_paths> repeats_; // of the text's own end, best first
     size_t                                    n_repeats_   = 0;
-    bool                                      ngram_right_ = true; // the best one, as far as the walk has come
+    bool                                      repeats_on_  = false; // the text's options want them
+    bool                                      ngram_right_ = true;  // the best one, as far as the walk has come
     bool                                      was_hit_     = false;
     bool                                      was_lost_    = false;
 
     std::vector<token_id> below_;          // scratch of below()
     std::vector<float>    said_;           // scratch of learn()
+    std::vector<double>   chances_;        // scratch of repeats()
     ngram_proposal        proposal_below_; // scratch of grow()
     std::vector<int32_t>  places_;         // scratch of grow()
     std::vector<token_id> tail_;           // scratch of grow()

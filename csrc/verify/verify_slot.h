@@ -33,11 +33,12 @@ struct verify_slot {
 
     // Its draft.
     draft_contact draft;
-    int32_t       line;            // what messages to and from the draft name
-    int32_t       end_owed   = -1; // line of a text whose end its draft has not yet been told; -1: none
-    int64_t       reading_us = 0;  // that the draft should take to read what it was told of the text
-    uint32_t      n_quiet    = 0;  // verdicts for which the draft was not woken
-    int32_t       n_ahead    = 0;  // levels that the draft was told to make
+    int32_t       line;               // what messages to and from the draft name
+    int32_t       end_owed   = -1;    // line of a text whose end its draft has not yet been told; -1: none
+    int64_t       reading_us = 0;     // that the draft should take to read what it was told of the text
+    uint32_t      n_quiet    = 0;     // verdicts for which the draft was not woken
+    int32_t       n_ahead    = 0;     // levels that the draft was told to make
+    bool          spared     = false; // none, because n-grams promise more (wish_rule::spares)
 
     // In the pass that is being made.
     size_t n_read   = 0;   // rows of the prompt, without a verification; 0: it verifies

@@ -129,7 +129,7 @@ guess_record learned(const sampling_params & sampling, std::array<float, 2> firs
                 {.guess = false, .id = 2 + k, .parent = 1, .token = token, .logp = then[k], .age = ages[k]},
                 text.tokens(), r);
         }
-        text.guesses().grow(req.plan, text.tokens(), r, 0.0, 8);
+        text.guesses().grow(text.tokens(), r, 0.0, 8);
         text.begin_walk(stance::ahead);
         CHECK(!text.step(11, r), "nothing was verified");
     }

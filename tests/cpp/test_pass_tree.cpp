@@ -240,17 +240,26 @@ TEST(ngrams_merge_with_drafted_nodes) {
             CHECK(a.token == b.token && a.parent == b.parent && a.i_node == b.i_node && b.chance >= a.chance);
             CHECK(a.chance == b.chance || (on.size() <= way.size() && std::equal(on.begin(), on.end(), way.begin())));
         }
-        // New ones are the n-gram's own, each with the chance of its way there.
+        // New ones are the n-gram's own, each with the chance of its way there. Beside other guesses it has less.
+        const auto drafted = [&](int32_t at) {
+            double sum = 0.0;
+            for (const auto & nd : tree.nodes()) {
+                sum += nd.parent == at && nd.i_node >= 0 ? nd.chance : 0.0;
+            }
+            return std::min(0.999, at < 0 ? sum : sum / tree.nodes()[size_t(at)].chance);
+        };
         double  c  = from < 0 ? 1.0 : before[size_t(from)].chance;
         int32_t at = from;
         for (size_t k = 0; k < tokens.size(); ++k) {
-            c *= p.ngram_chance(proposal.n_match, int32_t(k));
-            int32_t next = -1;
+            const double own  = p.ngram_chance(proposal.n_match, int32_t(k));
+            int32_t      next = -1;
             for (int32_t i = 0; i < int32_t(tree.nodes().size()); ++i) {
                 if (tree.nodes()[size_t(i)].parent == at && tree.nodes()[size_t(i)].token == tokens[k]) {
                     next = i;
                 }
             }
+            const double beside = next >= 0 && next < n ? 0.0 : drafted(at);
+            c *= own * (1.0 - beside) / (1.0 - own * beside);
             if (next < 0) {
                 CHECK(c < least, "what is left out is improbable");
                 break;

@@ -159,3 +159,21 @@ TEST(first_tokens_reading_must_pay) {
     CHECK(!pl.worth().pays(10000000, 64, 1000000), "ten seconds of reading for 64 tokens");
     CHECK(pl.worth().pays(10000000, 5000, 1000000));
 }
+
+// N-grams of the text cost no step of the draft. It makes no guesses where they promise more than it does.
+TEST(first_tokens_sure_ngrams_spare_the_draft) {
+    const facts       f{.v = packed, .step_us = 4000.0};
+    const plan_params p = params(run_mode::async, n_draft_auto);
+    planner           pl;
+    pl.expect(prior_of(f));
+    pl.begin(p);
+    REQUIRE(pl.stance_now() == stance::by_turn);
+    const tree_shape none;
+    const auto       spares = [&](std::vector<double> chances, bool fixed = false) {
+        return pl.spares({.plan = &p, .shape = &none, .n_most = 16, .fixed = fixed, .repeats = chances});
+    };
+    CHECK(spares({0.97, 0.95, 0.93, 0.91, 0.9, 0.88}));
+    CHECK(!spares({0.97, 0.95, 0.93, 0.91, 0.9, 0.88}, true), "what the user has fixed stays");
+    CHECK(!spares({0.5, 0.25, 0.12, 0.06}));
+    CHECK(!spares({}));
+}

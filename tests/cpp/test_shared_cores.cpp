@@ -115,3 +115,25 @@ TEST(shared_cores_fixed_trees_are_grown_ahead) {
     CHECK(p.draft.n_decoded_with[1] > 0);
     CHECK(p.target.n_decoded_with[3] > 0);
 }
+
+// Where n-grams guess as well as the draft does, its steps would only take time.
+TEST(shared_cores_a_text_that_repeats_itself_spares_the_draft) {
+    behaviour target{.pass_us = 2000};
+    target.lang.n_vocab  = 12; // so a period is short
+    target.lang.periodic = true;
+    behaviour draft      = target;
+    draft.pass_us        = 400;
+    ask q                = with_prompt(5, 300);
+    for (token_id & x : q.prompt) {
+        x = 1 + x % 11;
+    }
+    int64_t n_steps[2];
+    for (const bool ngrams : {false, true}) {
+        q.plan.ngram = {.kind = ngrams ? ngram_kind::map_k : ngram_kind::none};
+        pair       p(target, draft, false, shared_prior(2200.0, 500.0));
+        const auto a    = p.run(q, ngrams ? "with n-grams" : "draft alone");
+        n_steps[ngrams] = p.draft.n_decoded;
+        CHECK(ngrams ? a.stats.n_ngram_accepted > 150 : a.stats.n_accepted > 150, std::to_string(a.stats.n_accepted));
+    }
+    CHECK(2 * n_steps[1] < n_steps[0], std::to_string(n_steps[1]) + " of " + std::to_string(n_steps[0]));
+}
