@@ -114,7 +114,7 @@ def test_the_figures_and_their_json(run: Run, text: str) -> None:
     for name in ("tokens: 12 (length)", "speed: ", "time to first token: ", "acceptance: ", "mean accepted length: ",
                  "acceptance by position: ", "busy: target ", "draft time hidden: "):  # fmt: skip
         assert sum(line.startswith(name) for line in err.splitlines()) == 1, name
-    _, out, err = run("-p", PROMPT, *GREEDY, "--json", "-m", TARGET)
+    _, out, err = run("-p", PROMPT, *GREEDY, "--json", "-m", TARGET, "-md", "none")
     assert not [k for k in json.loads(out.splitlines()[-1])["timings"] if k.startswith("draft")]
     assert "acceptance" not in err
 

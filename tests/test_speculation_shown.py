@@ -126,7 +126,7 @@ def test_python_takes_lists_text_and_tuples(duo_pair: Duo) -> None:
          "async, draft length auto, guesses from n-grams (ngram-map-k); no draft was given (-md)"),
         *((("-m", TARGET, *more),
            "plain decoding: no draft was given; give one (-md) or let n-grams guess (--spec-type ngram-map-k)")
-          for more in ((), ("--spec-type", "draft-simple"))),
+          for more in (("-md", "none"), ("--spec-type", "draft-simple"))),
     ],
 )  # fmt: skip
 def test_the_first_line_says_where_guesses_come_from(

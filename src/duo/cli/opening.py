@@ -116,7 +116,9 @@ def _advise_packing(d: Duo, seconds: float) -> None:
 
 def introduce(d: Duo, wanted: GenerateOptions) -> None:
     """Prints the models, the devices and the mode. wanted: complete, of the command line."""
-    wanted = {**wanted, **d.defaults}  # what was found to make guesses
+    from duo.options.validate import generate_options
+
+    wanted = {**wanted, "spec_type": generate_options({**d.defaults})["spec_type"]}  # also what duo has found
     shared = d.engine.shared_vocabulary
     show.warn(first_line(d.engine.target, d.draft, wanted, d.options["strict"], elsewhere(d), shared))
     show.note_placement(d.placement)
