@@ -139,11 +139,11 @@ bool drafts::begin_in_company(const std::vector<verify_slot *> & texts) {
 void drafts::tell(verify_slot & s, verdict_msg v) {
     v.slot             = s.line;
     const bool verdict = v.what == verdict_msg::kind::verdict;
-    s.spared           = verdict && plans_.spares_draft(s);
+    s.told.spared      = verdict && plans_.spares_draft(s);
     const bool rests   = plans_.set_orders(s, v) && verdict && ++s.n_quiet % n_quiet_most != 0;
     const bool quiet   = rests || (verdict && !plans_.is_alone());
     wakes_             = wakes_ || (quiet && !rests);
-    s.n_ahead          = v.n_ahead;
+    s.told.n_ahead     = v.n_ahead;
     if (s.drafting() && !(quiet ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
         s.draft.lose(s.text.req(), "the draft fell too far behind; the text went on without it");
     }
@@ -151,7 +151,7 @@ void drafts::tell(verify_slot & s, verdict_msg v) {
 
 void drafts::send_to_rest(const std::vector<verify_slot *> & texts) {
     for (verify_slot * s : texts) {
-        if (plans_.drafts_rest() && s->n_ahead > 0 && s->drafting()) {
+        if (plans_.drafts_rest() && s->told.n_ahead > 0 && s->drafting()) {
             tell(*s, {.what = verdict_msg::kind::orders});
         }
     }

@@ -88,7 +88,7 @@ text_share pass_planner::share_of(verify_slot & s, bool may_wait) {
             .n_most   = std::clamp(cache_.n_room(s), 0, n_verify_most(s)),
             .n_base   = n_new,
             .n_branch = cache_.n_branches(),
-            .n_told   = is_alone(s) && !s.spared ? n_draft_cap : s.n_ahead,
+            .n_told   = is_alone(s) && !s.told.spared ? n_draft_cap : s.told.n_ahead,
             .growing  = s.draft_may_grow() && begun && !s.text.cancelled() && may_wait,
             .fresh    = !s.text.guesses().was_hit(),
             .fixed    = fixed,
@@ -128,7 +128,7 @@ draft_wishes pass_planner::wishes_of(const verify_slot & s) const {
     draft_wishes w = planner_.orders(options_of(s));
     // With turn-taking, a guess that the pass has no room for would only delay the pass.
     const bool turns = planner_.stance_now() == stance::by_turn;
-    w.n_ahead        = s.spared ? 0 : std::min(w.n_ahead, turns ? std::max(0, cache_.n_room(s)) : n_draft_cap);
+    w.n_ahead        = s.told.spared ? 0 : std::min(w.n_ahead, turns ? std::max(0, cache_.n_room(s)) : n_draft_cap);
     return w;
 }
 

@@ -106,7 +106,7 @@ void token_walk::commit(verify_slot & s) {
         plans_.plans().on_pass({.n_tokens = int32_t(s.text.accepted().size()) + 1,
                                 .expected = s.expected,
                                 .us       = double(*us),
-                                .drafting = s.drafting() && !s.spared});
+                                .drafting = s.drafting() && !s.told.spared});
     }
     drafts_.send_features(s);
     verdicts_.clear();

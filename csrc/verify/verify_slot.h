@@ -17,6 +17,11 @@ struct parking {
 };
 
 // Belongs to the verify worker's thread.
+struct told_orders {
+    int32_t n_ahead = 0;     // levels
+    bool    spared  = false; // none, because n-grams promise more (wish_rule::spares)
+};
+
 struct verify_slot {
     verify_slot(const token_model & model, int32_t number, int32_t n_branches)
         : index(number), first_branch(number * n_branches), text(model), line(number) {}
@@ -33,12 +38,11 @@ struct verify_slot {
 
     // Its draft.
     draft_contact draft;
-    int32_t       line;               // what messages to and from the draft name
-    int32_t       end_owed   = -1;    // line of a text whose end its draft has not yet been told; -1: none
-    int64_t       reading_us = 0;     // that the draft should take to read what it was told of the text
-    uint32_t      n_quiet    = 0;     // verdicts for which the draft was not woken
-    int32_t       n_ahead    = 0;     // levels that the draft was told to make
-    bool          spared     = false; // none, because n-grams promise more (wish_rule::spares)
+    int32_t       line;            // what messages to and from the draft name
+    int32_t       end_owed   = -1; // line of a text whose end its draft has not yet been told; -1: none
+    int64_t       reading_us = 0;  // that the draft should take to read what it was told of the text
+    uint32_t      n_quiet    = 0;  // verdicts for which the draft was not woken
+    told_orders   told;            // what the draft was told to make
 
     // In the pass that is being made.
     size_t n_read   = 0;   // rows of the prompt, without a verification; 0: it verifies
