@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from duo.cli.commands.tune import recommended
 from duo.measure.advice import advise
 from duo.measure.sharing import Sharing, separate
 from duo.measure.tuning import Tuning
@@ -36,12 +37,19 @@ def test_the_fastest_is_advised_and_auto_among_equals() -> None:
     first = [a.reasons[0] for a in found.values()]
     assert "the fastest" in first[0] and "within 3%" in first[1] and "sync with 4" in first[0]
     assert first[2].startswith("Sync with 4 drafted tokens (30.0 tokens/s) is faster")
-    assert "leave out the draft (-md)" in first[3]
+    assert "leave out the draft (-md none)" in first[3]
     assert found[10, 20, 30].reasons[1] == (
         "A draft step takes 0.20 of a pass of the target; a pass over 4 tokens takes 1.20 of a pass over 1 token; the "
         "draft's first guess is right 80% of the time, and the second then 60%."
     )
     assert all(len(a.reasons) == 2 for a in found.values())
+
+
+@pytest.mark.parametrize("own", [{"spec_type": "draft-mtp"}, {"model_draft": "draft-x.gguf"}, {}])
+def test_without_a_draft_the_command_takes_nothing_that_the_target_brings(own: dict[str, str]) -> None:
+    t = tuning(30, 20, 10)
+    t.advice = advise(t)
+    assert recommended(t, {"model": "x.gguf", "n_gpu_layers": "3", **own}, "x.gguf") == "duo -m x.gguf -md none -ngl 3"
 
 
 @pytest.mark.parametrize(

@@ -52,24 +52,24 @@ int32_t wish_rule::n_by_turn(const text_share & t) const {
 }
 
 bool wish_rule::spares(const text_share & t) const {
-    if (t.repeats.empty() || t.fixed || t.plan->n_min > 0 || !turns(*t.plan) ||
+    if (t.repeats.empty() || t.fixed || t.plan->n_min > 0 || !turns(*t.plan) || stances_.measuring() ||
         t.repeats.front() < rates_.acceptance(0, 0)) { // the draft itself knows where it is right
         return false;
     }
-    const double guess   = rates_.price_of_guess(stances_.rate());
-    const double row     = rates_.price_of_row(stances_.rate());
-    double       drafted = 0.0; // tokens that the draft's guesses bring, less their price
-    double       reached = 1.0;
-    double       sum     = 0.0;
+    const double  guess   = rates_.price_of_guess(stances_.rate());
+    const int32_t n_rows  = std::min(t.n_most, profile_.passes().widest_try(0));
+    double        drafted = 0.0; // tokens that the draft's guesses bring, less their price
+    double        reached = 1.0;
+    double        sum     = 0.0;
     for (int32_t i = 0; i < n_by_turn(t); ++i) {
         reached *= rates_.acceptance(i, i);
         sum += reached - guess;
         drafted = std::max(drafted, sum);
     }
     sum = 0.0;
-    for (int32_t i = 0; i < std::min(t.n_most, int32_t(t.repeats.size())); ++i) {
-        sum += t.repeats[size_t(i)] - row;
-        if (sum > drafted) {
+    for (int32_t i = 0; i < std::min(n_rows, int32_t(t.repeats.size())); ++i) {
+        sum += t.repeats[size_t(i)];
+        if (sum - rates_.price_of_rows(stances_.rate(), i + 1) > drafted) {
             return true;
         }
     }

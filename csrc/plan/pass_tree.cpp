@@ -77,6 +77,19 @@ double pass_tree::drafted_below(int32_t i_node) const {
     return std::min(sum / above, 0.999);
 }
 
+// What comes after it is as likely as before if the text goes through it.
+void pass_tree::raise(int32_t i_node, double factor) {
+    if (factor <= 1.0) {
+        return;
+    }
+    below_.assign(nodes_.size(), false);
+    for (auto i = size_t(i_node); i < nodes_.size(); ++i) {
+        const int32_t up = nodes_[i].parent;
+        below_[i]        = i == size_t(i_node) || (up >= 0 && below_[size_t(up)]);
+        nodes_[i].chance *= below_[i] ? factor : 1.0;
+    }
+}
+
 int32_t pass_tree::add_ngram(int32_t i_from, const ngram_proposal & proposal, const guess_record & guesses,
                              double least, double share) {
     const auto & tokens = proposal.tokens;
@@ -89,10 +102,9 @@ int32_t pass_tree::add_ngram(int32_t i_from, const ngram_proposal & proposal, co
             own = against(own, drafted_below(at));
         }
         const double chance = parent_chance * own;
-        if (existing >= 0) {
-            // Draft and n-gram propose the same token: the higher chance counts.
-            nodes_[size_t(existing)].chance = std::max(nodes_[size_t(existing)].chance, chance);
-            at                              = existing;
+        if (existing >= 0) { // draft and n-gram propose the same token: the higher chance counts
+            raise(existing, chance / nodes_[size_t(existing)].chance);
+            at = existing;
             continue;
         }
         if (chance < least) {

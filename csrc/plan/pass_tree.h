@@ -72,6 +72,7 @@ class pass_tree {
   private:
     [[nodiscard]] int32_t child(int32_t i_node, token_id token) const;
     [[nodiscard]] double  drafted_below(int32_t i_node) const;
+    void                  raise(int32_t i_node, double factor);
     void                  descend(int32_t i_row, int32_t n_branch);
 
     std::vector<node>    nodes_; // parents before children
@@ -79,6 +80,7 @@ class pass_tree {
     std::vector<int32_t> by_chance_;
     std::vector<int32_t> best_path_;
     std::vector<bool>    on_path_;
+    std::vector<bool>    below_;  // scratch of raise()
     std::vector<int32_t> picked_; // scratch of choose()
     std::vector<chosen>  rows_;
     int32_t              n_branches_ = 1;

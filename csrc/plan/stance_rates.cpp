@@ -130,12 +130,12 @@ double stance_rates::gain(double r, bool beside) const {
 }
 
 double stance_rates::price_of_guess(double r) const {
-    return r * step_us(false) / terms_.n_texts + price_of_row(r);
+    const int32_t k = std::max(1, now().hopeful.k);
+    return r * (step_us(false) + std::max(0.0, pass_us(k, false) - pass_us(k - 1, false))) / terms_.n_texts;
 }
 
-double stance_rates::price_of_row(double r) const {
-    const int32_t k = std::max(1, now().hopeful.k);
-    return r * std::max(0.0, pass_us(k, false) - pass_us(k - 1, false)) / terms_.n_texts;
+double stance_rates::price_of_rows(double r, int32_t n) const {
+    return r * std::max(0.0, pass_us(n, false) - pass_us(0, false)) / terms_.n_texts;
 }
 
 double stance_rates::saved_us(int32_t n_tokens) const {

@@ -57,7 +57,8 @@ class stance_rates {
     // With turn-taking the target waits for each step: the tokens that could be had while the draft makes one more
     // guess for a text and the target verifies it.
     [[nodiscard]] double price_of_guess(double r) const;
-    [[nodiscard]] double price_of_row(double r) const; // the same for its verification alone
+    // Tokens that could be had in the time that n more rows of each text add to a pass.
+    [[nodiscard]] double price_of_rows(double r, int32_t n) const;
     // Microseconds that a draft saves over the next n_tokens, by what is known.
     [[nodiscard]] double saved_us(int32_t n_tokens) const;
 

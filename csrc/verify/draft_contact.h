@@ -21,7 +21,7 @@ class draft_contact {
         none,     // the text has no draft, the draft failed, or the draft's host was lost
         owed,     // the draft will be told to begin when that pays
         returned, // the draft's host came back in mid-text: the draft will be told to begin
-        reading,  // the draft was told to begin in mid-text and has sent no node yet
+        reading,  // the draft was told to begin in mid-text, or to go on after a while, and has sent no node yet
         at_work,
         late, // the draft let a wait run out and has sent nothing since
     };

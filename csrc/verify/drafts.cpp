@@ -139,11 +139,16 @@ bool drafts::begin_in_company(const std::vector<verify_slot *> & texts) {
 void drafts::tell(verify_slot & s, verdict_msg v) {
     v.slot             = s.line;
     const bool verdict = v.what == verdict_msg::kind::verdict;
+    const bool missed  = verdict && std::exchange(s.told.spared, false);
     s.told.spared      = verdict && plans_.spares_draft(s);
-    const bool rests   = plans_.set_orders(s, v) && verdict && ++s.n_quiet % n_quiet_most != 0;
-    const bool quiet   = rests || (verdict && !plans_.is_alone());
-    wakes_             = wakes_ || (quiet && !rests);
-    s.told.n_ahead     = v.n_ahead;
+    if (missed && !s.told.spared && s.draft.now() == state::at_work) { // it now reads all that it was spared
+        s.reading_us = plans_.window().reading_us(s, n_window_all);
+        s.draft.set(state::reading);
+    }
+    const bool rests = plans_.set_orders(s, v) && verdict && ++s.n_quiet % n_quiet_most != 0;
+    const bool quiet = rests || (verdict && !plans_.is_alone());
+    wakes_           = wakes_ || (quiet && !rests);
+    s.told.n_ahead   = v.n_ahead;
     if (s.drafting() && !(quiet ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
         s.draft.lose(s.text.req(), "the draft fell too far behind; the text went on without it");
     }

@@ -110,7 +110,7 @@ void verify_worker::work_together() {
         }
         const int32_t n_before = s->text.req().stats.n_predicted;
         expected += s->expected;
-        drafting = drafting || s->drafting();
+        drafting = drafting || (s->drafting() && !s->told.spared);
         clock_.is_for(now);
         try {
             if (!walk_.finish_unless_spoiled(*s, now)) {

@@ -16,12 +16,12 @@ struct parking {
     kept_texts::text cells{};
 };
 
-// Belongs to the verify worker's thread.
 struct told_orders {
     int32_t n_ahead = 0;     // levels
     bool    spared  = false; // none, because n-grams promise more (wish_rule::spares)
 };
 
+// Belongs to the verify worker's thread.
 struct verify_slot {
     verify_slot(const token_model & model, int32_t number, int32_t n_branches)
         : index(number), first_branch(number * n_branches), text(model), line(number) {}

@@ -1,69 +1,14 @@
 // pass_tree on random trees, against brute force.
 #include <algorithm>
-#include <cmath>
 #include <set>
 
-#include "check.h"
-#include "plan/pass_tree.h"
-#include "random.h"
+#include "pass_trees.h"
 #include "tree/tree_shape.h"
 
 using namespace duo;
 using namespace duo_test;
 
 namespace {
-
-token_tree random_tree(dice & d, int32_t n) {
-    token_tree t;
-    t.reset(1, 0);
-    for (int32_t i = 0; i < n; ++i) {
-        const auto up = d.chance(0.5) ? t.size() - 1 : int32_t(d.below(uint32_t(t.size())));
-        // Equal chances happen, too.
-        const float logp = d.chance(0.3) ? -0.7f : -0.01f * float(d.below(400));
-        t.insert(node_id(i) + 2, t.at(up).id, token_id(d.below(5)), logp);
-    }
-    return t;
-}
-
-// Learnt from a draft that is right as often as it says, so that chances are not all the same.
-guess_record any_profile(dice & d) {
-    guess_record p;
-    for (int i = 0; i < 100; ++i) {
-        const double q = 0.01 * d.between(1, 99);
-        p.on_child(float(std::log(q)), d.chance(q));
-        p.on_ngram(d.between(1, 14), d.between(0, 8), d.chance(0.7));
-    }
-    return p;
-}
-
-double chance_of(const token_tree & t, const guess_record & p, int32_t i) {
-    double c = 1.0;
-    for (; i > 0; i = t.at(i).parent) {
-        c *= p.chance(t.at(i).logp);
-    }
-    return c;
-}
-
-std::vector<token_id> path_of(const pass_tree & t, int32_t i) {
-    std::vector<token_id> out;
-    for (; i >= 0; i = t.nodes()[size_t(i)].parent) {
-        out.insert(out.begin(), t.nodes()[size_t(i)].token);
-    }
-    return out;
-}
-
-// What every pass_tree is.
-void check_nodes(const pass_tree & t) {
-    std::set<std::vector<token_id>> paths;
-    for (int32_t i = 0; i < int32_t(t.nodes().size()); ++i) {
-        const auto & nd = t.nodes()[size_t(i)];
-        REQUIRE(nd.parent >= -1 && nd.parent < i, "parents before children");
-        CHECK_EQ(nd.depth, nd.parent < 0 ? 1 : t.nodes()[size_t(nd.parent)].depth + 1);
-        CHECK(nd.chance > 0.0 && nd.chance < (nd.parent < 0 ? 1.0 : t.nodes()[size_t(nd.parent)].chance),
-              "chances fall along a path");
-        CHECK(paths.insert(path_of(t, i)).second, "no path twice");
-    }
-}
 
 // Rows depth first with their parents before them, and each in exactly the branches of the leaves below it.
 void check_rows(const pass_tree & t, const std::vector<int32_t> & order, size_t n, int32_t n_branch) {
@@ -210,69 +155,6 @@ TEST(chosen_rows) {
         CHECK(tree.rows().empty() && tree.n_branches() == 1 && tree.depth() == 0 && !tree.has_child_row(-1));
     }
     CHECK(n_left_out > 300, std::to_string(n_left_out));
-}
-
-TEST(ngrams_merge_with_drafted_nodes) {
-    for (uint64_t seed = 0; seed < 1000; ++seed) {
-        dice               d(seed);
-        const token_tree   t     = random_tree(d, d.between(0, 30));
-        const guess_record p     = any_profile(d);
-        const double       least = d.chance(0.5) ? 0.0 : 0.01 * d.between(1, 20);
-        pass_tree          tree;
-        tree.begin(t, p, least);
-        const auto     before = tree.nodes();
-        const auto     n      = int32_t(before.size());
-        const auto     from   = d.chance(0.5) || n == 0 ? -1 : int32_t(d.below(uint32_t(n)));
-        ngram_proposal proposal{.tokens = std::vector<token_id>(size_t(d.between(0, 6))), .n_match = d.between(1, 14)};
-        auto &         tokens = proposal.tokens;
-        for (token_id & x : tokens) {
-            x = token_id(d.below(5));
-        }
-        const int32_t end = tree.add_ngram(from, proposal, p, least);
-        check_nodes(tree);
-        // Nodes that were there are there still, none surer of itself than before but those on the n-gram's way.
-        auto way = from < 0 ? std::vector<token_id>{} : path_of(tree, from);
-        way.insert(way.end(), tokens.begin(), tokens.end());
-        for (int32_t i = 0; i < n; ++i) {
-            const auto & a  = before[size_t(i)];
-            const auto & b  = tree.nodes()[size_t(i)];
-            const auto   on = path_of(tree, i);
-            CHECK(a.token == b.token && a.parent == b.parent && a.i_node == b.i_node && b.chance >= a.chance);
-            CHECK(a.chance == b.chance || (on.size() <= way.size() && std::equal(on.begin(), on.end(), way.begin())));
-        }
-        // New ones are the n-gram's own, each with the chance of its way there. Beside other guesses it has less.
-        const auto drafted = [&](int32_t at) {
-            double sum = 0.0;
-            for (const auto & nd : tree.nodes()) {
-                sum += nd.parent == at && nd.i_node >= 0 ? nd.chance : 0.0;
-            }
-            return std::min(0.999, at < 0 ? sum : sum / tree.nodes()[size_t(at)].chance);
-        };
-        double  c  = from < 0 ? 1.0 : before[size_t(from)].chance;
-        int32_t at = from;
-        for (size_t k = 0; k < tokens.size(); ++k) {
-            const double own  = p.ngram_chance(proposal.n_match, int32_t(k));
-            int32_t      next = -1;
-            for (int32_t i = 0; i < int32_t(tree.nodes().size()); ++i) {
-                if (tree.nodes()[size_t(i)].parent == at && tree.nodes()[size_t(i)].token == tokens[k]) {
-                    next = i;
-                }
-            }
-            const double beside = next >= 0 && next < n ? 0.0 : drafted(at);
-            c *= own * (1.0 - beside) / (1.0 - own * beside);
-            if (next < 0) {
-                CHECK(c < least, "what is left out is improbable");
-                break;
-            }
-            const auto & nd = tree.nodes()[size_t(next)];
-            CHECK_EQ(nd.i_node >= 0, next < n);
-            CHECK(std::abs(nd.chance - std::max(c, next < n ? before[size_t(next)].chance : 0.0)) < 1e-9);
-            c  = nd.chance;
-            at = next;
-        }
-        CHECK_EQ(end, at);
-        CHECK_EQ(tree.add_ngram(from, proposal, p, least), end, "once more changes nothing");
-    }
 }
 
 TEST(a_fixed_shape_uses_only_its_nodes) {

@@ -162,18 +162,28 @@ TEST(first_tokens_reading_must_pay) {
 
 // N-grams of the text cost no step of the draft. It makes no guesses where they promise more than it does.
 TEST(first_tokens_sure_ngrams_spare_the_draft) {
-    const facts       f{.v = packed, .step_us = 4000.0};
-    const plan_params p = params(run_mode::async, n_draft_auto);
-    planner           pl;
-    pl.expect(prior_of(f));
-    pl.begin(p);
-    REQUIRE(pl.stance_now() == stance::by_turn);
-    const tree_shape none;
-    const auto       spares = [&](std::vector<double> chances, bool fixed = false) {
-        return pl.spares({.plan = &p, .shape = &none, .n_most = 16, .fixed = fixed, .repeats = chances});
+    const plan_params         p = params(run_mode::async, n_draft_auto);
+    const tree_shape          none;
+    const std::vector<double> sure{0.97, 0.95, 0.93, 0.91, 0.9, 0.88};
+    const auto                spares = [&](double step_us, text_share t) {
+        const facts f{.v = packed, .step_us = step_us};
+        planner     pl;
+        pl.expect(prior_of(f));
+        pl.begin(p);
+        REQUIRE(pl.stance_now() == stance::by_turn);
+        t.plan  = t.plan == nullptr ? &p : t.plan;
+        t.shape = &none;
+        return pl.spares(t);
     };
-    CHECK(spares({0.97, 0.95, 0.93, 0.91, 0.9, 0.88}));
-    CHECK(!spares({0.97, 0.95, 0.93, 0.91, 0.9, 0.88}, true), "what the user has fixed stays");
-    CHECK(!spares({0.5, 0.25, 0.12, 0.06}));
-    CHECK(!spares({}));
+    CHECK(spares(4000.0, {.n_most = 16, .repeats = sure}));
+    CHECK(!spares(4000.0, {.n_most = 16, .fixed = true, .repeats = sure}), "what the user has fixed stays");
+    CHECK(!spares(4000.0, {.n_most = 0, .repeats = sure}), "no room for them");
+    CHECK(!spares(4000.0, {.n_most = 16, .repeats = std::vector<double>{0.5, 0.25, 0.12, 0.06}}));
+    CHECK(!spares(4000.0, {.n_most = 16}));
+    plan_params least = p;
+    least.n_min       = 2;
+    CHECK(!spares(4000.0, {.plan = &least, .n_most = 16, .repeats = sure}));
+    // A step costs next to nothing, and the only n-gram is short.
+    CHECK(spares(4000.0, {.n_most = 16, .repeats = std::span(sure).first(1)}));
+    CHECK(!spares(100.0, {.n_most = 16, .repeats = std::span(sure).first(1)}), "the draft promises more");
 }

@@ -26,6 +26,7 @@ class Texts:
     """`Duo` inherits this. It sets `session` and `defaults` (options of every text) when it has loaded."""
 
     session: Session
+    ngrams_unasked = False  # duo itself chose the n-grams in `defaults`
     defaults: GenerateOptions
     elsewhere: str  # the host of the model that is on another machine; empty: none is
 

@@ -43,8 +43,7 @@ def open_duo(
         return _open(params, models, progress, **more)
     found = draft_of_target(models)
     if not found.own and found.path is None:
-        if found.why_not:
-            show.warn(f"a file beside the target has the name of a draft, but is not used: {found.why_not}")
+        tell_of(found)
         d = _open(params, models, progress, **more)
         add_ngrams(d, params)
         return d
@@ -56,8 +55,7 @@ def open_duo(
         add_ngrams(d, params)
         show.warn(f"no draft is used: {what} could draft for the target, but {e}")
         return d
-    if found.path:
-        tell_of(found.path)
+    tell_of(found)
     return d
 
 

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from duo.cli import show
 from duo.cli.models import TARGET, Models, chosen_models
-from duo.models.beside import Found, find
-from duo.models.header import read_header
-from duo.placement.states import way_back
 
 if TYPE_CHECKING:
     from duo.api.engine import Duo
+    from duo.models.beside import Found
 
 NGRAMS = "ngram-map-k"
 _OF_GUESSES = ("model_draft", "draft_host", "verify_host", "spec_type")
@@ -26,6 +24,8 @@ def left_to_duo(params: dict[str, Any], models: Models) -> bool:
 
 def draft_of_target(models: Models) -> Found:
     """What the target brings along. Raises DuoError: the target's header cannot be read."""
+    from duo.models.beside import Found, find
+
     return Found() if models.target is None else find(models.target)
 
 
@@ -38,23 +38,29 @@ def with_targets_own(params: dict[str, Any]) -> dict[str, Any]:
     if not left_to_duo(params, models):
         return params
     found = draft_of_target(models)
+    tell_of(found)
     if found.path is not None:
-        tell_of(found.path)
         return {**params, "model_draft": found.path}
     return {**params, "spec_type": "draft-mtp"} if found.own else params
 
 
-def tell_of(path: str) -> None:
-    """That a file was found to be the draft."""
-    show.warn(f"{Path(path).name} lies beside the target and drafts for it; -md none does without it")
+def tell_of(found: Found) -> None:
+    """A file that is the draft, or why it is not."""
+    if found.path is not None:
+        show.warn(f"{Path(found.path).name} lies beside the target and drafts for it; -md none does without it")
+    elif found.why_not:
+        show.warn(f"a file beside the target has the name of a draft, but is not used: {found.why_not}")
 
 
 def add_ngrams(d: Duo, params: dict[str, Any]) -> None:
     """Texts that repeat themselves are guessed by n-grams, if that can change no text and costs next to nothing: the
     target has the same bits at every width, and takes wrong guesses back without computing again."""
+    from duo.models.header import read_header
+    from duo.placement.states import way_back
+
     m = d.engine.target
     if m is None or params.get("accept") not in (None, "noise"):
         return
-    same_bits = not m.devices and (d.options["strict"] or m.n_duo_products == m.n_cpu_products)
-    if same_bits and way_back(read_header(m.path)) == "cells":
+    if not m.devices and m.same_bits and way_back(read_header(m.path)) == "cells":
         d.defaults["spec_type"] = [NGRAMS]
+        d.ngrams_unasked = True

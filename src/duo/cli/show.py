@@ -121,7 +121,7 @@ def _share(n: int, of: int) -> str:
 
 def _of_guesses(t: Timings) -> Iterator[tuple[str, str]]:
     """How right they were."""
-    if t["draft_n"]:
+    if t["draft_n"] and t["draft_acceptance_by_position"]:
         by_position = " ".join(f"{100 * a:.0f}" for a in t["draft_acceptance_by_position"])
         yield "acceptance", f"{100 * t['draft_acceptance']:.0f}% ({t['draft_n_accepted']} of {t['draft_n']} drafted)"
         yield "mean accepted length", f"{t['draft_mean_length']:.2f} over {t['draft_rounds']} verifications"

@@ -24,7 +24,7 @@ def _choice(t: Tuning) -> tuple[bool, tuple[str, ...], str]:
         why = f"{turns[0].upper() + turns[1:]} is faster than async ({auto:.1f}) and {of_plain}."
         return True, ("--mode", "sync", "--draft", str(t.n_sync)), why
     why = f"Plain decoding ({plain:.1f} tokens/s) is faster than async ({auto:.1f}) and {of_sync}"
-    return False, (), f"{why}: leave out the draft (-md)."
+    return False, (), f"{why}: leave out the draft (-md none)."
 
 
 def _costs(t: Tuning) -> str:

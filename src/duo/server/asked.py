@@ -39,6 +39,8 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
     """
     given = {name: value for name, value in f.model_dump(exclude_none=True).items() if name in SAME}
     out: dict[str, Any] = {**duo.defaults, **given}
+    if duo.ngrams_unasked and "spec_type" not in given and given.get("accept", "noise") != "noise":
+        del out["spec_type"]  # under the other rules guesses change the text, and nobody asked for them
     if f.grammar and f.json_schema is not None:
         raise BadValue("grammar and json_schema were both given; choose one")
     if not out.get("grammar"):

@@ -90,11 +90,13 @@ def bench(params: dict[str, Any]) -> None:
         n_predict = _checked(_text_options(params), a.PLAIN)["max_tokens"]
         _synthetic(params["synthetic"], a.arms_of(modes, sync_lengths, lengths), counts, n_predict, params)
         return
+    text_options = _text_options(params)
+    _checked(text_options, a.PLAIN)  # reports a bad value before a long download
     params = with_targets_own(params)
     modes = _modes_without_draft(params, modes)
-    arms, text_options = a.arms_of(modes, sync_lengths, lengths), _text_options(params)
+    arms = a.arms_of(modes, sync_lengths, lengths)
     for arm in arms:
-        checked = _checked(text_options, arm)  # reports a bad value before minutes of loading
+        checked = _checked(text_options, arm)
     if checked["seed"] == -1:
         checked["seed"] = secrets.randbits(63)  # the same for all arms, because their texts are compared
     chosen = questions.choose(questions.read(params["questions_file"]), params["questions"], params["category"])

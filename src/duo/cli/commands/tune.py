@@ -12,7 +12,7 @@ import click
 
 from duo.cli import show
 from duo.cli.commands.run import of_run
-from duo.cli.models import DRAFT, TARGET, model_sources, names_draft, names_target
+from duo.cli.models import DRAFT, NO_DRAFT, TARGET, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options, text_of
 from duo.cli.own_guesses import with_targets_own
@@ -83,14 +83,14 @@ def recommended(t: Tuning, params: dict[str, Any], target: str) -> str:
     """The recommended command line: the models and options that were given, and the best way to speculate."""
     words = ["duo"]
     if not t.advice.with_draft:
-        words += ["-m", params["model"] or target]
+        words += ["-m", params["model"] or target, "-md", NO_DRAFT]  # or what the target brings along would guess
     else:
         given = {"pair": "--pair", **TARGET, **DRAFT, "hf_file": "--hf-file", "hf_file_draft": "--hf-file-draft"}
         for name, flag in given.items():
             words += [flag, params[name]] if params.get(name) is not None else []
     for p in model_options():
         value = params.get(p.name or "")
-        of_draft = (p.name or "").endswith("_draft")
+        of_draft = (p.name or "").endswith("_draft") or p.name == "spec_type"
         if value in (None, ()) or (of_draft and not t.advice.with_draft):
             continue
         if isinstance(value, bool):
@@ -106,12 +106,14 @@ def run(params: dict[str, Any]) -> None:
     from duo.measure.bench.files import check_writable, write_json
     from duo.measure.bench.head import head_of
     from duo.measure.tune import tune
+    from duo.options.validate import generate_options
 
     check_writable(params["json"], "JSON")
+    generate_options(given(params, GENERATE_OPTIONS))  # reports a bad value before a long download
+    prompts = prompts_of(params["file"])
     params = with_targets_own(params)
     if names_target(params) and not names_draft(params) and params.get("spec_type") is None:
         raise BadValue("duo tune measures a pair and no draft was given; give it with -md")
-    prompts = prompts_of(params["file"])
     with open_duo(params, **given(params, GENERATE_OPTIONS)) as d:
         show.note_placement(d.placement)
         warn_of_models(d)
