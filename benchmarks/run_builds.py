@@ -15,20 +15,21 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 
 WIDTHS = (1, 64)
 RACE_US = 30_000
 
 
-def measure(core: int) -> dict[str, float]:
-    """Microseconds in this process."""
+def measure(core: int, types: Sequence[str] = ()) -> dict[str, float]:
+    """Microseconds in this process. types: of weights; empty: all."""
     from duo import _core
     from duo.measure import doctor
     from duo.models.demo import demo_pair
 
     os.sched_setaffinity(0, {core})
     found = {}
-    for t in _core.kernel_types():
+    for t in types or _core.kernel_types():
         ((_, times),) = _core.race(t, WIDTHS, [1], RACE_US)
         found |= {f"{t} {width}": stock for width, (stock, _) in zip(WIDTHS, times, strict=True)}
     probe = _core.Probe(doctor.options(str(demo_pair()[0]), 1, [], 600))

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import HANG_S, run_python
 
-from duo import _core, build_advice
+from duo import build_advice
 from duo.build_advice import cmake_args, missing, rebuild
 
 pytestmark = pytest.mark.full
@@ -125,6 +126,20 @@ void configure() {
     assert lost is not stores()
 
 
+ONLY_LIBRARIES = ROOT / "tools" / "llama_libraries.cmake"
+
+
+@pytest.mark.parametrize("own", ["", "-DLLAMA_BUILD_COMMON=ON", "-DCMAKE_PROJECT_llama_cpp_INCLUDE=mine.cmake"])
+def test_the_code_of_llamas_programs_is_left_out_unless_the_user_wants_it(own: str) -> None:
+    environment = {**os.environ, "CMAKE_ARGS": f"-DGGML_RPC=on {own}"}
+    command = [sys.executable, "tools/cmake_args.py"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
+    words = shlex.split(done.stdout)
+    wanted = own or f"-DCMAKE_PROJECT_llama_cpp_INCLUDE={ONLY_LIBRARIES}"
+    assert wanted in words and sum("LLAMA_BUILD_COMMON" in w or "_INCLUDE=" in w for w in words) == 1
+    assert "set(LLAMA_BUILD_COMMON OFF)" in ONLY_LIBRARIES.read_text()
+
+
 # ---- make
 
 
@@ -223,14 +238,15 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import run_builds
 run_builds.RACE_US = 1000
-print(run_builds.measure(int(sys.argv[2])))
+print(run_builds.measure(int(sys.argv[2]), sys.argv[3:]))
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="binds itself to a core as Linux does")
 def test_two_builds_can_be_compared() -> None:
-    done = run_python(BUILDS, ROOT / "benchmarks", str(min(os.sched_getaffinity(0))))
+    types = ("q8_0", "q4_K")
+    done = run_python(BUILDS, ROOT / "benchmarks", str(min(os.sched_getaffinity(0))), *types)
     assert done.returncode == 0, done.stderr
     found = ast.literal_eval(done.stdout)
-    assert len(found) == 2 * len(_core.kernel_types()) + 2 and all(us > 0 for us in found.values())
-    assert all(found[f"{t} 64"] > found[f"{t} 1"] for t in _core.kernel_types())
+    assert len(found) == 2 * len(types) + 2 and all(us > 0 for us in found.values())
+    assert all(found[f"{t} 64"] > found[f"{t} 1"] for t in types)
