@@ -1,9 +1,28 @@
-"""How much a random test does: little by default, much in `make proof`, which sets DUO_TEST_SCALE as for C++ tests."""
+"""How much a test tries: little by default, much in `make proof`, which sets DUO_TEST_SCALE as for C++ tests."""
 
 import os
+from collections.abc import Collection, Iterable
+from itertools import product
+from typing import Any
+
+import pytest
 
 LARGE = float(os.environ.get("DUO_TEST_SCALE", "1")) > 1
 
 
 def size(small: int, large: int) -> int:
     return large if LARGE else small
+
+
+def mostly_proof(values: Iterable[Any], usual: Collection[Any]) -> list[Any]:
+    """For parametrize: `make test` tries the usual ones, which stand for the others; `make proof` tries all."""
+    values = list(values)
+    assert set(usual) <= set(values)
+    return [v if v in usual else pytest.param(v, marks=pytest.mark.proof) for v in values]
+
+
+def mostly_proof_of_two(first: Iterable[Any], second: Iterable[Any], usual: Collection[tuple[Any, Any]]) -> list[Any]:
+    """The same for all pairs of two parameters."""
+    cases = list(product(first, second))
+    assert set(usual) <= set(cases)
+    return [pytest.param(*c, marks=() if c in usual else pytest.mark.proof, id="-".join(map(str, c))) for c in cases]

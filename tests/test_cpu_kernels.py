@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,20 @@ ODD = Shape(n_ff=576, n_vocab=4103, n_head=8, n_head_kv=1)  # panels and blocks 
 ISAS = ("portable", "avx2", "avx_vnni", "avx512", "avx512_bf16", "amx", "amx_emulated", "neon_dot", "neon_i8mm")
 
 pytestmark = [needs_kernels, pytest.mark.full]
+# A kernel does not know which architecture it works for. So each type is tried in one with experts and one without, and
+# `make proof` tries the others.
+USUAL = ("q8_0", "q4_K", "iq3_s", "bf16")
 ModelMaker = Callable[..., Path]
+
+
+def each_type(*architectures: str, whole: tuple[str, ...] = (), kinds: tuple[str, ...] = TYPES) -> Any:
+    """A test for each architecture and type. whole: architectures in which `make test` tries all types."""
+    cases = []
+    for a in architectures:
+        for k in kinds:
+            marks = [] if a in whole or k in USUAL else [pytest.mark.proof]
+            cases.append(pytest.param(a, k, marks=marks, id=f"{a}-{k}"))
+    return pytest.mark.parametrize(("architecture", "kind"), cases)
 
 
 @pytest.fixture(scope="session")
@@ -68,8 +82,7 @@ def assert_near_stock(path: Path, p: _core.Probe, tolerance: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@each_type(*ARCHITECTURES, whole=("llama", "mixtral"))
 def test_logits_are_stocks_and_every_product_is_taken(architecture: str, kind: str, model: ModelMaker) -> None:
     path = model(architecture, kind)
     p = _core.Probe(options(path, (kind,)))
@@ -84,15 +97,14 @@ def test_kernels_round_no_more_than_stocks(kind: str, model: ModelMaker) -> None
     assert 0 < error.duo < max(1.05 * error.stock, FLOAT_SUMS)
 
 
-@pytest.mark.parametrize("kind", TYPES + MIXED)
-@pytest.mark.parametrize("architecture", ["llama", "gemma"])
+@each_type("llama", "gemma", whole=("llama",), kinds=TYPES + MIXED)
 def test_same_bits_at_every_width_and_thread_count(architecture: str, kind: str, model: ModelMaker) -> None:
     assert_same_bits(model(architecture, kind))
 
 
 def test_same_bits_with_experts(model: ModelMaker) -> None:
     for kind in TYPES:
-        assert_same_bits(model("mixtral", kind))
+        assert_same_bits(model("mixtral", kind), widths=(1, 2, 3, 5, 8, 16, 33), threads=(1, 3))
 
 
 def test_routers_of_experts_are_duos_if_all_else_is(model: ModelMaker, tmp_path: Path) -> None:
@@ -125,8 +137,7 @@ def test_same_bits_however_the_prompt_is_split(kind: str, model: ModelMaker) -> 
         assert (run(p, *widths) == whole).all(), f"split as {widths}"
 
 
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("architecture", ["llama", "gemma"])
+@each_type("llama", "gemma", whole=("gemma",))
 def test_rows_that_do_not_fill_panels_and_blocks(architecture: str, kind: str, model: ModelMaker) -> None:
     in_256 = kind.endswith("K") or kind.startswith(("iq1", "iq2", "iq3", "iq4_xs", "tq"))
     path = model(architecture, kind, Shape(n_vocab=4103, n_head=8, n_head_kv=1) if in_256 else ODD)

@@ -180,7 +180,8 @@ def test_a_replica_that_drains_gets_no_requests(both: tuple[str, Balancer, list[
     assert len({words(a.text) for a in answers}) == 1
 
 
-@pytest.mark.parametrize("name", FEW)
+# To start LiteLLM a second time takes half a minute.
+@pytest.mark.parametrize("name", [*PLAIN, pytest.param("litellm", marks=pytest.mark.proof), "sglang"])
 def test_a_replica_that_is_killed(name: str, tmp_path: Path) -> None:
     """Texts that are sent as a whole are written by the other replica."""
     program_of(name)

@@ -12,8 +12,21 @@ import pytest
 from conftest import EXACT
 from dflash_models import BlockShape, circling_target, copying_head, random_head
 from gguf_files import U32, rewrite, tiny_gemma3
-from head_texts import N_TOKENS, SAMPLINGS, TEXTS, TREE, Written, check_same, guessing, least_drafted, ways, written
+from head_texts import (
+    N_TOKENS,
+    OFTEN,
+    SAMPLINGS,
+    TEXTS,
+    TREE,
+    Written,
+    check_same,
+    guessing,
+    least_drafted,
+    ways,
+    written,
+)
 from prompts import PROMPTS
+from sizes import mostly_proof_of_two
 from tiny_models import tiny
 
 from duo import Duo, DuoError
@@ -52,8 +65,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return target, copying_head(target, folder / "head.gguf")
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "mode"), mostly_proof_of_two(WAYS, ["sync", "async"], OFTEN))
 def test_the_text_is_plains(pair: Duo, plain: Written, way: str, mode: str) -> None:
     assert check_same(pair, plain, mode, **WAYS[way]) >= least_drafted(way, mode)
 

@@ -17,7 +17,7 @@ from duo.dev.random_model import randomize
 from duo.models.demo import demo_pair
 
 N_TOKENS = 128
-N_PROMPTS = size(8, 40)
+N_PROMPTS = size(5, 40)
 MODES = ("sync", "async")
 LENGTHS = (1, 4, 16, "auto")
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from conftest import EXACT
 from gguf_files import U32, rewrite, tiny_gemma3
-from head_texts import TEXTS, Written, check_same, guessing, least_drafted, ways, written
+from head_texts import OFTEN, TEXTS, Written, check_same, guessing, least_drafted, ways, written
 from prompts import PROMPTS
+from sizes import mostly_proof_of_two
 
 from duo import Duo, DuoError
 from duo.cli.main import main
@@ -46,8 +47,7 @@ def plain() -> Written:
     return written()
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "mode"), mostly_proof_of_two(WAYS, ["sync", "async"], OFTEN))
 def test_the_text_is_plains(pair: Duo, plain: Written, way: str, mode: str) -> None:
     assert check_same(pair, plain, mode, **WAYS[way]) >= least_drafted(way, mode)
 

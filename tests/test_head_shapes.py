@@ -11,6 +11,7 @@ import dflash_models
 import numpy as np
 import pytest
 from gguf_files import U32, Array, Value, rewrite
+from sizes import size
 
 from duo import Duo, DuoError
 from duo.dev.random_head import HeadShape, random_head, random_weights, write_head
@@ -58,7 +59,7 @@ def test_every_tensor_has_the_shape_that_the_header_says(write: Any, tmp_path: P
     optional = {"token_embd.weight", "output.weight", "d2t"} | (
         {n for n in good if "attn_v" in n} if write is dflash else set()
     )
-    for name, x in good.items():
+    for name, x in list(good.items())[:: size(3, 1)]:
         if name in ("markov_w1.weight", "d2t"):
             continue  # it says itself what shape it has
         why = check_pair(TARGET, write(tmp_path / "bad.gguf", {name: x[..., :-1]}), []).why_not

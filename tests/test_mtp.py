@@ -12,6 +12,7 @@ import pytest
 from gguf_files import STR, U32, Array, rewrite
 from model_files import TOKENS, options
 from mtp_models import follower, foreseeing, mtp_part, trunk_part
+from sizes import mostly_proof
 from tiny_models import MTP, MTP_TIED, tiny
 
 from duo import Duo, DuoError, _core
@@ -56,7 +57,7 @@ def hy(tmp_path_factory: pytest.TempPathFactory) -> Model:
     return Model("hy_v3", tmp_path_factory.mktemp("hy"), right=True)
 
 
-@pytest.mark.parametrize("name", MTP + MTP_TIED)
+@pytest.mark.parametrize("name", mostly_proof(MTP + MTP_TIED, ("hy_v3", "deepseek2", "qwen35", "bailingmoe3")))
 def test_random_layers_do_not_change_the_text(name: str, tmp_path: Path) -> None:
     m = Model(name, tmp_path, right=False)
     n_drafted = 0
@@ -70,7 +71,7 @@ def test_random_layers_do_not_change_the_text(name: str, tmp_path: Path) -> None
     assert n_drafted > 40
 
 
-@pytest.mark.parametrize("name", MTP)
+@pytest.mark.parametrize("name", mostly_proof(MTP, ("glm4moe", "qwen3next", "mimo2")))
 def test_right_layers_are_accepted(name: str, tmp_path: Path) -> None:
     m = Model(name, tmp_path, right=True)
     with Duo(m.trunk, **STRICT) as alone:

@@ -34,8 +34,15 @@ def answer(d: Duo, question: str) -> str:
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("n_parallel", [1, 2])
-@pytest.mark.parametrize(("first", "second"), [(LONG, "But the clock " + LONG), (SHORT, "Why?"), (LONG, SHORT)])
+@pytest.mark.parametrize(
+    ("n_parallel", "first", "second"),
+    [
+        (1, LONG, "But the clock " + LONG),
+        (2, LONG, SHORT),
+        pytest.param(1, SHORT, "Why?", marks=pytest.mark.proof),
+        pytest.param(2, LONG, "But the clock " + LONG, marks=pytest.mark.proof),
+    ],
+)
 def test_an_edited_question_is_all_that_is_read(
     name: str, n_parallel: int, first: str, second: str, tmp_path: Path
 ) -> None:

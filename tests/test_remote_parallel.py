@@ -10,6 +10,7 @@ import pytest
 from conftest import EXACT, HANG_S, start_duo
 from hosts import KERNELS, PROMPT, HostProcess, host, remote, until_it_helps
 from proxies import proxy
+from sizes import mostly_proof
 from waits import first_bytes
 
 from duo import Duo, Result
@@ -95,7 +96,7 @@ def test_two_clients_with_several_texts_each(draft_host: HostProcess, expected: 
             check(found, expected)
 
 
-@pytest.mark.parametrize("how", ["killed", "frozen", "cut off"])
+@pytest.mark.parametrize("how", mostly_proof(["killed", "frozen", "cut off"], ["killed", "cut off"]))
 def test_a_draft_host_that_is_lost_with_four_texts(how: str, expected: list[Result]) -> None:
     with (
         host("draft", "-td", "1", "-np", "4") as h,
@@ -151,8 +152,8 @@ def test_a_client_that_hangs_stalls_nobody(role: str, request: pytest.FixtureReq
 
 def test_more_texts_than_the_host_takes(expected: list[Result]) -> None:
     why = "cannot take another text (the host is busy with 1 text"
-    with host("draft", "-td", "1") as h, client("draft", h) as d:
-        for _ in range(10):  # a draft need not begin while speculation rests
+    with host("draft", "-td", "1") as h, client("draft", h, _always=True) as d:
+        for _ in range(10):  # its places may be free again before the next text begins
             found = write_all(d, {})
             check(found, expected)
             if any(why in r.warning for r in found):
