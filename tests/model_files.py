@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf.quants import dequantize
 from gguf_files import F32, STR, U32, Array, Value, header_of, write
 
 from duo import _core
@@ -66,14 +67,15 @@ def _quantizer() -> Any:
 _LARGE: dict[tuple[bytes, int], Array] = {}  # models of several architectures have the same embeddings
 
 
-SLOW_KINDS, N_ROWS_SLOW = ("IQ1", "IQ2", "IQ3"), 256
+CODEBOOKS = ("iq1", "iq2", "iq3")
+N_ROWS_SLOW = 256
 
 
 def quantized(x: Array, kind: GGMLQuantizationType) -> Array:
     """The rows of x as ggml's own quantizer writes them. Where it is slow, the first rows are repeated."""
     x = np.ascontiguousarray(x, np.float32)
     n_rows = x.size // x.shape[-1]
-    if kind.name.startswith(SLOW_KINDS) and n_rows > N_ROWS_SLOW:
+    if kind.name.lower().startswith(CODEBOOKS) and n_rows > N_ROWS_SLOW:
         some = quantized(x.reshape(n_rows, -1)[:N_ROWS_SLOW], kind)
         return np.resize(some, (n_rows, some.shape[-1])).reshape(*x.shape[:-1], -1)
     if x.size < 1 << 20:
@@ -92,6 +94,26 @@ def _quantized(x: Array, kind: GGMLQuantizationType) -> Array:
     given = importance.ctypes.data if kind.name.startswith(("IQ1", "IQ2")) else None
     assert _quantizer()(kind, x.ctypes.data, out.ctypes.data, 0, n_rows, x.shape[-1], given) == out.nbytes
     return out
+
+
+def random_codes(name: str, like: Array, kind: GGMLQuantizationType) -> Array:
+    """Weights of a type with a codebook, as large as those of an array on average. Any bits are valid codes, and ggml
+    takes seconds to learn to find the best ones."""
+    n_block, n_bytes = GGML_QUANT_SIZES[kind]
+    rng = np.random.default_rng(list(name.encode()))
+    blocks = rng.integers(0, 256, (like.size // n_block, n_bytes), np.uint8)
+
+    def scale(x: float) -> None:
+        bits = int(np.float16(x).view(np.uint16))
+        if kind == GGMLQuantizationType.IQ1_M:  # its half float lies in the upper bits of the four last words
+            words = blocks[:, -8:].view(np.uint16)
+            words[:] = words & 0xFFF | np.array([bits << 12 - 4 * i & 0xF000 for i in range(4)], np.uint16)
+        else:
+            blocks[:, :2] = bits & 0xFF, bits >> 8
+
+    scale(1.0)
+    scale(float(like.std() / dequantize(blocks[:64], kind).std()))
+    return blocks.reshape(*like.shape[:-1], -1)
 
 
 def _header(architecture: str, s: Shape) -> dict[str, Value]:
@@ -180,6 +202,13 @@ def random_model(to: Path, architecture: str, type_of: str | Callable[[str], str
         kind = type_of(name) if callable(type_of) else "f32" if "ffn_gate_inp" in name else type_of
         if data.ndim == 1 or kind == "f32":
             return name, data, None
+        if kind.startswith(CODEBOOKS) and architecture != "gemma":  # its embeddings are its output matrix, too
+            if name == "token_embd.weight":
+                kind = "q8_0"
+            else:
+                raw_type = GGMLQuantizationType[kind.upper()]
+                small = data / 4 if architecture == "mixtral" else data  # no rounding changes the choice of experts
+                return name, random_codes(name, small, raw_type), raw_type
         raw_type = GGMLQuantizationType[kind.upper()]
         return name, quantized(data, raw_type), raw_type
 

@@ -127,6 +127,7 @@ void configure() {
 
 
 ONLY_LIBRARIES = ROOT / "tools" / "llama_libraries.cmake"
+LEFT_OUT = f"-DCMAKE_PROJECT_llama_cpp_INCLUDE={ONLY_LIBRARIES}"
 
 
 @pytest.mark.parametrize("own", ["", "-DLLAMA_BUILD_COMMON=ON", "-DCMAKE_PROJECT_llama_cpp_INCLUDE=mine.cmake"])
@@ -135,7 +136,7 @@ def test_the_code_of_llamas_programs_is_left_out_unless_the_user_wants_it(own: s
     command = [sys.executable, "tools/cmake_args.py"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
     words = shlex.split(done.stdout)
-    wanted = own or f"-DCMAKE_PROJECT_llama_cpp_INCLUDE={ONLY_LIBRARIES}"
+    wanted = own or LEFT_OUT
     assert wanted in words and sum("LLAMA_BUILD_COMMON" in w or "_INCLUDE=" in w for w in words) == 1
     assert "set(LLAMA_BUILD_COMMON OFF)" in ONLY_LIBRARIES.read_text()
 
@@ -180,7 +181,7 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 def test_make_builds_llama_with_the_flag(given: str, compiler: CompilerMaker, tmp_path: Path) -> None:
     for body, flag in ((ASM, f" {FIXED}"), (BUILTIN, "")):
         environment = {"CXX": compiler(body)} | ({"CMAKE_ARGS": given} if given else {})
-        wanted = (given or "-DGGML_RPC=on") + flag
+        wanted = (given or "-DGGML_RPC=on") + flag + f" {LEFT_OUT}"
         calls = make(tmp_path, "llama", environment)
         assert len(calls) == 3 and all(c.startswith(f"{wanted} | ") for c in calls)
         assert calls[0].endswith(f"install -v {build_advice.package()}")
@@ -202,7 +203,7 @@ def test_make_rebuilds_a_cached_llama_whose_amx_crashes(compiler: CompilerMaker,
         "tools/check_amx.py",
         "tools/build_progress.py",
     ]
-    assert first[2].startswith(f"-DGGML_RPC=on {FIXED} | ") and "--no-cache-dir" in first[2]
+    assert first[2].startswith(f"-DGGML_RPC=on {FIXED} {LEFT_OUT} | ") and "--no-cache-dir" in first[2]
     assert first[0].startswith(" | "), "duo itself is built as ever"
     assert len(again) == 1 and again[0] == first[0]
     shutil.rmtree(tmp_path / "venv")

@@ -137,7 +137,7 @@ def test_same_bits_however_the_prompt_is_split(kind: str, model: ModelMaker) -> 
         assert (run(p, *widths) == whole).all(), f"split as {widths}"
 
 
-@each_type("llama", "gemma", whole=("gemma",))
+@each_type("llama", "gemma", whole=("llama",))
 def test_rows_that_do_not_fill_panels_and_blocks(architecture: str, kind: str, model: ModelMaker) -> None:
     in_256 = kind.endswith("K") or kind.startswith(("iq1", "iq2", "iq3", "iq4_xs", "tq"))
     path = model(architecture, kind, Shape(n_vocab=4103, n_head=8, n_head_kv=1) if in_256 else ODD)
