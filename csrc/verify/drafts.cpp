@@ -10,7 +10,6 @@ namespace duo {
 
 namespace {
 constexpr uint32_t n_quiet_most = 256; // verdicts before a draft at rest is woken to take them
-constexpr int32_t  n_hoped      = 256; // length that is assumed for a text without a limit, in tokens
 
 // The draft gets the text as the target sees it after context shifts. A grammar whose text has a gap is none for it.
 void leave_out(text_params & of, const text_context & context) {
@@ -108,11 +107,10 @@ void drafts::begin_if_it_pays(verify_slot & s) {
     if (s.draft.now() != state::owed || st.n_passes == 0 || plans_.drafts_rest()) {
         return;
     }
-    const int64_t       elapsed   = now_us() - st.t_begin_us;
-    const int32_t       n_predict = s.text.req().n_predict;
-    const int32_t       n_left    = n_predict < 0 ? std::max(n_hoped, st.n_predicted) : n_predict - st.n_predicted;
-    const chosen_window w         = plans_.window().choose(s, n_left, elapsed);
-    s.reading_us                  = plans_.window().reading_us(s, w.n);
+    const int64_t       elapsed = now_us() - st.t_begin_us;
+    const int32_t       n_left  = plans_.window().n_to_come(s);
+    const chosen_window w       = plans_.window().choose(s, n_left, elapsed);
+    s.reading_us                = plans_.window().reading_us(s, w.n);
     if (s.text.req().plan.always || plans_.plans().worth().pays(s.reading_us, n_left, elapsed, w.share)) {
         begin_in_mid_text(s, w.n);
         if (s.drafting()) {

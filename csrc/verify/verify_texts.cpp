@@ -125,6 +125,9 @@ void verify_worker::end(verify_slot & s, finish_reason why) noexcept {
     } catch (...) {
         // there is no memory for it, and the text does not need it
     }
+    if (why == finish_reason::stop || why == finish_reason::length) {
+        plans_.window().on_end(req.stats.n_predicted);
+    }
     const int32_t n_drop = s.text.n_drop();
     s.text.end();
     s.parked = {};

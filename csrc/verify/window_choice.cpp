@@ -6,8 +6,9 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_telling  = 16; // a prompt with fewer rows says too little about the time of a row
-constexpr int32_t n_row_pass = 16; // a prompt's row costs what it does in such a pass, if nothing is measured
+constexpr int32_t n_no_limit = 1 << 30; // tokens
+constexpr int32_t n_telling  = 16;      // a prompt with fewer rows says too little about the time of a row
+constexpr int32_t n_row_pass = 16;      // a prompt's row costs what it does in such a pass, if nothing is measured
 
 // Those that are tried (benchmarks/history/guesses.md, "A window for the draft's prompt").
 constexpr std::array<chosen_window, 6> windows{
@@ -16,6 +17,12 @@ constexpr std::array<chosen_window, 6> windows{
 
 void window_choice::on_prompt(int32_t n_rows, int64_t us) {
     row_us_ = n_rows >= n_telling ? double(us) / n_rows : row_us_;
+}
+
+int32_t window_choice::n_to_come(const verify_slot & s) const {
+    const request & req     = s.text.req();
+    const int32_t   n_limit = req.n_predict < 0 ? n_no_limit : req.n_predict - req.stats.n_predicted;
+    return lengths_.to_come(req.stats.n_predicted, n_limit);
 }
 
 chosen_window window_choice::choose(const verify_slot & s, int32_t n_left, int64_t elapsed_us) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "plan/planner.h"
+#include "plan/text_lengths.h"
 #include "text/draft_window.h"
 #include "verify_slot.h"
 
@@ -23,8 +24,12 @@ class window_choice {
 
     // The target alone has read n rows of a prompt in that time.
     void on_prompt(int32_t n_rows, int64_t us);
+    // A text has ended with so many tokens, by itself or at its limit.
+    void on_end(int32_t n_tokens) { lengths_.on_end(n_tokens); }
+    // Tokens of the text that are probably still to come.
+    [[nodiscard]] int32_t n_to_come(const verify_slot & s) const;
     // The last tokens that the draft is to read: more of them are worth their time while they save more than they
-    // take. If none does, the most that can be tried. n_left: tokens of the text that are still to come.
+    // take. If none does, the most that can be tried. n_left: see n_to_come().
     [[nodiscard]] chosen_window choose(const verify_slot & s, int32_t n_left, int64_t elapsed_us) const;
     // How long the draft will read if it is to read the last n_window tokens: as long as the target would, less what
     // its smaller size and its cache save.
@@ -32,6 +37,7 @@ class window_choice {
 
   private:
     const planner & planner_;
+    text_lengths    lengths_;
     double          row_us_ = 0.0; // time of a prompt row, as last measured; 0: unknown
 };
 

@@ -84,6 +84,23 @@ TEST(shared_cores_reading_that_does_not_pay_is_not_held_against_the_draft) {
     CHECK(p.run(q, "again").stats.n_accepted > 0);
 }
 
+// The limit of most requests is far above the length of their answers. How long those before it were says more.
+TEST(shared_cores_reading_is_priced_by_the_length_of_earlier_texts) {
+    behaviour target{.n_ctx = 32768, .pass_us = 2000};
+    target.lang.p_end = 0.1;
+    behaviour draft   = target;
+    draft.pass_us     = 400;
+    pair p(target, draft, false, shared_prior(2200.0, 500.0));
+    for (int32_t i = 0; i < 8; ++i) {
+        const auto a = p.run(with_prompt(3 + i, 4000), "short");
+        CHECK(a.finish == finish_reason::stop && a.stats.n_predicted < 100, std::to_string(a.stats.n_predicted));
+    }
+    ask all           = with_prompt(12000, 4000);
+    all.plan.n_window = n_window_all;
+    const auto a      = p.run(all, "long");
+    CHECK_EQ(a.stats.n_drafted, 0, "not worth reading");
+}
+
 // A text without guesses, or of no tokens, does not decide how the next one begins.
 TEST(shared_cores_requests_without_a_draft_leave_the_stance_alone) {
     const behaviour target{.pass_us = 2000};
