@@ -127,7 +127,14 @@ void configure() {
 
 
 ONLY_LIBRARIES = ROOT / "tools" / "llama_libraries.cmake"
-LEFT_OUT = f"-DCMAKE_PROJECT_llama_cpp_INCLUDE={ONLY_LIBRARIES}"
+LEFT_OUT = f"-DCMAKE_PROJECT_llama_cpp_INCLUDE={ONLY_LIBRARIES.resolve()}"
+# What llama-cpp-python's CMakeLists.txt does.
+TOY = """cmake_minimum_required(VERSION 3.21)
+project(llama_cpp LANGUAGES NONE)
+set(LLAMA_BUILD_COMMON ON CACHE BOOL "" FORCE)
+option(LLAMA_BUILD_COMMON "" ON)
+message(STATUS "common: ${LLAMA_BUILD_COMMON}")
+"""
 
 
 @pytest.mark.parametrize("own", ["", "-DLLAMA_BUILD_COMMON=ON", "-DCMAKE_PROJECT_llama_cpp_INCLUDE=mine.cmake"])
@@ -138,7 +145,17 @@ def test_the_code_of_llamas_programs_is_left_out_unless_the_user_wants_it(own: s
     words = shlex.split(done.stdout)
     wanted = own or LEFT_OUT
     assert wanted in words and sum("LLAMA_BUILD_COMMON" in w or "_INCLUDE=" in w for w in words) == 1
-    assert "set(LLAMA_BUILD_COMMON OFF)" in ONLY_LIBRARIES.read_text()
+
+
+def test_llama_cpp_pythons_build_takes_the_choice(tmp_path: Path) -> None:
+    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if cmake is None:
+        pytest.skip("no cmake")
+    (tmp_path / "CMakeLists.txt").write_text(TOY)
+    command = [cmake, "-S", tmp_path, "-B", tmp_path / "build"]
+    for given, wanted in (([], "ON"), ([LEFT_OUT], "OFF")):
+        done = subprocess.run([*command, *given], capture_output=True, text=True, timeout=HANG_S, check=True)
+        assert f"common: {wanted}" in done.stdout
 
 
 # ---- make
@@ -181,7 +198,7 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 def test_make_builds_llama_with_the_flag(given: str, compiler: CompilerMaker, tmp_path: Path) -> None:
     for body, flag in ((ASM, f" {FIXED}"), (BUILTIN, "")):
         environment = {"CXX": compiler(body)} | ({"CMAKE_ARGS": given} if given else {})
-        wanted = (given or "-DGGML_RPC=on") + flag + f" {LEFT_OUT}"
+        wanted = (given or "-DGGML_RPC=on") + flag + f" {shlex.quote(LEFT_OUT)}"
         calls = make(tmp_path, "llama", environment)
         assert len(calls) == 3 and all(c.startswith(f"{wanted} | ") for c in calls)
         assert calls[0].endswith(f"install -v {build_advice.package()}")
@@ -203,7 +220,7 @@ def test_make_rebuilds_a_cached_llama_whose_amx_crashes(compiler: CompilerMaker,
         "tools/check_amx.py",
         "tools/build_progress.py",
     ]
-    assert first[2].startswith(f"-DGGML_RPC=on {FIXED} {LEFT_OUT} | ") and "--no-cache-dir" in first[2]
+    assert first[2].startswith(f"-DGGML_RPC=on {FIXED} {shlex.quote(LEFT_OUT)} | ") and "--no-cache-dir" in first[2]
     assert first[0].startswith(" | "), "duo itself is built as ever"
     assert len(again) == 1 and again[0] == first[0]
     shutil.rmtree(tmp_path / "venv")

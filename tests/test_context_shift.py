@@ -13,7 +13,7 @@ from conftest import EXACT
 from hosts import host, remote
 from mtp_models import foreseeing
 from served import served
-from sizes import mostly_proof, mostly_proof_of_two, size
+from sizes import LARGE, mostly_proof, mostly_proof_of_two, size
 from tiny_models import tiny
 
 from duo import Duo
@@ -90,11 +90,11 @@ def test_it_is_the_text_of_llama_cpps_loop(n_keep: int, n_discard: int) -> None:
 def test_no_mode_changes_the_text(pair: Duo, sampling: dict[str, Any]) -> None:
     want = pair.generate(PROMPT, mode="plain", **sampling)
     n_shifts = want.timings["context_shift_n"]
+    ways: list[dict[str, Any]] = [{}, {"draft_tree": "dynamic", "n_draft": 8}, NGRAM, {"draft_window": 64}]
+    ways *= 2 if LARGE else 1  # each way with one sampling, or with both
     assert n_shifts >= 2 and want.finish_reason == "length" and len(want.tokens) == sampling["max_tokens"]
     for mode in ("sync", "async"):
-        for more in (
-            ({}, NGRAM) if sampling is GREEDY else ({"draft_tree": "dynamic", "n_draft": 8}, {"draft_window": 64})
-        ):
+        for more in ways[: len(ways) // 2] if sampling is GREEDY else ways[len(ways) // 2 :]:
             r = pair.generate(PROMPT, mode=mode, **sampling, **more)
             assert (r.tokens, r.warning, r.timings["context_shift_n"]) == (want.tokens, "", n_shifts), (mode, more)
             assert mode == "async" or r.timings["draft_n_accepted"] > 50

@@ -65,7 +65,9 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return target, copying_head(target, folder / "head.gguf")
 
 
-@pytest.mark.parametrize(("way", "mode"), mostly_proof_of_two(WAYS, ["sync", "async"], OFTEN))
+@pytest.mark.parametrize(
+    ("way", "mode"), mostly_proof_of_two(WAYS, ["sync", "async"], [*OFTEN, ("more than a block", "sync")])
+)
 def test_the_text_is_plains(pair: Duo, plain: Written, way: str, mode: str) -> None:
     assert check_same(pair, plain, mode, **WAYS[way]) >= least_drafted(way, mode)
 

@@ -14,8 +14,9 @@ from mtp_models import foreseeing
 from other_vocabularies import shuffled
 
 from duo.errors import BadValue, DoesNotFit, DuoError
-from duo.models.beside import base_name, find
+from duo.models.beside import find
 from duo.models.demo import demo_pair
+from duo.models.file_name import base_name
 
 TARGET, DRAFT = demo_pair()
 LINE = ("-p", "once upon a time", "-n", "12", "--temp", "0", "--ignore-eos", "-c", "256")
@@ -48,7 +49,7 @@ def test_the_name_of_a_model(name: str, base: str) -> None:
     ["draft-any.gguf", "mtp-some-model-8b-Q8_0.gguf", "Some-Model-8B-draft-Q4_0.gguf", "some-model-8b.eagle3.gguf"],
 )
 def test_a_file_beside_the_target_is_found(name: str, target: Path) -> None:
-    assert find(str(target)) == (False, None, "")
+    assert (found := find(str(target))).path is None and not found.own and not found.why_not
     shutil.copy(DRAFT, target.with_name(name))
     shutil.copy(TARGET, target.with_name("mmproj-x.gguf"))  # is no model
     assert find(str(target)).path == str(target.with_name(name))

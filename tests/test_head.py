@@ -47,7 +47,9 @@ def plain() -> Written:
     return written()
 
 
-@pytest.mark.parametrize(("way", "mode"), mostly_proof_of_two(WAYS, ["sync", "async"], OFTEN))
+@pytest.mark.parametrize(
+    ("way", "mode"), mostly_proof_of_two(WAYS, ["sync", "async"], [*OFTEN, ("by its name", "sync")])
+)
 def test_the_text_is_plains(pair: Duo, plain: Written, way: str, mode: str) -> None:
     assert check_same(pair, plain, mode, **WAYS[way]) >= least_drafted(way, mode)
 

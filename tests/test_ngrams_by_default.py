@@ -11,7 +11,10 @@ import pytest
 from hosts import KERNELS
 from tiny_models import tiny
 
+from duo import Duo
 from duo.models.demo import demo_pair
+from duo.server.asked import text_options
+from duo.server.fields import TextFields
 
 TARGET, DRAFT = demo_pair()
 PASSAGE = "The little tin soldier stood in the window and looked at the snow. "
@@ -67,3 +70,14 @@ def test_not_for_a_target_that_computes_again_after_a_wrong_guess(tmp_path: Path
 def test_the_commands_that_measure_a_draft_ask_for_one(target: Path, run: Run) -> None:
     code, _, err = run("race", "-m", target, "-n", "8")
     assert code == 1 and "a race needs a draft" in err
+
+
+def test_a_request_with_another_rule_has_none(duo_pair: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under the other rules guesses change the text. Who asked for n-grams has them."""
+    monkeypatch.setitem(duo_pair.defaults, "spec_type", ["ngram-map-k"])
+    for unasked in (False, True):
+        monkeypatch.setattr(duo_pair, "ngrams_unasked", unasked, raising=False)
+        for given, guessed in (({}, True), ({"accept": "noise"}, True), ({"accept": "rejection"}, not unasked)):
+            options = text_options(TextFields(**given), duo_pair)
+            assert ("spec_type" in options) is guessed, (unasked, given)
+        assert text_options(TextFields(accept="typical", spec_type="ngram-map-k"), duo_pair)["spec_type"]

@@ -48,7 +48,9 @@ def texts(kernels: str, *others: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernels", ["stock", pytest.param("duo", marks=[needs_kernels, pytest.mark.proof])])
+@pytest.mark.parametrize(
+    "kernels", [pytest.param("stock", marks=pytest.mark.proof), pytest.param("duo", marks=needs_kernels)]
+)
 def test_pytorch_and_llama_cpp_in_one_process(kernels: str) -> None:
     need_llama_cpp()
     need_torch()

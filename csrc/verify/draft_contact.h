@@ -21,7 +21,7 @@ class draft_contact {
         none,     // the text has no draft, the draft failed, or the draft's host was lost
         owed,     // the draft will be told to begin when that pays
         returned, // the draft's host came back in mid-text: the draft will be told to begin
-        reading,  // the draft was told to begin in mid-text, or to go on after a while, and has sent no node yet
+        reading,  // the draft was told to begin in mid-text, or to go on after a while, and has not guessed yet
         at_work,
         late, // the draft let a wait run out and has sent nothing since
     };
@@ -65,7 +65,9 @@ class draft_contact {
     // It was a node. n_tokens: of the text, of which the draft has read all if a node below its end is news.
     void on_node(mirror_tree::news what, int32_t n_tokens) {
         const bool grows = what == mirror_tree::news::grown || what == mirror_tree::news::revised;
-        state_           = what != mirror_tree::news::stale ? state::at_work : state_;
+        // A draft that reads first gives names to the tokens that it is told.
+        const bool works = grows || (state_ != state::reading && what != mirror_tree::news::stale);
+        state_           = works ? state::at_work : state_;
         n_read_          = grows ? n_tokens : n_read_;
     }
 
@@ -76,6 +78,8 @@ class draft_contact {
         keep_read(tokens);
         window_ = {};
     }
+    // Of the text's first n_text tokens, those that it has not read yet.
+    [[nodiscard]] int32_t n_unread(int32_t n_text) const { return std::max(0, n_text - n_read_); }
     // How the draft would read the text's n_text tokens if it is to read the last n_window ones.
     [[nodiscard]] draft_reading reading_of(int32_t n_text, int32_t n_window) const {
         return draft_reading::of(window_, std::min(n_read_, n_text - 1), n_text, n_window);

@@ -140,7 +140,7 @@ void drafts::tell(verify_slot & s, verdict_msg v) {
     const bool missed  = verdict && std::exchange(s.told.spared, false);
     s.told.spared      = verdict && plans_.spares_draft(s);
     if (missed && !s.told.spared && s.draft.now() == state::at_work) { // it now reads all that it was spared
-        s.reading_us = plans_.window().reading_us(s, n_window_all);
+        s.reading_us = plans_.window().missed_us(s);
         s.draft.set(state::reading);
     }
     const bool rests = plans_.set_orders(s, v) && verdict && ++s.n_quiet % n_quiet_most != 0;

@@ -12,6 +12,11 @@ namespace {
 using state                      = draft_contact::state;
 constexpr int64_t reading_factor = 4; // a draft that reads is waited for so many times as long as it should take
 
+// A draft that reads is waited for, because on the same cores both at once would take longer.
+int64_t patience_us(const verify_slot & s) {
+    return s.draft.now() == state::reading ? reading_factor * s.reading_us : 0;
+}
+
 // The wait since t0 was for this text's draft.
 void count_wait(int64_t t0, verify_slot & s, wires & w) {
     const int64_t t1 = now_us();
@@ -64,11 +69,9 @@ bool verify_worker::plan_alone(verify_slot & s) {
         if (planned <= 0 || take_requests()) {
             break;
         }
-        const int64_t now = now_us();
-        t0                = t0 == 0 ? now : t0;
-        // A draft that reads is waited for, because on the same cores both at once would take longer.
-        const bool    reads   = s.draft.now() == state::reading;
-        const int64_t wait_us = reads ? std::max(planned, reading_factor * s.reading_us) : planned;
+        const int64_t now     = now_us();
+        t0                    = t0 == 0 ? now : t0;
+        const int64_t wait_us = std::max(planned, patience_us(s));
         walk_.wake_reader();
         if (!wires_.verify_bell.wait(heard, now + wait_us)) {
             s.draft.set(state::late); // a draft that hangs costs one wait, not one for each token
@@ -158,9 +161,12 @@ bool verify_worker::plan_together() {
     for (int32_t i = 0;; ++i) {
         const uint32_t heard = wires_.verify_bell.listen();
         drafts_.take_nodes();
-        const int64_t wait_us = plans_.next(pass_, n_rows, i < n_waits_most);
+        int64_t wait_us = plans_.next(pass_, n_rows, i < n_waits_most);
         if (wait_us <= 0) {
             break;
+        }
+        for (const verify_slot * s : pass_.slots()) {
+            wait_us = std::max(wait_us, patience_us(*s));
         }
         if (take_requests() ||
             std::ranges::any_of(active_.all(), [](verify_slot * s) { return s->text.cancelled(); })) {

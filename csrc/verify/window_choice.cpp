@@ -49,11 +49,18 @@ chosen_window window_choice::choose(const verify_slot & s, int32_t n_left, int64
 }
 
 int64_t window_choice::reading_us(const verify_slot & s, int32_t n_window) const {
-    const pair_profile & p      = planner_.profile();
-    const double         pass   = p.pass_us(1, false);
-    const double         c      = pass > 0.0 ? std::min(1.0, p.step_us(1, false) / pass) : 1.0;
-    const double         row    = row_us_ > 0.0 ? row_us_ : p.pass_us(n_row_pass, false) / n_row_pass;
-    const int32_t        n_rows = s.draft.reading_of(int32_t(s.text.context().tokens().size()), n_window).n_rows;
+    return rows_us(s.draft.reading_of(int32_t(s.text.context().tokens().size()), n_window).n_rows);
+}
+
+int64_t window_choice::missed_us(const verify_slot & s) const {
+    return rows_us(s.draft.n_unread(int32_t(s.text.context().tokens().size())));
+}
+
+int64_t window_choice::rows_us(int32_t n_rows) const {
+    const pair_profile & p    = planner_.profile();
+    const double         pass = p.pass_us(1, false);
+    const double         c    = pass > 0.0 ? std::min(1.0, p.step_us(1, false) / pass) : 1.0;
+    const double         row  = row_us_ > 0.0 ? row_us_ : p.pass_us(n_row_pass, false) / n_row_pass;
     return int64_t(c * row * n_rows);
 }
 

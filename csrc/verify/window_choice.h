@@ -34,8 +34,12 @@ class window_choice {
     // How long the draft will read if it is to read the last n_window tokens: as long as the target would, less what
     // its smaller size and its cache save.
     [[nodiscard]] int64_t reading_us(const verify_slot & s, int32_t n_window) const;
+    // The same for what it has missed since it last read.
+    [[nodiscard]] int64_t missed_us(const verify_slot & s) const;
 
   private:
+    [[nodiscard]] int64_t rows_us(int32_t n_rows) const; // of the draft
+
     const planner & planner_;
     text_lengths    lengths_;
     double          row_us_ = 0.0; // time of a prompt row, as last measured; 0: unknown

@@ -70,7 +70,11 @@ TEST(ngrams_merge_with_drafted_nodes) {
             at = next;
         }
         CHECK_EQ(end, at);
+        const auto after = tree.nodes();
         CHECK_EQ(tree.add_ngram(from, proposal, p, least), end, "once more changes nothing");
+        CHECK(std::ranges::equal(tree.nodes(), after, [](const auto & a, const auto & b) {
+            return a.token == b.token && a.parent == b.parent && std::abs(a.chance - b.chance) < 1e-9;
+        }));
     }
 }
 

@@ -154,3 +154,32 @@ TEST(shared_cores_a_text_that_repeats_itself_spares_the_draft) {
     }
     CHECK(2 * n_steps[1] < n_steps[0], std::to_string(n_steps[1]) + " of " + std::to_string(n_steps[0]));
 }
+
+// Both at once on the same cores would take longer. The draft gives names to the tokens that it is told before it reads
+// them, and its first guess comes when it has read.
+TEST(shared_cores_a_draft_that_reads_is_waited_for) {
+    draft_contact c;
+    c.begin({});
+    c.set(draft_contact::state::reading);
+    CHECK_EQ(c.n_unread(50), 50);
+    for (const auto what : {mirror_tree::news::stale, mirror_tree::news::named_right}) {
+        c.on_node(what, 50);
+        CHECK(c.now() == draft_contact::state::reading && c.drafting());
+    }
+    c.on_node(mirror_tree::news::grown, 50);
+    CHECK(c.now() == draft_contact::state::at_work);
+    CHECK_EQ(c.n_unread(53), 3);
+
+    const behaviour target{.n_ctx = 4096, .n_batch = 64, .pass_us = 20000};
+    behaviour       draft = target;
+    draft.n_batch         = 2048;
+    draft.pass_us         = 400000; // longer than the target waits for a single guess
+    pair_prior prior{.shared = true, .step_us = 10000.0};
+    prior.pass_us = {{1, 20000.0}, {4, 20500.0}, {16, 21000.0}};
+    pair p(target, draft, false, prior);
+    ask  q          = with_prompt(1500, 12);
+    q.plan.always   = true;
+    q.plan.n_window = n_window_all;
+    const answer a  = p.run(q);
+    CHECK(a.stats.n_drafted > 0, "the text ended beside a draft that read");
+}

@@ -38,8 +38,8 @@ def model_sources() -> list[click.Option]:
         click.Option(["model_draft", "-md", "--model-draft", "--draft-model", "--spec-draft-model"], type=str,
                      metavar="FILE", envvar="LLAMA_ARG_SPEC_DRAFT_MODEL", shell_complete=by_metavar,
                      help="The draft: a GGUF file. Without it the target's own MTP layers guess, or a file beside it "
-                          "whose name says so (mtp-*, eagle3-*, dflash-*, dspark-*, draft-*). If there is neither, "
-                          "duo run, chat and serve use n-grams where they can change no text. none: nothing guesses."),
+                          "whose name says so (mtp-*, eagle3-*, dflash-*, dspark-*, draft-*), or the draft that a list "
+                          "of pairs has for the target, if it is here. If there is none, duo run, chat and serve use n-grams where they can change no text. none: nothing guesses."),
         click.Option(["pair", "--pair"], metavar="NAME", shell_complete=pair_names,
                      help="Target and draft by the name of a pair (see duo pairs). The first use downloads them."),
         click.Option(["hf_repo", "-hf", "-hfr", "--hf-repo"], metavar="USER/REPO[:QUANT]",

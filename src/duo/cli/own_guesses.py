@@ -45,11 +45,13 @@ def with_targets_own(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def tell_of(found: Found) -> None:
-    """A file that is the draft, or why it is not."""
+    """A file that is the draft, why it is not, or where there is one."""
     if found.path is not None:
-        show.warn(f"{Path(found.path).name} lies beside the target and drafts for it; -md none does without it")
+        show.warn(f"{Path(found.path).name} {found.where} and drafts for it; -md none does without it")
     elif found.why_not:
         show.warn(f"a file beside the target has the name of a draft, but is not used: {found.why_not}")
+    elif found.tip:
+        show.warn(f"duo's list of pairs has a draft for this target; to download it, add {found.tip}")
 
 
 def add_ngrams(d: Duo, params: dict[str, Any]) -> None:

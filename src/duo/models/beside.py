@@ -1,31 +1,33 @@
-"""The draft that a target brings along: MTP layers of its own, or a file beside it."""
+"""The draft that a target brings along: MTP layers of its own, a file beside it, or the other half of a known pair."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from duo.errors import DuoError
+from duo.models.file_name import base_name
 from duo.models.head import Head
-from duo.models.header import read_header
+from duo.models.header import Header, read_header
+from duo.models.listed_drafts import listed
 
 # llama.cpp's common/preset.cpp: beside a model in its own folder, such a file is its draft.
 PREFIXES = ("mtp-", "dspark-", "dflash-", "eagle3-", "draft-")
 NO_MODEL = "mmproj"
 _KINDS = tuple(prefix.strip("-") for prefix in PREFIXES)
-_PART = re.compile(r"-\d{5}-of-\d{5}$")
-_QUANT = re.compile(r"[-._](ud-|i1-)?(i?q\d\w*|tq\d\w*|bf16|f16|f32|mxfp4\w*|nvfp4\w*)$", re.IGNORECASE)
 
 
 class Found(NamedTuple):
-    """own: the target's MTP layers. path: a file beside it, or None. why_not: why a file beside it is not used."""
+    """own: the target's MTP layers. path: another file, or None; where: where it is. why_not: why a file beside the
+    target is not used. tip: options that would download a draft."""
 
     own: bool = False
     path: str | None = None
+    where: str = "lies beside the target"
     why_not: str = ""
+    tip: str = ""
 
 
 def find(target: str) -> Found:
@@ -39,23 +41,29 @@ def find(target: str) -> Found:
         return Found(own=True)
     why_not = ""
     for path in _named_like(Path(target)):
-        try:
-            draft = read_header(path)
-            if Head.of(draft) is None and draft.n_file_bytes > header.n_file_bytes / 2:
-                why_not = f"{path} is a model of more than half the target's size; give it with -md if it is to draft"
-            else:
-                why_not = str(_core.vocab_check(os.fsencode(target), os.fsencode(path), False)["mismatch"])
-        except DuoError as e:
-            why_not = str(e)
+        why_not = _why_not(path, target, header)
         if not why_not:
             return Found(path=str(path))
-    return Found(why_not=why_not)
+    tip = ""
+    for draft in listed(Path(target)):
+        if draft.path is None:
+            tip = tip or draft.options
+        elif not _why_not(draft.path, target, header):
+            return Found(path=str(draft.path), where=f"is the draft of this target in the pair {draft.pair}")
+    return Found(why_not=why_not, tip=tip)
 
 
-def base_name(path: Path) -> str:
-    """Without what tells quantisations and parts of one model from each other: "GLM-4.5-Air" of
-    GLM-4.5-Air-UD-Q4_K_XL-00001-of-00002.gguf."""
-    return _QUANT.sub("", _PART.sub("", path.name.removesuffix(".gguf"))).lower()
+def _why_not(draft: Path, target: str, header: Header) -> str:
+    """Why this file cannot or should not draft for a target with this header; empty if it can."""
+    from duo import _core
+
+    try:
+        found = read_header(draft)
+        if Head.of(found) is None and found.n_file_bytes > header.n_file_bytes / 2:
+            return f"{draft} is a model of more than half the target's size; give it with -md if it is to draft"
+        return str(_core.vocab_check(os.fsencode(target), os.fsencode(draft), False)["mismatch"])
+    except DuoError as e:
+        return str(e)
 
 
 def _named_like(target: Path) -> Iterator[Path]:
