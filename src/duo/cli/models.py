@@ -39,7 +39,8 @@ def model_sources() -> list[click.Option]:
                      metavar="FILE", envvar="LLAMA_ARG_SPEC_DRAFT_MODEL", shell_complete=by_metavar,
                      help="The draft: a GGUF file. Without it the target's own MTP layers guess, or a file beside it "
                           "whose name says so (mtp-*, eagle3-*, dflash-*, dspark-*, draft-*), or the draft that a list "
-                          "of pairs has for the target, if it is here. If there is none, duo run, chat and serve use n-grams where they can change no text. none: nothing guesses."),
+                          "of pairs has for the target, if it is here. If there is none, duo run, chat and serve use "
+                          "n-grams where they can change no text. none: nothing guesses."),
         click.Option(["pair", "--pair"], metavar="NAME", shell_complete=pair_names,
                      help="Target and draft by the name of a pair (see duo pairs). The first use downloads them."),
         click.Option(["hf_repo", "-hf", "-hfr", "--hf-repo"], metavar="USER/REPO[:QUANT]",
