@@ -11,7 +11,6 @@ from duo.errors import DuoError
 from duo.models.file_name import base_name
 from duo.models.head import Head
 from duo.models.header import Header, read_header
-from duo.models.listed_drafts import listed
 
 # llama.cpp's common/preset.cpp: beside a model in its own folder, such a file is its draft.
 PREFIXES = ("mtp-", "dspark-", "dflash-", "eagle3-", "draft-")
@@ -44,6 +43,8 @@ def find(target: str) -> Found:
         why_not = _why_not(path, target, header)
         if not why_not:
             return Found(path=str(path))
+    from duo.models.listed_drafts import listed  # imported late: it needs what reads YAML
+
     tip = ""
     for draft in listed(Path(target)):
         if draft.path is None:
