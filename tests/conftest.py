@@ -100,6 +100,14 @@ def _no_options_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
+@pytest.fixture
+def empty_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No pairs of the user's own, and nothing in the hub's cache, which is this folder."""
+    monkeypatch.setattr("duo.models.pairs.user_config_path", lambda name: tmp_path / "config" / name)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
 @pytest.fixture(scope="session")
 def duo_pair() -> Iterator[Duo]:
     """The demo pair. Tests that close it, or need other options, make their own."""

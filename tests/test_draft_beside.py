@@ -18,6 +18,7 @@ from duo.models.beside import find
 from duo.models.demo import demo_pair
 from duo.models.file_name import base_name
 
+pytestmark = pytest.mark.usefixtures("empty_lists")
 TARGET, DRAFT = demo_pair()
 LINE = ("-p", "once upon a time", "-n", "12", "--temp", "0", "--ignore-eos", "-c", "256")
 Run = Callable[..., tuple[int, str, str]]

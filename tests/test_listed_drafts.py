@@ -14,16 +14,10 @@ from duo.models.pairs import ModelRef, Pair, add, user_file
 
 TARGET, DRAFT = demo_pair()
 LINE = ("-p", "once upon a time", "-n", "12", "--temp", "0", "--ignore-eos", "-c", "256")
+pytestmark = pytest.mark.usefixtures("empty_lists")
 Run = Callable[..., tuple[int, str, str]]
 REPO = "me/Small-0.5B-GGUF"
 DOWNLOAD = f"-hfd {REPO}:Q8_0"
-
-
-@pytest.fixture(autouse=True)
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duo.models.pairs.user_config_path", lambda name: tmp_path / "config" / name)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
 
 
 @pytest.fixture
@@ -57,7 +51,7 @@ def test_a_draft_in_the_cache_is_used(of: dict[str, str], target: Path, tmp_path
 def test_one_that_is_not_here_is_named(target: Path, run: Run) -> None:
     listed(repo="me/Big-7B-GGUF")
     code, _, err = run("-m", target, *LINE)
-    assert code == 0 and f"has a draft for this target; to download it, add {DOWNLOAD}\n" in err
+    assert code == 0 and f"has a draft for this target (duo pairs); to download it, add {DOWNLOAD}\n" in err
     assert run("-m", TARGET, *LINE)[2].count("to download it") == 0
 
 
@@ -74,10 +68,23 @@ def test_a_draft_that_does_not_suit_is_not_taken(target: Path, tmp_path: Path) -
     assert found.path is None and found.tip == ""
 
 
-def test_a_broken_list_stops_no_text(target: Path, run: Run) -> None:
-    user_file().parent.mkdir(parents=True)
+def test_a_broken_list_or_cache_stops_no_text(target: Path, run: Run, empty_lists: Path) -> None:
+    listed(repo="me/Big-7B-GGUF")
+    add(Pair(name="nobodys", target=ModelRef(file="~no-such-user/x.gguf"), draft=ModelRef(file="y.gguf")))
+    refs = empty_lists / f"models--{REPO.replace('/', '--')}" / "refs"
+    refs.mkdir(parents=True)
+    (refs / "main").write_bytes(b"\xff\xfe")
+    code, _, err = run("-m", target, *LINE)
+    assert code == 0 and DOWNLOAD in err
     user_file().write_text("pairs: [")
-    assert run("-m", target, *LINE)[0] == 0
+    code, _, err = run("-m", target, *LINE)
+    assert code == 0 and DOWNLOAD not in err
+
+
+def test_names_that_many_models_have_say_nothing(tmp_path: Path) -> None:
+    add(Pair(name="x", target=ModelRef(repo="me/all", file="ggml-model-Q8_0.gguf"), draft=ModelRef(repo=REPO)))
+    add(Pair(name="y", target=ModelRef(repo="me/all", file="*Q8_0*"), draft=ModelRef(repo=REPO)))
+    assert find(shutil.copy(TARGET, tmp_path / "ggml-model-Q4_0.gguf")).tip == ""
 
 
 def test_targets_of_the_list_that_comes_with_duo(tmp_path: Path) -> None:

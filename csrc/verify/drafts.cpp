@@ -9,7 +9,8 @@
 namespace duo {
 
 namespace {
-constexpr uint32_t n_quiet_most = 256; // verdicts before a draft at rest is woken to take them
+constexpr uint32_t n_quiet_most   = 256; // verdicts before a draft at rest is woken to take them
+constexpr int64_t  reading_factor = 4;   // a draft that reads is waited for so many times as long as it should take
 
 // The draft gets the text as the target sees it after context shifts. A grammar whose text has a gap is none for it.
 void leave_out(text_params & of, const text_context & context) {
@@ -110,13 +111,19 @@ void drafts::begin_if_it_pays(verify_slot & s) {
     const int64_t       elapsed = now_us() - st.t_begin_us;
     const int32_t       n_left  = plans_.window().n_to_come(s);
     const chosen_window w       = plans_.window().choose(s, n_left, elapsed);
-    s.reading_us                = plans_.window().reading_us(s, w.n);
-    if (s.text.req().plan.always || plans_.plans().worth().pays(s.reading_us, n_left, elapsed, w.share)) {
+    const int64_t       us      = plans_.window().reading_us(s, w.n);
+    if (s.text.req().plan.always || plans_.plans().worth().pays(us, n_left, elapsed, w.share)) {
         begin_in_mid_text(s, w.n);
         if (s.drafting()) {
-            s.draft.set(state::reading);
+            begin_reading(s, us);
         }
     }
+}
+
+// us: what it should take.
+void drafts::begin_reading(verify_slot & s, int64_t us) {
+    s.draft.set(state::reading);
+    s.read_by_us = now_us() + reading_factor * us;
 }
 
 bool drafts::begin_in_company(const std::vector<verify_slot *> & texts) {
@@ -139,9 +146,9 @@ void drafts::tell(verify_slot & s, verdict_msg v) {
     const bool verdict = v.what == verdict_msg::kind::verdict;
     const bool missed  = verdict && std::exchange(s.told.spared, false);
     s.told.spared      = verdict && plans_.spares_draft(s);
-    if (missed && !s.told.spared && s.draft.now() == state::at_work) { // it now reads all that it was spared
-        s.reading_us = plans_.window().missed_us(s);
-        s.draft.set(state::reading);
+    const bool goes_on = s.draft.now() == state::at_work || s.draft.now() == state::reading;
+    if (missed && !s.told.spared && goes_on) { // it now reads all that it was spared
+        begin_reading(s, plans_.window().missed_us(s));
     }
     const bool rests = plans_.set_orders(s, v) && verdict && ++s.n_quiet % n_quiet_most != 0;
     const bool quiet = rests || (verdict && !plans_.is_alone());

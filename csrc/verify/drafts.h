@@ -57,6 +57,7 @@ class drafts {
   private:
     using state = draft_contact::state;
 
+    void begin_reading(verify_slot & s, int64_t us);
     // The slot whose draft is at work at that line; null: none.
     verify_slot * drafting_at(int32_t line);
     void          on_link(int32_t line, bool up) noexcept;

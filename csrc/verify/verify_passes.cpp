@@ -9,12 +9,12 @@
 namespace duo {
 
 namespace {
-using state                      = draft_contact::state;
-constexpr int64_t reading_factor = 4; // a draft that reads is waited for so many times as long as it should take
+using state = draft_contact::state;
 
-// A draft that reads is waited for, because on the same cores both at once would take longer.
-int64_t patience_us(const verify_slot & s) {
-    return s.draft.now() == state::reading ? reading_factor * s.reading_us : 0;
+// Where the models take turns on the same cores, a draft that reads is waited for: both at once would take longer.
+int64_t patience_us(const verify_slot & s, const planner & plans, int64_t now) {
+    const bool turns = plans.worth().begins_late() && plans.stance_now() == stance::by_turn;
+    return turns && s.draft.now() == state::reading ? s.read_by_us - now : 0;
 }
 
 // The wait since t0 was for this text's draft.
@@ -71,7 +71,7 @@ bool verify_worker::plan_alone(verify_slot & s) {
         }
         const int64_t now     = now_us();
         t0                    = t0 == 0 ? now : t0;
-        const int64_t wait_us = std::max(planned, patience_us(s));
+        const int64_t wait_us = std::max(planned, patience_us(s, plans_.plans(), now));
         walk_.wake_reader();
         if (!wires_.verify_bell.wait(heard, now + wait_us)) {
             s.draft.set(state::late); // a draft that hangs costs one wait, not one for each token
@@ -161,12 +161,9 @@ bool verify_worker::plan_together() {
     for (int32_t i = 0;; ++i) {
         const uint32_t heard = wires_.verify_bell.listen();
         drafts_.take_nodes();
-        int64_t wait_us = plans_.next(pass_, n_rows, i < n_waits_most);
+        const int64_t wait_us = plans_.next(pass_, n_rows, i < n_waits_most);
         if (wait_us <= 0) {
             break;
-        }
-        for (const verify_slot * s : pass_.slots()) {
-            wait_us = std::max(wait_us, patience_us(*s));
         }
         if (take_requests() ||
             std::ranges::any_of(active_.all(), [](verify_slot * s) { return s->text.cancelled(); })) {

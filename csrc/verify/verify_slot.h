@@ -40,7 +40,7 @@ struct verify_slot {
     draft_contact draft;
     int32_t       line;            // what messages to and from the draft name
     int32_t       end_owed   = -1; // line of a text whose end its draft has not yet been told; -1: none
-    int64_t       reading_us = 0;  // that the draft should take to read what it was told of the text
+    int64_t       read_by_us = 0;  // while its draft reads, the text waits for it until then
     uint32_t      n_quiet    = 0;  // verdicts for which the draft was not woken
     told_orders   told;            // what the draft was told to make
 

@@ -126,7 +126,7 @@ void verify_worker::end(verify_slot & s, finish_reason why) noexcept {
         // there is no memory for it, and the text does not need it
     }
     if (why == finish_reason::stop || why == finish_reason::length) {
-        plans_.window().on_end(req.stats.n_predicted);
+        plans_.window().on_end(req.stats.n_predicted, why == finish_reason::length);
     }
     const int32_t n_drop = s.text.n_drop();
     s.text.end();

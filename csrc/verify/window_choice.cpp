@@ -22,7 +22,8 @@ void window_choice::on_prompt(int32_t n_rows, int64_t us) {
 int32_t window_choice::n_to_come(const verify_slot & s) const {
     const request & req     = s.text.req();
     const int32_t   n_limit = req.n_predict < 0 ? n_no_limit : req.n_predict - req.stats.n_predicted;
-    return lengths_.to_come(req.stats.n_predicted, n_limit);
+    const bool      whole   = req.sampling.ignore_eos && req.n_predict >= 0; // it goes to its limit
+    return whole ? n_limit : lengths_.to_come(req.stats.n_predicted, n_limit);
 }
 
 chosen_window window_choice::choose(const verify_slot & s, int32_t n_left, int64_t elapsed_us) const {

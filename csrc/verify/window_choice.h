@@ -24,8 +24,8 @@ class window_choice {
 
     // The target alone has read n rows of a prompt in that time.
     void on_prompt(int32_t n_rows, int64_t us);
-    // A text has ended with so many tokens, by itself or at its limit.
-    void on_end(int32_t n_tokens) { lengths_.on_end(n_tokens); }
+    // See text_lengths.
+    void on_end(int32_t n_tokens, bool cut_off) { lengths_.on_end(n_tokens, cut_off); }
     // Tokens of the text that are probably still to come.
     [[nodiscard]] int32_t n_to_come(const verify_slot & s) const;
     // The last tokens that the draft is to read: more of them are worth their time while they save more than they

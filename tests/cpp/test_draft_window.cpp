@@ -159,24 +159,25 @@ TEST(what_was_left_out_is_not_saved) {
     CHECK(p.run(q, "again").stats.n_accepted > 0);
 }
 
-// Reading is priced. Twenty passes cannot save what it takes to read all of this prompt, so at most its end is read.
 TEST(what_is_to_come_is_foreseen_from_earlier_texts) {
     text_lengths l;
     CHECK_EQ(l.to_come(0, 4096), 256);
     CHECK_EQ(l.to_come(0, 64), 64, "never more than the limit");
     CHECK_EQ(l.to_come(1000, 4096), 1000, "as long again");
     for (int32_t i = 0; i < 20; ++i) {
-        l.on_end(40);
-        l.on_end(0); // it was read only
+        l.on_end(1, true); // a limit, and no length
+        l.on_end(40, false);
+        l.on_end(0, true); // it was read only
     }
     CHECK_EQ(l.to_come(0, 4096), 40);
     CHECK_EQ(l.to_come(10, 4096), 30);
     CHECK_EQ(l.to_come(30, 4096), 30);
     CHECK_EQ(l.to_come(30, 5), 5);
-    l.on_end(440); // one long text is not the rule
+    l.on_end(440, true); // one long text is not the rule
     CHECK_EQ(l.to_come(0, 4096), 140);
 }
 
+// Reading is priced. Twenty passes cannot save what it takes to read all of this prompt, so at most its end is read.
 TEST(shared_cores_never_read_more_than_can_pay) {
     const behaviour target{.n_ctx = 8192, .n_batch = 8, .pass_us = 1500};
     behaviour       draft = target;

@@ -51,7 +51,7 @@ def tell_of(found: Found) -> None:
     elif found.why_not:
         show.warn(f"a file beside the target has the name of a draft, but is not used: {found.why_not}")
     elif found.tip:
-        show.warn(f"duo's list of pairs has a draft for this target; to download it, add {found.tip}")
+        show.warn(f"a known pair has a draft for this target (duo pairs); to download it, add {found.tip}")
 
 
 def add_ngrams(d: Duo, params: dict[str, Any]) -> None:

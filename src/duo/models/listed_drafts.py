@@ -1,15 +1,16 @@
-"""The draft that a list of pairs has for a target: in the hub's cache or on this disk, or to be downloaded."""
+"""The drafts that a list of pairs has for a target: in the hub's cache, on this disk, or to be downloaded."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from duo.errors import DuoError
 from duo.models.file_name import base_name
-from duo.models.hub.repository import Hub
-from duo.models.pairs import Entry, entries, path_of
+from duo.models.hub.repository import Hub, Source
+from duo.models.pairs import Entry, entries, expanded
+
+GENERIC = "ggml-model"  # files of many models have this name
 
 
 class Listed(NamedTuple):
@@ -17,37 +18,46 @@ class Listed(NamedTuple):
 
     pair: str
     path: Path | None
-    options: str
+    options: str = ""
 
 
 def listed(target: Path) -> list[Listed]:
-    """The drafts of all pairs with this target, those that are here first. A broken list has none: the commands that
-    need it report what is wrong."""
+    """The drafts of all pairs with this target, the smallest of those that are here first. What is wrong with a list or
+    a cache is reported by the commands that need it."""
     try:
-        known = [e for e in entries().values() if _is(e, target)]
+        known = list(entries().values())
     except DuoError:
         return []
-    return sorted((_draft(e) for e in known), key=lambda x: x.path is None)
+    found = [draft for e in known if (draft := _draft(e, target)) is not None]
+    return sorted(found, key=lambda x: (x.path is None, x.path.stat().st_size if x.path is not None else 0))
+
+
+def _draft(e: Entry, target: Path) -> Listed | None:
+    ref = e.pair.draft
+    try:
+        if not _is(e, target):
+            return None
+        if ref.repo is None:
+            path = e.folder / expanded(str(ref.file))
+            return Listed(e.pair.name, path) if path.is_file() else None
+        hub = Hub(token=None, offline=True)
+        if hub.has(ref.repo):
+            return Listed(e.pair.name, hub.fetch(Source(ref.repo, ref.quant, ref.file)))
+    except (DuoError, OSError, ValueError):
+        pass
+    if ref.repo is None:
+        return None
+    quant, file = f":{ref.quant}" if ref.quant else "", f" -hffd {ref.file}" if ref.file else ""
+    return Listed(e.pair.name, None, f"-hfd {ref.repo}{quant}{file}")
 
 
 def _is(e: Entry, target: Path) -> bool:
     """By the name of the file, whatever its quantisation, or by that of the repository. The demo target is not meant:
     who names its file wants it alone."""
-    model = e.pair.target
+    model, mine = e.pair.target, base_name(target)
     if model.repo is None:
-        try:
-            return e.own and path_of(model, e.folder, Hub().fetch).samefile(target)
-        except OSError:
-            return False
-    name = model.file or f"{model.repo.partition('/')[2].removesuffix('-GGUF')}.gguf"
-    return base_name(Path(name)) == base_name(target)
-
-
-def _draft(e: Entry) -> Listed:
-    ref = e.pair.draft
-    options = f"-hfd {ref.repo}{f':{ref.quant}' if ref.quant else ''}{f' -hffd {ref.file}' if ref.file else ''}"
-    try:
-        path = path_of(ref, e.folder, replace(Hub(), offline=True).fetch)
-    except DuoError:
-        return Listed(e.pair.name, None, options)
-    return Listed(e.pair.name, path if path.is_file() else None, options if ref.repo else "")
+        return e.own and (e.folder / expanded(str(model.file))).samefile(target)
+    names = {base_name(Path(f"{model.repo.partition('/')[2].lower().removesuffix('-gguf')}.gguf"))}
+    if model.file is not None and not set("*?[") & set(model.file):
+        names.add(base_name(Path(model.file)))
+    return mine in names and not mine.startswith(GENERIC)

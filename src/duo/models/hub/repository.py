@@ -48,6 +48,10 @@ class Hub(HubSettings):
         there, wanted = self._look(source)
         return there or download(self, source.repo, *wanted)
 
+    def has(self, repo: str) -> bool:
+        """Whether the cache has anything of a repository."""
+        return self._snapshot(repo) is not None
+
     def heads(self, source: Source, folder: Path) -> Path:
         """For reading the header: the model if the cache has it, otherwise a stand-in without weights in `folder`.
 
