@@ -173,14 +173,25 @@ TEST(shared_cores_a_draft_that_reads_is_waited_for) {
 
     const behaviour target{.n_ctx = 4096, .n_batch = 64, .pass_us = 20000};
     behaviour       draft = target;
-    draft.n_batch         = 2048;
+    draft.n_batch         = 4096;
     draft.pass_us         = 300000; // longer than the target waits for a single guess
-    pair_prior prior{.shared = true, .step_us = 10000.0};
+    pair_prior prior{.shared = true, .step_us = 5000.0};
     prior.pass_us = {{1, 20000.0}, {4, 20500.0}, {16, 21000.0}};
-    pair p(target, draft, false, prior);
-    ask  q          = with_prompt(1500, 12);
-    q.plan.always   = true;
+    pair p(target, draft, true, prior);
+    ask  q          = with_prompt(2300, 60);
     q.plan.n_window = n_window_all;
-    const answer a  = p.run(q);
-    CHECK(a.stats.n_drafted > 0, "the text ended beside a draft that read");
+    p.run(q);
+    std::vector<trace_event> of_target, of_draft;
+    p.line.take_trace(of_target, of_draft);
+    int32_t n_read   = 0;
+    int32_t n_beside = 0; // passes that began while the draft read
+    for (const auto & d : of_draft) {
+        for (const auto & t : of_target) {
+            const bool beside = t.what == trace_event::kind::verify && t.t0_us > d.t0_us + 10000 && t.t0_us < d.t1_us;
+            n_beside += d.n_rows > 1000 && beside ? 1 : 0;
+        }
+        n_read += d.n_rows > 1000 ? 1 : 0;
+    }
+    CHECK_EQ(n_read, 1, "it read the prompt");
+    CHECK_EQ(n_beside, 0);
 }
