@@ -65,7 +65,8 @@ def sdist(installed: Path, tmp_path: Path) -> Path:
     shutil.copytree(installed / "llama_cpp", to / "llama_cpp", ignore=shutil.ignore_patterns("lib"))
     (llama / "src").mkdir()
     for file in (*(installed / "lib").glob("lib*"), *(installed / "llama_cpp" / "lib").glob("lib*")):
-        shutil.copy(file, llama / "src" / f"{file.name.partition('.')[0]}.cpp")
+        if "common" not in file.name:  # its sources are below
+            shutil.copy(file, llama / "src" / f"{file.name.partition('.')[0]}.cpp")
     source = llama / "ggml" / "src"
     source.mkdir(parents=True)
     (source / "ggml-backend-impl.h").write_text(
@@ -73,6 +74,8 @@ def sdist(installed: Path, tmp_path: Path) -> Path:
     )
     options = "".join(f"option(GGML_{b} x)\n" for b in ("RPC", "CUDA", "VULKAN", "METAL", "HIP", "SYCL"))
     (llama / "ggml" / "CMakeLists.txt").write_text(options)
+    (llama / "common").mkdir()
+    shutil.copy(ROOT / "tests" / "llama_cpp_args.json", llama / "common" / "arg.cpp")
     return to
 
 
@@ -110,6 +113,13 @@ def test_equal_releases_show_no_changes(compare: Compare, installed: Path, sdist
     # That much is compared, not nothing.
     assert same["layout"] >= 8 and same["interface"] > 150 and same["converter"] > 8 and same["llama_cpp.Llama"] > 20
     assert same["log line"] > 2 and same["option"] > 50 and same["key of a file"] > 15 and same["CMake option"] == 6
+
+
+def test_options_are_looked_for_in_the_sources(compare: Compare, sdist: Path) -> None:
+    arg = sdist / "vendor" / "llama.cpp" / "common" / "arg.cpp"
+    arg.write_text(arg.read_text().replace("--temp", "--warmth"))
+    code, table = compare(sdist)
+    assert code == 1 and re.search(r"--temp +is gone", table)
 
 
 def test_called_functions_are_compared(compare: Compare, installed: Path) -> None:
@@ -195,7 +205,6 @@ def test_layouts_are_compared_member_by_member(compare: Compare, sdist: Path) ->
 
 def test_sources_that_duo_follows_are_compared(compare: Compare, sdist: Path, tmp_path: Path) -> None:
     followed = Path("vendor/llama.cpp/common/speculative.cpp")
-    (sdist / followed).parent.mkdir()
     (sdist / followed).write_text("int a;\n")
     other = tmp_path / "other"
     shutil.copytree(sdist, other)

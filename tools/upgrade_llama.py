@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from c_declarations import bodies, declarations, members, without_comments
 from llama_tree import LlamaTree
 
 ROOT = Path(__file__).resolve().parents[1]
+ARGS = ROOT / "tests" / "llama_cpp_args.json"  # tools/llama_args.py
 LAYOUTS = ROOT / "csrc" / "cpu" / "ggml_interface.h"
 COPIED = "ggml-backend-impl.h"  # what the layouts are copied from; never installed
 
@@ -156,13 +158,17 @@ def texts(here: LlamaTree, there: LlamaTree) -> Iterator[Row]:
         yield Row("log line", repr(theirs), "" if theirs.encode() in there.texts else "is gone")
     for kind, pattern in (
         ("name", r'"(ggml_backend_\w+)"'),
-        ("option", r'"(--[a-z][a-z-]+)[" ,]'),
         ("environment variable", r'"(GGML_[A-Z_]+)"'),
         ("key of a file", r'"((?:general|tokenizer|split)\.[\w.]+|\.(?!png\b|gguf\b)[a-z_]+(?:\.[a-z_]+)*)"'),
     ):
         for text in _found(pattern, code):
             if text.encode() in here.texts:
                 yield Row(kind, text, "" if text.encode() in there.texts else "is gone")
+    # The options are in the code of llama.cpp's programs, which `make` does not build.
+    known = {name for arg in json.loads(ARGS.read_text("utf-8")) for name in arg["names"]}
+    for text in _found(r'"(--[a-z][a-z-]+)[" ,]', code):
+        if text in known and there.sources is not None and (there.sources / "common").is_dir():
+            yield Row("option", text, "" if text.encode() in there.texts else "is gone")
 
 
 def build(here: LlamaTree, there: LlamaTree) -> Iterator[Row]:
