@@ -25,6 +25,7 @@ from model_files import (
     random_model,
     run,
 )  # fmt: skip
+from sizes import mostly_proof_of_two
 from waits import join
 
 from duo import DuoError, _core
@@ -48,12 +49,8 @@ ModelMaker = Callable[..., Path]
 
 def each_type(*architectures: str, whole: tuple[str, ...] = (), kinds: tuple[str, ...] = TYPES) -> Any:
     """A test for each architecture and type. whole: architectures in which `make test` tries all types."""
-    cases = []
-    for a in architectures:
-        for k in kinds:
-            marks = [] if a in whole or k in USUAL else [pytest.mark.proof]
-            cases.append(pytest.param(a, k, marks=marks, id=f"{a}-{k}"))
-    return pytest.mark.parametrize(("architecture", "kind"), cases)
+    usual = [(a, k) for a in architectures for k in kinds if a in whole or k in USUAL]
+    return pytest.mark.parametrize(("architecture", "kind"), mostly_proof_of_two(architectures, kinds, usual))
 
 
 @pytest.fixture(scope="session")

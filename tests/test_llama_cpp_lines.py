@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 import pytest
+from sizes import mostly_proof
 
 from duo.cli.main import _command_of, command_named, main
 from duo.cli.options import given
@@ -132,9 +133,7 @@ SOME = RUN[::6]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "x", [pytest.param(x, marks=[] if x in SOME else [pytest.mark.proof]) for x in RUN], ids=[ids(x) for x in RUN]
-)
+@pytest.mark.parametrize("x", mostly_proof(RUN, SOME), ids=[ids(x) for x in RUN])
 def test_a_line_starts_and_answers(
     x: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., tuple[int, str, str]]
 ) -> None:

@@ -165,10 +165,11 @@ def texts(here: LlamaTree, there: LlamaTree) -> Iterator[Row]:
             if text.encode() in here.texts:
                 yield Row(kind, text, "" if text.encode() in there.texts else "is gone")
     # The options are in the code of llama.cpp's programs, which `make` does not build.
-    known = {name for arg in json.loads(ARGS.read_text("utf-8")) for name in arg["names"]}
-    for text in _found(r'"(--[a-z][a-z-]+)[" ,]', code):
-        if text in known and there.sources is not None and (there.sources / "common").is_dir():
-            yield Row("option", text, "" if text.encode() in there.texts else "is gone")
+    if there.sources is not None and (there.sources / "common").is_dir():
+        known = {name for arg in json.loads(ARGS.read_text("utf-8")) for name in arg["names"]}
+        for text in _found(r'"(--[a-z][a-z-]+)[" ,]', code):
+            if text in known:
+                yield Row("option", text, "" if text.encode() in there.texts else "is gone")
 
 
 def build(here: LlamaTree, there: LlamaTree) -> Iterator[Row]:

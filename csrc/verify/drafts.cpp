@@ -144,10 +144,9 @@ bool drafts::begin_in_company(const std::vector<verify_slot *> & texts) {
 void drafts::tell(verify_slot & s, verdict_msg v) {
     v.slot             = s.line;
     const bool verdict = v.what == verdict_msg::kind::verdict;
-    const bool missed  = verdict && std::exchange(s.told.spared, false);
+    const bool missed  = verdict && s.told.spared;
     s.told.spared      = verdict && plans_.spares_draft(s);
-    const bool goes_on = s.draft.now() == state::at_work || s.draft.now() == state::reading;
-    if (missed && !s.told.spared && goes_on) { // it now reads all that it was spared
+    if (missed && !s.told.spared && s.draft.drafting() && !s.draft.late()) { // it now reads all that it was spared
         begin_reading(s, plans_.window().missed_us(s));
     }
     const bool rests = plans_.set_orders(s, v) && verdict && ++s.n_quiet % n_quiet_most != 0;

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from duo.errors import DuoError
 from duo.models.file_name import base_name
-from duo.models.hub.repository import Hub, Source
-from duo.models.pairs import Entry, entries, expanded
+from duo.models.hub.repository import Hub
+from duo.models.pairs import Entry, entries, local_path, path_of
 
 GENERIC = "ggml-model"  # files of many models have this name
 
@@ -33,18 +33,17 @@ def listed(target: Path) -> list[Listed]:
 
 
 def _draft(e: Entry, target: Path) -> Listed | None:
-    ref = e.pair.draft
+    ref, path = e.pair.draft, None
     try:
         if not _is(e, target):
             return None
-        if ref.repo is None:
-            path = e.folder / expanded(str(ref.file))
-            return Listed(e.pair.name, path) if path.is_file() else None
         hub = Hub(token=None, offline=True)
-        if hub.has(ref.repo):
-            return Listed(e.pair.name, hub.fetch(Source(ref.repo, ref.quant, ref.file)))
+        if ref.repo is None or hub.has(ref.repo):
+            path = path_of(ref, e.folder, hub.fetch)
     except (DuoError, OSError, ValueError):
         pass
+    if path is not None and path.is_file():
+        return Listed(e.pair.name, path)
     if ref.repo is None:
         return None
     quant, file = f":{ref.quant}" if ref.quant else "", f" -hffd {ref.file}" if ref.file else ""
@@ -56,7 +55,7 @@ def _is(e: Entry, target: Path) -> bool:
     who names its file wants it alone."""
     model, mine = e.pair.target, base_name(target)
     if model.repo is None:
-        return e.own and (e.folder / expanded(str(model.file))).samefile(target)
+        return e.own and local_path(model, e.folder).samefile(target)
     names = {base_name(Path(f"{model.repo.partition('/')[2].lower().removesuffix('-gguf')}.gguf"))}
     if model.file is not None and not set("*?[") & set(model.file):
         names.add(base_name(Path(model.file)))

@@ -196,8 +196,13 @@ def expanded(path: str) -> Path:
 def path_of(model: ModelRef, folder: Path, fetch: Callable[[Source], Path]) -> Path:
     """The model's file. fetch: gets a file from the hub; what it raises is passed on."""
     if model.repo is None:
-        return folder / expanded(str(model.file))
+        return local_path(model, folder)
     return fetch(Source(model.repo, model.quant, model.file))
+
+
+def local_path(model: ModelRef, folder: Path) -> Path:
+    """Of a model that is in no repository. Raises BadValue."""
+    return folder / expanded(str(model.file))
 
 
 def paths(name: str, fetch: Callable[[Source], Path] | None = None) -> tuple[Path, Path]:
