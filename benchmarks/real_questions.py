@@ -1,11 +1,13 @@
 """The questions for real models: one or two of each of seven kinds of work, from half of Spec-Bench (prompts/).
 
 The ids were chosen by length: answers of forty tokens and more, and the shortest texts to summarise and to look up, as
-all arms read each prompt anew. A question is one turn, in ChatML.
+all arms read each prompt anew. Long prompts have a list of their own: 650 to 1,100 tokens for Qwen. A question is one
+turn, in ChatML.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +22,7 @@ IDS = {
     "math_reasoning": (440, 472),
     "rag": (482, 506),
 }
+LONG = {"summarization": (242, 264, 258), "rag": (484, 494)}
 FILE = Path(__file__).parent / "prompts/spec_bench_half.jsonl"
 
 
@@ -36,11 +39,19 @@ def chatml(question: str) -> str:
     return "".join(f"<|im_start|>{who}\n{text}<|im_end|>\n" for who, text in turns) + "<|im_start|>assistant\n"
 
 
+def _read(wanted: Iterable[tuple[str, int]]) -> list[Asked]:
+    turns = {q.question_id: q.turns[0] for q in read(FILE)}
+    return [Asked(kind, i, chatml(turns[i])) for kind, i in wanted]
+
+
 def chosen(n: int) -> list[Asked]:
     """n questions, the first of each kind before the second; n below seven: kinds spread evenly over all."""
-    turns = {q.question_id: q.turns[0] for q in read(FILE)}
     kinds = list(IDS)
     if n < len(kinds):
         kinds = [kinds[i * len(kinds) // n] for i in range(n)]
-    wanted = [(kind, IDS[kind][i]) for i in range(2) for kind in kinds][:n]
-    return [Asked(kind, i, chatml(turns[i])) for kind, i in wanted]
+    return _read([(kind, IDS[kind][i]) for i in range(2) for kind in kinds][:n])
+
+
+def long_ones() -> list[Asked]:
+    """Long prompts, where a draft has to earn what its own reading costs."""
+    return _read((kind, i) for kind, ids in LONG.items() for i in ids)

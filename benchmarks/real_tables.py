@@ -70,12 +70,15 @@ def of_cell(cell: Cell) -> str:
 
 def by_category(cell: Cell) -> str:
     """Whole speeds by kind of work: ratios to llama.cpp's plain loop."""
-    arms = {
-        f"llama.cpp {best(cell, TURNS).removeprefix(TURNS + ' ')}": best(cell, TURNS),
-        "target alone": ALONE,
-        best(cell, SYNC).removeprefix("duo "): best(cell, SYNC),
-        "async": ASYNC,
-    }
+    turns, syncs = (
+        [best(cell, kind)] if any(name.startswith(kind) for name in cell["arms"]) else [] for kind in (TURNS, SYNC)
+    )
+    arms = (
+        {f"llama.cpp {name.removeprefix(TURNS + ' ')}": name for name in turns}
+        | {"target alone": ALONE}
+        | {name.removeprefix("duo "): name for name in syncs}
+        | {"async": ASYNC}
+    )
     heads = ("work", "prompt, tokens", "llama.cpp plain, tokens/s", *arms)
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     base = cell["arms"][LLAMA]

@@ -26,7 +26,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1] / "tools"))
 
 from benchmarks.llama_cpp.llama_cpp import Loop, Plain, Speculative
-from benchmarks.real_questions import Asked, chosen
+from benchmarks.real_questions import Asked, chosen, long_ones
 from benchmarks.real_tables import ALONE, ASYNC, LLAMA, SYNC, TURNS, printed
 from real_models import MODELS  # tools/real_models.py
 
@@ -131,7 +131,7 @@ def measure(
 ) -> Iterator[dict[str, Any]]:
     """A cell for each temperature. The models of duo stay loaded for both."""
     target, draft = files
-    lengths, syncs = ([int(k) for k in text.split(",")] for text in (args.lengths, args.sync_lengths))
+    lengths, syncs = ([int(k) for k in text.split(",") if k] for text in (args.lengths, args.sync_lengths))
     with ExitStack() as stack:
         alone = stack.enter_context(duo.Duo(target, **engine_options(place, with_draft=False)))
         pair = stack.enter_context(duo.Duo(target, draft, **engine_options(place, with_draft=True)))
@@ -158,16 +158,17 @@ def main() -> None:
     p.add_argument("--target", default=TARGET, choices=MODELS)
     p.add_argument("--draft", default=DRAFT, choices=MODELS)
     p.add_argument("--questions", type=int, default=7, help="at most 14")
+    p.add_argument("--long", action="store_true", help="prompts of 650 to 1,100 tokens instead")
     p.add_argument("-n", type=int, default=64, help="tokens of an answer, at most")
-    p.add_argument("--lengths", default="2,4", help="draft lengths of llama.cpp's loop")
-    p.add_argument("--sync-lengths", default="1,2,3,4", help="draft lengths of duo's turn-taking")
+    p.add_argument("--lengths", default="2,4", help="draft lengths of llama.cpp's loop; '': none")
+    p.add_argument("--sync-lengths", default="1,2,3,4", help="draft lengths of duo's turn-taking; '': none")
     p.add_argument("--place", action="append", choices=PLACES, help="default: both")
     p.add_argument("--out", type=Path, help="JSON")
     args = p.parse_args()
     models = [MODELS[name] for name in (args.target, args.draft)]
     if missing := [m.name for m in models if not m.is_there()]:
         sys.exit(f"there is no {' and no '.join(missing)}: run make models")
-    files, asked = (models[0].path, models[1].path), chosen(args.questions)
+    files, asked = (models[0].path, models[1].path), long_ones() if args.long else chosen(args.questions)
     cells = [cell for place in args.place or PLACES for cell in measure(place, files, asked, args)]
     print("\n\n".join(printed(cells)))
     if args.out:
