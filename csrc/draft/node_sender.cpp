@@ -47,11 +47,11 @@ void node_sender::pause(draft_text & text) {
 }
 
 void node_sender::fail(draft_text & text, const char * why) noexcept {
+    const bool cleared = text.cache().clear();
     if (!text.active()) {
-        return;
+        return; // it ended, but its branches could not be given back one by one
     }
-    const request & req     = text.req();
-    const bool      cleared = text.cache().clear();
+    const request & req = text.req();
     try {
         req.draft_error = why;
         req.draft_error += cleared ? "" : "; its cache could not be cleared";

@@ -10,7 +10,8 @@
 
 namespace duo {
 
-// The target raises the flag of a text when all that the draft evaluates has become useless (wires::step_obsolete).
+// The target raises the flag of a text when all that the draft evaluates has become useless (wires::step_obsolete,
+// raised by verify/token_walk and verify/drafts).
 class too_late {
   public:
     too_late(const token_model & model, wires & w) : model_(model), wires_(w) {}

@@ -28,7 +28,7 @@ std::shared_ptr<open_text> text_reader::begin(std::unique_ptr<request> req, int3
         }
         return free;
     });
-    ended_.reserve(ended_.size() + slots_.size() + queue_.size() + 1); // end() must not fail
+    ended_.reserve(ended_.size() + slots_.size() + queue_.size() + 1); // end() and drop_queued() must not fail
     if (slot >= 0) {
         if (slots_[size_t(slot)] != nullptr) {
             throw error(error_kind::busy, "another text is being generated; wait for it or cancel it first");
@@ -99,11 +99,7 @@ void text_reader::end(open_text & text) {
         text.owed_       = finish_reason::error;
         tell(text);
     }
-    auto & mine = slots_[size_t(text.req_->slot)];
-    if (!text.req_->draft_done.load(std::memory_order_acquire)) {
-        ended_.push_back(mine);
-    }
-    mine = nullptr;
+    ended_.push_back(std::exchange(slots_[size_t(text.req_->slot)], nullptr));
 }
 
 bool text_reader::next(open_text & text, text_chunk & out, int64_t deadline_us) {
@@ -238,6 +234,7 @@ void text_reader::drop_queued() {
             t->queued_ = false;
             t->ended_  = true;
             t->owed_   = finish_reason::cancelled;
+            ended_.push_back(t);
             tell(*t);
         }
         return drop;

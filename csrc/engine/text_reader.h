@@ -96,7 +96,7 @@ class text_reader {
     mutable std::mutex                      mutex_;
     std::vector<std::shared_ptr<open_text>> slots_;
     std::deque<std::shared_ptr<open_text>>  queue_;
-    std::vector<std::shared_ptr<open_text>> ended_; // the draft may still use their requests
+    std::vector<std::shared_ptr<open_text>> ended_; // begin() frees those whose requests the draft has done with
     std::condition_variable                 idle_;
     std::condition_variable                 news_;
     uint64_t                                n_news_         = 0; // chunks that were handed to texts

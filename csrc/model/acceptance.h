@@ -1,4 +1,4 @@
-// How the target decides about guesses: the rules behind --accept. csrc/README.md, "Acceptance", says what each keeps.
+// How the target decides about guesses: the rules behind --accept. README.md says what each keeps.
 #pragma once
 
 #include <cstddef>

@@ -2,15 +2,16 @@
 
 #include <algorithm>
 
+#include "row_choice.h"
+
 namespace duo {
 
 namespace {
-constexpr double  assumed        = 0.1;  // share that a draft saves, before anything was seen
-constexpr double  assumed_weight = 3.0;  // texts that this counts as
-constexpr int32_t n_telling      = 8;    // tokens of a text that say something about it
-constexpr int32_t n_hard         = 12;   // tokens after which a draft that costs time is sent to rest
-constexpr int32_t n_usual        = 64;   // of a text whose length is unknown
-constexpr double  least          = 0.04; // share that is worth a trial
+constexpr double  assumed        = 0.1; // share that a draft saves, before anything was seen
+constexpr double  assumed_weight = 3.0; // texts that this counts as
+constexpr int32_t n_telling      = 8;   // tokens of a text that say something about it
+constexpr int32_t n_hard         = 12;  // tokens after which a draft that costs time is sent to rest
+constexpr int32_t n_usual        = 64;  // of a text whose length is unknown
 } // namespace
 
 void text_gains::begin_text() {
@@ -34,7 +35,7 @@ void text_gains::on_pass(int32_t n_tokens, double us, double plain_us) {
 }
 
 bool text_gains::promise() const {
-    return known() && saved_passes(n_usual) > least * n_usual;
+    return known() && saved_passes(n_usual) > row_choice::least_gain * n_usual;
 }
 
 double text_gains::saved_passes(int32_t n_tokens) const {

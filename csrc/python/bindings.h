@@ -1,6 +1,8 @@
 // Parts of the extension module duo._core.
 #pragma once
 
+#include <optional>
+
 #include <pybind11/pybind11.h>
 
 #include "llama/model.h"
@@ -11,6 +13,17 @@ namespace duo {
 
 // For what waits for a lock or a message: who holds it may wait for the GIL.
 inline const auto released = pybind11::call_guard<pybind11::gil_scoped_release>();
+
+// For what joins threads or frees models when its last reference goes: a thread of it may be waiting for the GIL.
+struct delete_without_gil {
+    template <typename T> void operator()(T * p) const {
+        std::optional<pybind11::gil_scoped_release> waiting;
+        if (PyGILState_Check() != 0) {
+            waiting.emplace();
+        }
+        delete p;
+    }
+};
 
 // ModelOptions, EngineOptions, Sampling, Plan, SyntheticOptions.
 void register_options(pybind11::module_ & m);

@@ -23,14 +23,16 @@ py::array_t<float> array_of(const std::vector<std::vector<float>> & rows, int32_
     return out;
 }
 
+using embedder_ptr = std::unique_ptr<embedder, delete_without_gil>;
+
 } // namespace
 
 void register_embedder(py::module_ & m) {
-    py::class_<embedder>(m, "Embedder")
+    py::class_<embedder, embedder_ptr>(m, "Embedder")
         .def(py::init([](model_options options, const std::string & pooling, const py::object & progress) {
                  ask_guard();
                  return load_watched({&options}, progress,
-                                     [&] { return std::make_unique<embedder>(options, pooling); });
+                                     [&] { return embedder_ptr(new embedder(options, pooling)); });
              }),
              "options"_a, "pooling"_a = "", "progress"_a = py::none())
         .def(

@@ -21,13 +21,6 @@ namespace duo {
 
 namespace {
 
-// A thread of the engine may be waiting for the GIL when the last reference goes.
-struct delete_without_gil {
-    void operator()(engine * e) const {
-        const py::gil_scoped_release released;
-        delete e;
-    }
-};
 using engine_ptr = std::unique_ptr<engine, delete_without_gil>;
 
 engine_ptr load(engine_options opt, const py::object & progress) {

@@ -72,9 +72,9 @@ void register_vocabulary(py::module_ & m) {
 }
 
 void register_weights(py::module_ & m) {
-    py::class_<shared_model>(m, "SharedModel")
+    py::class_<shared_model, std::unique_ptr<shared_model, delete_without_gil>>(m, "SharedModel")
         .def(py::init([](const model_options & opt, bool is_draft, const py::object & progress) {
-                 return shared_model{load_shared(opt, is_draft, progress)};
+                 return new shared_model{load_shared(opt, is_draft, progress)};
              }),
              "options"_a, "is_draft"_a, "progress"_a = py::none())
         .def_property_readonly("path", [](const shared_model & s) { return path_text(s.weights->options.path); })
@@ -95,7 +95,9 @@ py::class_<seat<Host>> register_host(py::module_ & m, const char * host_name, co
     using h = served<Host>;
     using s = seat<Host>;
     py::class_<h, std::shared_ptr<h>>(m, host_name)
-        .def(py::init([](const shared_model & w) { return std::make_shared<h>(w.weights); }), "model"_a, released)
+        .def(
+            py::init([](const shared_model & w) { return std::shared_ptr<h>(new h(w.weights), delete_without_gil()); }),
+            "model"_a, released)
         .def_property_readonly("n_ctx", [](const h & x) { return x.model.facts().n_ctx; })
         .def_property_readonly("seats",
                                [](const std::shared_ptr<h> & x) {

@@ -81,10 +81,6 @@ template <typename T> class channel {
         return out.size() > n;
     }
 
-    void drop_all() noexcept {
-        for (T value; try_pop(value);) {}
-    }
-
     void close() noexcept {
         ring_.close();
         writer_.ring();

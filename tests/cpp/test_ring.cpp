@@ -3,6 +3,7 @@
 #include <deque>
 #include <thread>
 
+#include "base/clock.h"
 #include "check.h"
 #include "random.h"
 #include "rings/channel.h"
@@ -231,7 +232,7 @@ TEST(close_wakes_an_idle_consumer) {
                     return;
                 }
                 ++n_waits;
-                rang = reader.wait(heard) && rang;
+                rang = reader.wait(heard, now_us() + 60000000) && rang;
             }
         });
         const bool   asleep = i % 10 == 0;

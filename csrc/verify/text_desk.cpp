@@ -1,22 +1,40 @@
-// A text's begin and end. The loop is in verify_worker.cpp.
+#include "text_desk.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "full_context.h"
-#include "verify_worker.h"
 
 namespace duo {
 
-bool verify_worker::take_requests() noexcept {
+text_desk::text_desk(token_model & model, wires & w, target_cache & cache, target_pass & pass, pass_planner & plans,
+                     drafts & all_drafts, const reading_plan & reading)
+    : model_(model), wires_(w), cache_(cache), plans_(plans), drafts_(all_drafts), reading_(reading),
+      errands_(model, cache, all_drafts, w), active_(cache, pass, plans, all_drafts, w.on_host),
+      board_(cache.slots().size()) {
+    waiting_.reserve(cache.slots().size()); // the pipeline sends no more requests than there are slots
+    usage_.cells.reserve(cache.slots().size());
+}
+
+bool text_desk::update() {
+    const bool any = take_requests();
+    drafts_.take_nodes(); // nobody else empties the ring
+    end_finished();
+    active_.wake_parked(size_t(model_.facts().n_cells));
+    shift_contexts();
+    return any;
+}
+
+bool text_desk::take_requests() noexcept {
     for (request * req = nullptr; wires_.requests.try_pop(req);) {
         waiting_.push_back(req);
     }
     bool any = std::erase_if(waiting_, [this](request * req) {
                    const bool cancelled = req->cancelled.load(std::memory_order_relaxed);
                    if (cancelled) {
-                       send_end(wires_, *req, finish_reason::cancelled);
+                       send_end(*req, finish_reason::cancelled);
                    }
                    return cancelled;
                }) > 0;
@@ -29,11 +47,13 @@ bool verify_worker::take_requests() noexcept {
     return any;
 }
 
-void send_end(wires & w, const request & req, finish_reason why, int32_t n_drop) noexcept {
-    w.chunks.push({.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .n_drop = n_drop, .t_us = now_us()});
+// Tells the reader that its text has ended. The request belongs to the reader now.
+void text_desk::send_end(const request & req, finish_reason why, int32_t n_drop) noexcept {
+    wires_.chunks.push(
+        {.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .n_drop = n_drop, .t_us = now_us()});
 }
 
-void verify_worker::begin(request & req) noexcept {
+void text_desk::begin(request & req) noexcept {
     drafts_.take_nodes(); // the text has no draft yet; but a draft elsewhere may have come or gone
     verify_slot * s = nullptr;
     try {
@@ -44,12 +64,12 @@ void verify_worker::begin(request & req) noexcept {
             fail(*s, failure_caught());
         } else {
             req.error = failure_caught();
-            send_end(wires_, req, finish_reason::error);
+            send_end(req, finish_reason::error);
         }
     }
 }
 
-void verify_worker::begin_text(verify_slot & s, request & req) {
+void text_desk::begin_text(verify_slot & s, request & req) {
     drafts_.begin_text(s, req);
     s.draft.begin(req.prompt);
     s.text.begin(req);
@@ -74,15 +94,14 @@ void verify_worker::begin_text(verify_slot & s, request & req) {
     }
 }
 
-void verify_worker::fail(verify_slot & s, failure why) noexcept {
+void text_desk::fail(verify_slot & s, failure why) noexcept {
     if (s.text.active()) {
         s.text.req().error = std::move(why);
         end(s, finish_reason::error);
     }
 }
 
-// Ends the texts that are complete or no longer wanted.
-void verify_worker::end_texts() noexcept {
+void text_desk::end_finished() noexcept {
     for (verify_slot & s : cache_.slots()) {
         if (!s.text.active()) {
             continue;
@@ -98,7 +117,7 @@ void verify_worker::end_texts() noexcept {
 }
 
 // All modes shift at the same length of a text, and all rows but the root's are evaluated before.
-void verify_worker::shift_contexts() {
+void text_desk::shift_contexts() {
     for (verify_slot * s : active_.all()) {
         if (s->text.context().shift_due() && n_before_shift(model_, *s) == 0) {
             shift_context(model_, cache_, *s);
@@ -107,7 +126,7 @@ void verify_worker::shift_contexts() {
     }
 }
 
-void verify_worker::end(verify_slot & s, finish_reason why) noexcept {
+void text_desk::end(verify_slot & s, finish_reason why) noexcept {
     request & req = s.text.req();
     drafts_.end(s);
     if (why == finish_reason::error) {
@@ -135,7 +154,34 @@ void verify_worker::end(verify_slot & s, finish_reason why) noexcept {
     plans_.on_end();
     errands_.on_end(s);
     tell_usage(); // before the reader knows of the end
-    send_end(wires_, req, why, n_drop);
+    send_end(req, why, n_drop);
+}
+
+bool text_desk::serve_errand() {
+    if (waiting_.empty() || waiting_.front()->job == nullptr) {
+        return false;
+    }
+    request & req = *waiting_.front();
+    waiting_.erase(waiting_.begin());
+    const finish_reason why = errands_.serve(req);
+    tell_usage(); // before the caller knows of the end
+    send_end(req, why);
+    return true;
+}
+
+void text_desk::tell_usage() noexcept {
+    usage_ = {.cells      = std::move(usage_.cells),
+              .n_begins   = int32_t(drafts_.n_late_begins()),
+              .n_kept     = int32_t(cache_.kept().size()),
+              .kept_bytes = cache_.kept().bytes() + model_.mark_bytes()};
+    usage_.cells.clear();
+    for (const verify_slot & s : cache_.slots()) {
+        usage_.cells.push_back(int32_t(s.cached.size()));
+        usage_.n_active += s.text.active() ? 1 : 0;
+        usage_.n_parked += s.parked.waits ? 1 : 0;
+        usage_.n_branches += s.cached.empty() ? 0 : 1; // a tree's other branches are dropped after its pass
+    }
+    board_.write(usage_);
 }
 
 } // namespace duo

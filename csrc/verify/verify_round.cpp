@@ -1,10 +1,10 @@
-// The passes over one text and over several. The loop is in verify_worker.cpp.
+#include "verify_round.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "verify_worker.h"
 
 namespace duo {
 
@@ -27,35 +27,57 @@ void count_wait(int64_t t0, verify_slot & s, wires & w) {
 }
 } // namespace
 
-void verify_worker::work_alone(verify_slot & s) {
+verify_round::verify_round(token_model & model, wires & w, target_cache & cache, target_pass & pass,
+                           pass_planner & plans, drafts & all_drafts, reading_plan & reading, text_desk & texts,
+                           token_walk & walk, pass_evaluator & evaluator)
+    : model_(model), wires_(w), cache_(cache), pass_(pass), plans_(plans), drafts_(all_drafts), reading_(reading),
+      texts_(texts), walk_(walk), evaluator_(evaluator) {
+}
+
+void verify_round::idle() {
+    evaluator_.stop_clock();
+    t_together_ = 0;
+}
+
+void verify_round::make() {
+    evaluator_.start_clock();
+    if (const auto & all = texts_.active().all(); all.size() == 1) {
+        t_together_ = 0;
+        work_alone(*all.front());
+    } else {
+        work_together();
+    }
+}
+
+void verify_round::work_alone(verify_slot & s) {
     plans_.begin_alone(s);
     pass_.begin(s);
     if (const size_t n = reading_.n_to_read(s); n > 0) {
         model_.use_threads(0);
-        active_.make_room(n);
+        texts_.active().make_room(n);
         pass_.set_rows(s, n);
-        evaluate(0);
+        evaluator_.evaluate(0);
         return;
     }
     if (!plan_alone(s)) {
         return;
     }
     if (cache_.slots().size() > 1) {
-        active_.make_room(s.n_missing() + s.text.guesses().tree().rows().size());
+        texts_.active().make_room(s.n_missing() + s.text.guesses().tree().rows().size());
     }
     pass_.set_rows(s, 0);
     const stance now = plans_.plans().stance_now();
-    if (evaluate(s.drafting() ? plans_.plans().threads().target : 0)) {
-        clock_.is_for(now);
+    if (evaluator_.evaluate(s.drafting() ? plans_.plans().threads().target : 0)) {
+        evaluator_.is_for(now);
         if (!walk_.finish_unless_spoiled(s, now)) {
-            repair(s);
+            evaluator_.repair(s);
         }
     }
 }
 
 // Takes the tree as it is known now, asks the planner, and waits for the draft if that pays. False: another text has
 // come, or this one was cancelled.
-bool verify_worker::plan_alone(verify_slot & s) {
+bool verify_round::plan_alone(verify_slot & s) {
     int64_t t0 = 0;
     s.n_read   = 0;
     for (int32_t i = 0;; ++i) {
@@ -66,7 +88,7 @@ bool verify_worker::plan_alone(verify_slot & s) {
         }
         drafts_.begin_if_it_pays(s);
         const int64_t planned = plans_.next(pass_, n_draft_cap, i < n_waits_most);
-        if (planned <= 0 || take_requests()) {
+        if (planned <= 0 || texts_.take_requests()) {
             break;
         }
         const int64_t now     = now_us();
@@ -80,14 +102,14 @@ bool verify_worker::plan_alone(verify_slot & s) {
     if (t0 != 0) {
         count_wait(t0, s, wires_);
     }
-    return active_.size() == 1 && !s.text.cancelled();
+    return texts_.active().size() == 1 && !s.text.cancelled();
 }
 
 // A text whose guesses are not ready gives one row. A long prompt is read in pieces beside the texts that are written.
-void verify_worker::work_together() {
-    plans_.begin_together(active_.all());
-    const bool drafts_read = drafts_.begin_in_company(active_.all());
-    drafts_.send_to_rest(active_.all());
+void verify_round::work_together() {
+    plans_.begin_together(texts_.active().all());
+    const bool drafts_read = drafts_.begin_in_company(texts_.active().all());
+    drafts_.send_to_rest(texts_.active().all());
     if (!plan_together() || pass_.slots().empty()) {
         return; // a text has come or is to end, or those whose turn it is were parked
     }
@@ -95,7 +117,7 @@ void verify_worker::work_together() {
         pass_.set_rows(*s, s->n_read);
     }
     const auto slots = pass_.slots();
-    if (!evaluate(0)) {
+    if (!evaluator_.evaluate(0)) {
         return;
     }
     reading_.measure(pass_);
@@ -114,26 +136,26 @@ void verify_worker::work_together() {
         const int32_t n_before = s->text.req().stats.n_predicted;
         expected += s->expected;
         drafting = drafting || (s->drafting() && !s->told.spared);
-        clock_.is_for(now);
+        evaluator_.is_for(now);
         try {
             if (!walk_.finish_unless_spoiled(*s, now)) {
                 spoiled.push_back(s);
             }
             n_tokens += s->text.req().stats.n_predicted - n_before;
         } catch (...) {
-            fail(*s, failure_caught());
+            texts_.fail(*s, failure_caught());
         }
     }
     for (verify_slot * s : spoiled) {
         usual = false;
         try {
-            repair(*s);
+            evaluator_.repair(*s);
         } catch (...) {
-            fail(*s, failure_caught());
+            texts_.fail(*s, failure_caught());
         }
     }
     walk_.wake_all();
-    if (active_.empty()) { // all have failed, and a reader may look at the measurements now
+    if (texts_.active().empty()) { // all have failed, and a reader may look at the measurements now
         return;
     }
     const int64_t t = now_us();
@@ -149,9 +171,9 @@ void verify_worker::work_together() {
 
 // Says for each text which rows it gives: a piece of its prompt, or the root and drafted nodes. False: a text has come
 // or was cancelled, so the plan would be stale.
-bool verify_worker::plan_together() {
-    reading_.fill(pass_, active_.all());
-    active_.make_room(pass_.n_base_rows());
+bool verify_round::plan_together() {
+    reading_.fill(pass_, texts_.active().all());
+    texts_.active().make_room(pass_.n_base_rows());
     std::erase_if(pass_.slots(), [](const verify_slot * s) { return s->parked.waits; });
     const size_t n_used = pass_.n_base_rows();
     const auto   n_rows =
@@ -165,8 +187,8 @@ bool verify_worker::plan_together() {
         if (wait_us <= 0) {
             break;
         }
-        if (take_requests() ||
-            std::ranges::any_of(active_.all(), [](verify_slot * s) { return s->text.cancelled(); })) {
+        if (texts_.take_requests() ||
+            std::ranges::any_of(texts_.active().all(), [](verify_slot * s) { return s->text.cancelled(); })) {
             return false;
         }
         const int64_t now = now_us();
@@ -185,105 +207,6 @@ bool verify_worker::plan_together() {
         }
     }
     return true;
-}
-
-// Evaluates the pass. False: nothing was evaluated, because the only text was cancelled.
-bool verify_worker::evaluate(int32_t n_threads) {
-    if (pass_.evaluate(n_threads) == decode_status::stopped) {
-        return false;
-    }
-    passes_.count(pass_.n_rows(), pass_.slots().size());
-    clock_.is_made();
-    plans_.measure(pass_, n_threads);
-    for (verify_slot * s : pass_.slots()) {
-        on_evaluated(*s);
-    }
-    // Takes what the draft has prepared meanwhile, so that a hit is recognised and its subtree can be planned with.
-    drafts_.take_nodes();
-    return true;
-}
-
-// The rows of the slot are in the cache now.
-void verify_worker::on_evaluated(verify_slot & s) {
-    if (s.n_read > 0) {
-        cache_.on_read(s);
-        drafts_.send_features(s);
-        if (wires_.tracing) {
-            wires_.verify_trace.try_push({.what   = trace_event::kind::prompt,
-                                          .slot   = s.index,
-                                          .n_rows = int32_t(s.n_read),
-                                          .t0_us  = pass_.t0(),
-                                          .t1_us  = pass_.t1()});
-        }
-        return;
-    }
-    if (verify_stats & st = s.text.req().stats; st.n_passes == 0) {
-        st.prompt_us = pass_.t1() - st.t_begin_us;
-        if (active_.size() == 1) {
-            plans_.window().on_prompt(st.n_prompt - st.n_prompt_cached, st.prompt_us);
-        }
-    }
-    cache_.on_verified(s);
-}
-
-// The pass failed: the text's rows alone, without drafted ones. n_good: leading rows of the cache that can be kept.
-void verify_worker::work_again(verify_slot & s, size_t n_good) {
-    cache_.go_back(s, std::min(n_good, s.text.context().tokens().size() - 1));
-    s.text.guesses().tree().choose({}, 0, 1);
-    pass_.begin(s);
-    const size_t n_piece = std::min(s.n_read, s.n_missing() - 1);
-    do { // a recurrent state may have gone back to the text's begin
-        pass_.drop_rows();
-        pass_.set_rows(s, n_piece > 0 ? n_piece : reading_.n_to_read(s));
-        if (!evaluate(0)) {
-            return;
-        }
-    } while (s.n_read > 0 && n_piece == 0);
-    if (s.n_read == 0) {
-        clock_.is_for(stance::rest);
-        walk_.finish(s, stance::rest);
-        walk_.wake_all();
-    }
-}
-
-// A row of the text was spoiled. Rows may have been spoiled in earlier passes, too, while its prompt was read beside
-// other texts.
-void verify_worker::repair(verify_slot & s) {
-    try {
-        work_again(s, s.n_good);
-    } catch (const nan_error &) {
-        if (cache_.slots().size() == 1) {
-            throw;
-        }
-        work_again(s, 0);
-    }
-}
-
-// A failure of one text is its own: if the pass had several, each is evaluated alone, and those end that fail again.
-void verify_worker::on_failed_pass(failure why) noexcept {
-    auto & slots = pass_.slots();
-    if (slots.empty()) { // planning failed
-        slots = active_.all();
-    }
-    if (slots.size() == 1) {
-        fail(*slots.front(), std::move(why));
-        return;
-    }
-    again_.assign(slots.begin(), slots.end());
-    for (verify_slot * s : again_) {
-        if (!s->text.active() || s->parked.waits) {
-            continue;
-        }
-        if (s->text.finish() != finish_reason::none) { // it needs no more rows, but the pass may have left some
-            cache_.clear(*s);
-            continue;
-        }
-        try {
-            work_again(*s, s->cached.size());
-        } catch (...) {
-            fail(*s, failure_caught());
-        }
-    }
 }
 
 } // namespace duo

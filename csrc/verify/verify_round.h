@@ -1,0 +1,53 @@
+// A round of the target: it plans a pass over one text or several, has it evaluated, and walks as far as the target
+// agrees.
+#pragma once
+
+#include <cstdint>
+
+#include "drafts.h"
+#include "pass_evaluator.h"
+#include "pass_planner.h"
+#include "reading_plan.h"
+#include "target_cache.h"
+#include "target_pass.h"
+#include "text_desk.h"
+#include "token_walk.h"
+#include "wires/wires.h"
+
+namespace duo {
+
+// Belongs to the verify worker's thread.
+class verify_round {
+  public:
+    // All must outlive it.
+    verify_round(token_model & model, wires & w, target_cache & cache, target_pass & pass, pass_planner & plans,
+                 drafts & all_drafts, reading_plan & reading, text_desk & texts, token_walk & walk,
+                 pass_evaluator & evaluator);
+
+    // One pass over the texts that are written, of which there is one at least. Throws what the model throws.
+    void make();
+    // There is no text.
+    void idle();
+
+  private:
+    static constexpr int32_t n_waits_most = 16 * n_draft_cap; // so that useless messages cannot hold up a pass for ever
+
+    void work_alone(verify_slot & s);
+    void work_together();
+    bool plan_together();
+    bool plan_alone(verify_slot & s);
+
+    token_model &    model_;
+    wires &          wires_;
+    target_cache &   cache_;
+    target_pass &    pass_;
+    pass_planner &   plans_;
+    drafts &         drafts_;
+    reading_plan &   reading_;
+    text_desk &      texts_;
+    token_walk &     walk_;
+    pass_evaluator & evaluator_;
+    int64_t          t_together_ = 0; // when the last pass over several texts ended; 0: it was another one
+};
+
+} // namespace duo
