@@ -123,7 +123,7 @@ def test_values_that_change_something_are_refused_with_what_is_possible(run: Run
         (["--sampler-seq", "tz"], "duo has no sampler 'z'"),
         (["-lv", "high"], "-lv high: it has to be a whole number"),
         (["--jinja=1"], "--jinja takes no value"),
-        (["--adaptive-target", "0.5"], "--adaptive-target 0.5: it has to be a number below 0"),
+        (["--adaptive-target", "1.5"], "adaptive_target (--adaptive-target) is '1.5'"),
         (["--rope-scale", "-2"], "--rope-scale -2: it has to be a number above 0"),
         (["--rope-scale", "inf"], "--rope-scale inf: it has to be a number above 0"),
         (["--no-skip-chat-parsing"], "--no-skip-chat-parsing is an option of duo chat"),

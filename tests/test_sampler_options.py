@@ -29,6 +29,8 @@ TARGET, DRAFT = demo_pair()
         ("mirostat", 3),
         ("mirostat_tau", -1),
         ("mirostat_eta", math.nan),
+        ("adaptive_target", 1.5),
+        ("adaptive_decay", 1.0),
         ("samplers", "kz"),
         ("samplers", 5),
         ("dry_multiplier", -1),

@@ -1,4 +1,4 @@
-"""Samplers in any order, and mirostat: one text in every mode, chosen as an independent reckoning says."""
+"""Samplers in any order, mirostat and adaptive-p: one text in every mode, chosen as an independent reckoning says."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -187,6 +187,35 @@ def test_mirostat_without_a_temperature_is_greedy(duo: Duo) -> None:
     assert duo.generate(PROMPT, mirostat=2, **o).tokens == duo.generate(PROMPT, **o).tokens
 
 
+# ---- adaptive-p
+
+NEAR = {"samplers": "top_k;temperature;adaptive_p", "top_k": 30, "temperature": 0.9, "adaptive_decay": 0.8}
+
+
+def test_adaptive_p_writes_one_text(duo: Duo) -> None:
+    o = {**NEAR, "adaptive_target": 0.4, "max_tokens": 40, "seed": 6}
+    plain = duo.generate(PROMPT, mode="plain", **o)
+    for mode in ("sync", "async"):
+        r = duo.generate(PROMPT, mode=mode, **o)
+        assert r.tokens == plain.tokens
+        assert r.timings["draft_n_accepted"] > 0
+    # It comes last, wherever it is named, and is off without a target.
+    assert duo.generate(PROMPT, **{**o, "samplers": "akt"}).tokens == plain.tokens
+    off = duo.generate(PROMPT, **{**o, "adaptive_target": -1.0}).tokens
+    assert off == duo.generate(PROMPT, **{**o, "samplers": "kt"}).tokens != plain.tokens
+
+
+def test_adaptive_p_chooses_as_reckoned(duo: Duo) -> None:
+    target, decay = 0.3, NEAR["adaptive_decay"]
+    tokens, rows, n_prompt = rows_of(duo, **NEAR, adaptive_target=target, seed=21, max_tokens=40)
+    chosen, weight = target / (1 - decay), 1 / (1 - decay)
+    for i, (token, row) in enumerate(zip(tokens, rows, strict=True)):
+        p = chances(top_k(row, 30) / NEAR["temperature"])
+        far = np.abs(p - np.clip(2 * target - chosen / weight, 0, 1)) / 0.3
+        assert token == raced(np.where(p > 0, 5 - 10 * far**2 / (1 + far), NEVER), 21, n_prompt + i)[0]
+        chosen, weight = p[token] + decay * chosen, 1 + decay * weight
+
+
 def test_llama_cpps_names(duo: Duo) -> None:
     o = {"max_tokens": 12, "seed": 2, "mirostat_tau": 2.0, "mirostat_eta": 0.2}
     want = duo.generate(PROMPT, mirostat=2, **o).text
@@ -209,7 +238,8 @@ DIGITS = "root ::= [0-9]+"
 @pytest.mark.parametrize(
     "how",
     [{"samplers": "temperature;top_k", "top_k": 2}, {"samplers": "top_p;top_k;temperature", "top_p": 0.2},
-     {"mirostat": 1, "mirostat_tau": 0.5}, {"mirostat": 2, "mirostat_tau": 0.5}],
+     {"mirostat": 1, "mirostat_tau": 0.5}, {"mirostat": 2, "mirostat_tau": 0.5},
+     {**NEAR, "top_k": 2, "adaptive_target": 0.5}],
 )  # fmt: skip
 def test_a_grammar_that_allows_nothing_of_what_they_leave_comes_first(duo: Duo, how: dict[str, Any]) -> None:
     texts = [

@@ -7,6 +7,7 @@
 #include "engine.h"
 #include "llama/ordered_samplers.h"
 #include "python_hook.h"
+#include "text/adaptive_p.h"
 #include "text/hook_chain.h"
 #include "text/mirostat.h"
 #include "text/thought_limit.h"
@@ -70,6 +71,9 @@ void register_token_hooks(py::module_ & m) {
             return std::make_shared<mirostat>(std::move(params));
         },
         "engine"_a, "version"_a, "tau"_a, "eta"_a, "sampling"_a);
+    m.def(
+        "adaptive_p", [](float target, float decay) -> hook_ptr { return std::make_shared<adaptive_p>(target, decay); },
+        "target"_a, "decay"_a);
     m.def(
         "ordered_samplers",
         [](const engine & e, const std::vector<std::string> & names, const sampling_params & s) -> hook_ptr {

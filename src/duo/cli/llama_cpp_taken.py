@@ -169,12 +169,6 @@ TAKEN: tuple[Taken, ...] = (
     Taken(("-bs", "--backend-sampling"), _SAMPLING),
     Taken(("--spec-draft-backend-sampling", "--no-spec-draft-backend-sampling"), _SAMPLING),
     Taken(
-        ("--adaptive-target",),
-        "duo has no adaptive-p, so only a negative value is taken",
-        _number(-1e9, -1e-9, "a number below 0"),
-    ),
-    Taken(("--adaptive-decay",), "duo has no adaptive-p", _number()),
-    Taken(
         ("--sampler-seq", "--sampling-seq"),
         "it means --samplers, which takes the letters, too",
         _samplers,

@@ -75,6 +75,7 @@ class ModelOptions:
     fit_target: tuple[int, ...]  # MiB that auto leaves free on each device, or on all; empty: its own choice
     context: ContextOptions  # complete
     n_contexts: int = 1  # the cache has room for so many texts of n_ctx tokens
+    n_cpu_moe: int = 0  # auto keeps the experts of so many layers on the CPU, by override_tensors
     mtp: bool = False  # draft: it is the MTP layers of its file; target: its own MTP layers are the draft
 
     @classmethod

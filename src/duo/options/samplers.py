@@ -28,9 +28,10 @@ ORDER = (
 )
 ALL = [s.name for s in ORDER]
 _BY_NAME = {name.replace("_", x): name for name in ALL for x in ("_", "-", "")}
-_BY_NAME |= {"nucleus": "top_p", "typ": "typ_p", "temp": "temperature"}
+ADAPTIVE = "adaptive_p"  # comes after all others, wherever it is named
+_BY_NAME |= {"nucleus": "top_p", "typ": "typ_p", "temp": "temperature", ADAPTIVE: ADAPTIVE, "adaptive-p": ADAPTIVE}
 N_MOST = 32
-_BY_LETTER = {s.letter: s.name for s in ORDER}
+_BY_LETTER = {s.letter: s.name for s in ORDER} | {"a": ADAPTIVE}
 
 
 def _samplers(value: Any) -> Any:
@@ -40,10 +41,10 @@ def _samplers(value: Any) -> Any:
         by_name = ";" in value or value.lower() in _BY_NAME
         found = [_BY_LETTER.get(x, x) for x in ([n for n in value.split(";") if n] if by_name else value)]
     if not isinstance(found, list | tuple) or not all(isinstance(n, str) for n in found):
-        raise ValueError(f"input should be names of samplers: {';'.join(ALL)}")
+        raise ValueError(f"input should be names of samplers: {';'.join([*ALL, ADAPTIVE])}")
     for n in found:
         if n.lower() not in _BY_NAME:
-            raise ValueError(f"duo has no sampler {quoted(n)}; choose from {', '.join(ALL)}")
+            raise ValueError(f"duo has no sampler {quoted(n)}; choose from {', '.join([*ALL, ADAPTIVE])}")
     if len(found) > N_MOST:
         raise ValueError(f"there can be {N_MOST} samplers at most")
     names = [_BY_NAME[n.lower()] for n in found]
@@ -57,7 +58,12 @@ Samplers = Annotated[list[str], BeforeValidator(_samplers)]
 
 def is_usual(names: Sequence[str] | None) -> bool:
     """Whether they are in llama.cpp's own order, each once. None: all of them."""
-    return names is None or list(names) == [n for n in ALL if n in names]
+    return names is None or filters(names) == [n for n in ALL if n in names]
+
+
+def filters(names: Sequence[str] | None) -> list[str]:
+    """Those that are applied in this order. None: all of them."""
+    return ALL if names is None else [n for n in names if n != ADAPTIVE]
 
 
 def switched_off(names: Sequence[str]) -> dict[str, float]:

@@ -36,8 +36,9 @@ class SamplingOptions(TypedDict, total=False):
     ]
     samplers: Annotated[
         Samplers | None,
-        opt(None, "Samplers that are applied, in this order, such as top_k;temperature; the others are off. Default: "
-            "all in llama.cpp's order, which is the fastest.", "--samplers", metavar="NAME;..."),
+        opt(None, "Samplers that are applied, in this order, such as top_k;temperature; the others are off. adaptive_p "
+            "comes last. Default: all but that, in llama.cpp's order, which is the fastest.", "--samplers",
+            metavar="NAME;..."),
     ]  # fmt: skip
     mirostat: Annotated[
         Annotated[Int, Field(ge=0, le=2)],
@@ -50,6 +51,15 @@ class SamplingOptions(TypedDict, total=False):
     mirostat_eta: Annotated[
         Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
         opt(0.1, "Mirostat: how fast it follows.", "--mirostat-lr"),
+    ]
+    adaptive_target: Annotated[
+        Annotated[float, Field(ge=-1e6, le=1.0, allow_inf_nan=False)],
+        opt(-1.0, "With adaptive_p in --samplers: the chance that tokens have in the mean; below 0: off.",
+            "--adaptive-target"),
+    ]  # fmt: skip
+    adaptive_decay: Annotated[
+        Annotated[float, Field(ge=0.0, le=0.99, allow_inf_nan=False)],
+        opt(0.9, "Adaptive-p: how long chosen tokens count, about 1 / (1 - F) of them.", "--adaptive-decay"),
     ]
     temperature: Annotated[
         Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],

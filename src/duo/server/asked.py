@@ -24,7 +24,7 @@ SAME: tuple[str, ...] = tuple(
         "dry_sequence_breakers", "ignore_eos", "stop", "grammar", "json_schema", "mode", "cache_prompt", "id_slot",
         "n_keep", "n_discard", "draft_tree", "draft_window", "n_draft_branches", "spec_type", "accept",
         "posterior_threshold", "posterior_alpha", "accept_top", "reasoning_budget_message",
-        "mirostat", "mirostat_tau", "mirostat_eta",
+        "mirostat", "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay",
     )
     if name in GENERATE_OPTIONS
 )  # fmt: skip

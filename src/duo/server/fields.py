@@ -56,6 +56,8 @@ class TextFields(Fields):
     mirostat: int | None = None
     mirostat_tau: float | None = None
     mirostat_eta: float | None = None
+    adaptive_target: float | None = None
+    adaptive_decay: float | None = None
     logit_bias: list[Any] | dict[str, Any] | None = None
     grammar: str | None = None
     json_schema: Any = None

@@ -1,0 +1,62 @@
+#include "adaptive_p.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace duo {
+
+namespace {
+// As in llama.cpp: quadratic near the preferred chance, linear far from it.
+constexpr double width     = 0.3;
+constexpr double peak      = 5.0;
+constexpr double sharpness = 10.0;
+} // namespace
+
+adaptive_p::adaptive_p(float target, float decay)
+    : target_(std::clamp(double(target), 0.0, 1.0)), decay_(std::clamp(double(decay), 0.0, 0.99)),
+      sum_(target_ / (1.0 - decay_)), weight_(1.0 / (1.0 - decay_)) {
+}
+
+double adaptive_p::preferred() const {
+    return std::clamp(2.0 * target_ - sum_ / weight_, 0.0, 1.0);
+}
+
+bool adaptive_p::on_row(std::span<const token_id> text, std::span<float> logits) {
+    if (asked_) {
+        learn(text.back());
+    }
+    asked_ = true;
+    reconsider(text, logits);
+    return true;
+}
+
+void adaptive_p::reconsider(std::span<const token_id> /*text*/, std::span<float> logits) {
+    p_.assign(logits.size(), 0.0f);
+    const float best = *std::max_element(logits.begin(), logits.end());
+    if (!std::isfinite(best)) {
+        return; // whoever chooses says why
+    }
+    double sum = 0.0;
+    for (size_t i = 0; i < p_.size(); ++i) {
+        p_[i] = std::exp(logits[i] - best);
+        sum += double(p_[i]);
+    }
+    const double wanted = preferred();
+    for (size_t i = 0; i < p_.size(); ++i) {
+        p_[i] = float(double(p_[i]) / sum);
+        if (std::isfinite(logits[i])) {
+            const double far = std::abs(double(p_[i]) - wanted) / width;
+            logits[i]        = float(peak - sharpness * far * far / (1.0 + far));
+        }
+    }
+}
+
+// A token that had no chance was forced by somebody else, and says nothing.
+void adaptive_p::learn(token_id chosen) {
+    if (chosen >= 0 && size_t(chosen) < p_.size() && p_[size_t(chosen)] > 0.0f) {
+        sum_    = double(p_[size_t(chosen)]) + decay_ * sum_;
+        weight_ = 1.0 + decay_ * weight_;
+    }
+}
+
+} // namespace duo

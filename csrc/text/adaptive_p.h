@@ -1,0 +1,38 @@
+// Adaptive-p: tokens are preferred whose chance is near a target, so that chances stay near it in the mean. llama.cpp:
+// llama_sampler_init_adaptive_p (pull request 17927).
+//
+// The target moves with the tokens before, which a draft only guesses. So it is a hook of the target, as mirostat is.
+#pragma once
+
+#include <vector>
+
+#include "token_hook.h"
+
+namespace duo {
+
+// One text. Belongs to the target's thread. It comes after all other samplers.
+class adaptive_p : public token_hook {
+  public:
+    // target: the chance that is wanted, 0 to 1. decay: how long chosen tokens count, 0 to 0.99; about 1 / (1 - decay)
+    // of them.
+    adaptive_p(float target, float decay);
+
+    bool on_row(std::span<const token_id> text, std::span<float> logits) override;
+    bool refused() override { return true; }
+    void reconsider(std::span<const token_id> text, std::span<float> logits) override;
+
+    // The chance that is preferred in the next row.
+    [[nodiscard]] double preferred() const;
+
+  private:
+    void learn(token_id chosen);
+
+    const double       target_;
+    const double       decay_;
+    double             sum_;    // of the chances of chosen tokens, older ones less
+    double             weight_; // what they count together
+    std::vector<float> p_;      // of the last row, by token: the chance before it was changed
+    bool               asked_ = false;
+};
+
+} // namespace duo
