@@ -14,7 +14,7 @@ from duo.options.model import ModelOptions, with_mtp
 from duo.options.validate import engine_options
 from duo.placement.fit import Placement
 from duo.placement.memory import Need
-from duo.placement.resolve_auto import contexts, needs, placement_of, texts_that_fit
+from duo.placement.resolve_auto import contexts, needs, placement_of, texts_that_fit, with_experts_placed
 from duo.placement.states import way_back
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class PairCheck:
             p.what: {
                 "n_gpu_layers": p.n_gpu_layers,
                 "of": p.n_all,
+                "n_cpu_moe": p.n_cpu_moe,
                 "devices": dict(zip(p.devices, p.bytes.devices, strict=True)),
                 "cpu": p.bytes.host,
             }
@@ -133,6 +134,7 @@ def check_pair(
     if mtp:
         of_target, of_draft = with_mtp(of_target, of_draft)
     headers = read_header(target), read_header(draft)
+    of_target = with_experts_placed(of_target, of_draft, devices)
     if of_target.n_parallel == "auto":
         n = texts_that_fit(of_target, of_draft, devices)
         of_target, of_draft = of_target.for_texts(n), of_draft.for_texts(n)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from duo.errors import DoesNotFit
 from duo.placement.memory import Need, Places, most_layers, places
-from duo.support.wording import gigabytes
+from duo.support.wording import gigabytes, plural
 
 MARGIN = 1 << 30  # bytes that auto keeps free on a device for the unforeseen; a sixteenth on small devices
 
@@ -39,6 +39,7 @@ class Wish:
     flag: str = "-ngl"
     shares: tuple[float, ...] = ()  # -ts; empty: by free memory
     device_given: bool = False
+    n_cpu_moe: int = 0  # auto keeps the experts of so many layers on the CPU
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,18 @@ class Placed:
     auto: bool
     crowded: bool = False  # the first device has no room to compute prompts with weights of the CPU, or for anything
     left_out: bool = False  # a device that has no room for anything takes no part
+    n_cpu_moe: int = 0  # auto keeps the experts of so many layers on the CPU, which the need knows already
 
     def line(self) -> str:
         if not self.n_gpu_layers or not self.devices:
             return f"{self.what} on the CPU ({gigabytes(self.bytes.host)})"
         parts = [f"{d} ({gigabytes(b)})" for d, b in zip(self.devices, self.bytes.devices, strict=True) if b]
-        if self.n_gpu_layers >= self.n_all:
+        if self.n_gpu_layers >= self.n_all and not self.n_cpu_moe:
             return f"{self.what} whole on {' + '.join(parts)}"
         rest = f"the rest on the CPU ({gigabytes(self.bytes.host)})"
+        if self.n_cpu_moe:
+            of = f"of its first {plural(self.n_cpu_moe, 'layer')}" if self.n_cpu_moe > 1 else "of its first layer"
+            rest = f"the experts {of} on the CPU ({gigabytes(self.bytes.host)})"
         return f"{self.what} {self.n_gpu_layers} of {self.n_all} layers on {' + '.join(parts)}, {rest}"
 
 
@@ -78,7 +83,7 @@ class Placement:
     @property
     def auto_is_all(self) -> bool:
         """Whether auto, where it was asked for, means all layers."""
-        return all(p.n_gpu_layers >= p.n_all for p in self.models if p.auto)
+        return all(p.n_gpu_layers >= p.n_all and not p.n_cpu_moe for p in self.models if p.auto)
 
     def line(self) -> str:
         """One line for the user."""
@@ -105,7 +110,7 @@ def _places(w: Wish, n: int, shares: tuple[float, ...], rooms: Sequence[Room]) -
     found = places(w.need, n, shares)
     if not rooms or not w.need.matrix or found.devices[0] <= rooms[0].usable:
         return found, bool(rooms) and not rooms[0].usable
-    return places(replace(w.need, matrix=()), n, shares), True
+    return places(replace(w.need, matrix=(), kept_matrix=0), n, shares), True
 
 
 def _fitted(w: Wish, free: dict[str, Room]) -> Placed:
@@ -121,7 +126,18 @@ def _fitted(w: Wish, free: dict[str, Room]) -> Placed:
     names = tuple(d.name for d in rooms)
     found, crowded = _places(w, n, shares, rooms)
     left_out = len(rooms) < n_devices
-    return Placed(w.what, n, w.need.n_all, names, shares, found, auto=True, crowded=crowded, left_out=left_out)
+    return Placed(
+        w.what,
+        n,
+        w.need.n_all,
+        names,
+        shares,
+        found,
+        auto=True,
+        crowded=crowded,
+        left_out=left_out,
+        n_cpu_moe=w.n_cpu_moe,
+    )
 
 
 def _fixed(w: Wish, free: dict[str, Room]) -> Placed:

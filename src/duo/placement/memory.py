@@ -29,6 +29,7 @@ class Need:
     logits: int  # for the place of the output matrix, instead of `work` if `work` is less
     # The largest matrix of each layer, which is copied to a device that computes prompts; empty: none does.
     matrix: tuple[int, ...] = ()
+    kept_matrix: int = 0  # the same of what -ot keeps on the CPU, whatever layer it is of
 
     @property
     def n_all(self) -> int:
@@ -141,7 +142,7 @@ def need_of(
     """
     kept = kept_on_cpu(h, overrides)
     weights, output, host, embedding, has_output = [0] * h.n_layer, 0, 0, 0, False
-    matrix = [0] * h.n_layer
+    matrix, kept_matrix = [0] * h.n_layer, 0
     heads = h.n_trunk if h.n_mtp else h.n_layer  # the first layer that a target does not compute
     for t in h.tensors if not shared else ():
         layer = t.layer
@@ -149,6 +150,7 @@ def need_of(
             continue  # not loaded
         if t.name in kept:
             host += t.n_bytes
+            kept_matrix = max(kept_matrix, t.n_bytes if layer is not None else 0)
         elif layer is not None and layer < h.n_layer:
             weights[layer] += t.n_bytes
             matrix[layer] = max(matrix[layer], t.n_bytes)
@@ -185,6 +187,7 @@ def need_of(
         work=n_ubatch * max(attention, forward),
         logits=n_ubatch * 4 * (h.n_vocab + 2 * h.n_embd),
         matrix=tuple(matrix) if helped else (),
+        kept_matrix=kept_matrix if helped else 0,
     )
 
 
@@ -210,9 +213,9 @@ def places(need: Need, n_gpu_layers: int, shares: Sequence[float]) -> Places:
         (max(need.work, need.logits) if out else need.work) if yes else 0
         for yes, out in zip(used, has_output, strict=True)
     ]
-    if need.matrix and shares and first > 0:
+    if need.matrix and shares and (first > 0 or need.kept_matrix):
         # llama.cpp gives the CPU's share of a prompt to the first device.
-        copied = max(*need.matrix[:first], *need.cache[:first])
+        copied = max([need.kept_matrix, *need.matrix[:first], *need.cache[:first]])
         work[0] = max(work[0], need.work + copied, 0 if n else need.logits + need.output)
     devices = tuple(f + w for f, w in zip(fixed, work, strict=True))
     return Places(

@@ -17,6 +17,7 @@ from duo.placement import kernels, packed
 from duo.placement.devices import Device, default_devices, default_flash_attn
 from duo.placement.fit import Placed, Placement, Room, Wish, place_layers
 from duo.placement.memory import Need, context, kept_on_cpu, most_texts, need_of
+from duo.placement.mixture import without_experts
 from duo.placement.packing import saved_bytes
 from duo.support.wording import gigabytes, plural
 
@@ -141,7 +142,7 @@ def _wish(m: ModelOptions, need: Need, devices: Sequence[Device]) -> Wish:
     layers = None if m.n_gpu_layers == "auto" else need.n_all if m.n_gpu_layers == "all" else m.n_gpu_layers
     if layers is not None and layers < 0:
         layers = need.n_all
-    return Wish(m.role, need, mine, layers, m.flag("n_gpu_layers"), shares, bool(m.devices))
+    return Wish(m.role, need, mine, layers, m.flag("n_gpu_layers"), shares, bool(m.devices), m.n_cpu_moe)
 
 
 def placement_of(
@@ -152,6 +153,12 @@ def placement_of(
     wish = _wish(target, need[0], devices)
     wish_draft = None if draft is None else _wish(draft, need[1], devices)
     return place_layers(wish, wish_draft, list(rooms_of(devices, target.fit_target).values()))
+
+
+def with_experts_placed(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> ModelOptions:
+    """The target with its experts on the CPU as far as it would not fit otherwise. Raises BadValue or DoesNotFit."""
+    headers = [read_header(m.path) for m in (target, draft) if m is not None]
+    return without_experts(target, headers[0], lambda t: placement_of(t, draft, headers, devices))
 
 
 def texts_that_fit(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> int:
@@ -202,6 +209,9 @@ def resolve_auto(
     UnknownModel or DoesNotFit.
     """
     target, draft = _spared(target, devices), None if draft is None else _spared(draft, devices)
+    readable = all(os.path.isfile(m.path) for m in (target, draft) if m is not None)  # if not, loading reports why
+    if readable:
+        target = with_experts_placed(target, draft, devices)
     if target.n_parallel == "auto":
         n = texts_that_fit(target, draft, devices)
         target, draft = target.for_texts(n), None if draft is None else draft.for_texts(n)
@@ -210,7 +220,6 @@ def resolve_auto(
     uses_device = any(
         names and (m.n_gpu_layers != 0 or _helped(m, devices)) for m, names in zip(models, found, strict=True)
     )
-    readable = all(os.path.isfile(m.path) for m in models)  # if not, loading reports why
     if not uses_device or not readable:
         if readable:
             # Without a device all files are in the machine's memory.

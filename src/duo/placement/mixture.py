@@ -1,0 +1,45 @@
+"""-ngl auto of a mixture of experts: experts stay on the CPU first, because a token reads few of them."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import replace
+
+from duo.models.header import Header
+from duo.options.experts import EXPERTS, overrides
+from duo.options.model import ModelOptions
+from duo.placement.fit import Placement
+
+
+def n_layers_to_experts(h: Header) -> int:
+    """Layers up to the last one that has experts; 0: there are none."""
+    layers = [t.layer for t in h.tensors if t.layer is not None and re.search(EXPERTS, t.name)]
+    return max(layers, default=-1) + 1
+
+
+def without_experts(target: ModelOptions, h: Header, place: Callable[[ModelOptions], Placement]) -> ModelOptions:
+    """The target, whose header is h, with experts on the CPU if it does not fit otherwise.
+
+    They are those of so few layers that all the rest is on the devices, the first layers as with -ncmoe; or of all
+    layers, if that is still too much. What the user says of tensors or of the number of layers counts more. llama.cpp
+    has the same aim (common/fit.cpp). place: places both models, with such a target. Raises what it raises.
+    """
+    n_most = n_layers_to_experts(h)
+    if target.n_gpu_layers != "auto" or target.override_tensors or not n_most:
+        return target
+
+    def kept(n: int) -> ModelOptions:
+        return replace(target, override_tensors=tuple(overrides(False, n, 0)), n_cpu_moe=n) if n else target
+
+    def n_on_devices(n: int) -> int:
+        p = place(kept(n)).target
+        return p.n_gpu_layers - p.n_all if p.devices else 0
+
+    alone = n_on_devices(0)
+    if alone == 0:
+        return target
+    if (most := n_on_devices(n_most)) < 0:
+        return kept(n_most) if most > alone else target
+    return kept(bisect_left(range(1, n_most), 0, key=n_on_devices) + 1)
