@@ -12,7 +12,8 @@ from terminals import rest_of, terminal
 import duo
 from duo import Chunk
 from duo.cli import show
-from duo.cli.main import main
+from duo.cli.main import COMMANDS, command_named, main
+from duo.cli.options import ModelCommand
 from duo.measure.trace import read_models, read_trace
 from duo.models.demo import demo_pair
 
@@ -223,4 +224,25 @@ def test_questions_that_need_no_model(run: Run) -> None:
         code, out, _ = run(*args)
         assert code == 0
         assert out.startswith("Usage: duo")
-    assert "--spec-draft-n-max" in run("-h")[1]
+
+
+def test_the_help_lists_the_commands_and_the_common_options_first(run: Run) -> None:
+    out = run("-h")[1]
+    assert out == run("--help")[1] and out.startswith("Usage: duo [OPTIONS] COMMAND")
+    listed = out.partition("\nCommands:\n")[2]
+    assert [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "] == [*COMMANDS]
+    assert "Common options:" in run("-m", "x.gguf", "--help")[1]
+    for name in COMMANDS:
+        command = command_named(name)
+        if not isinstance(command, ModelCommand) or not command.common:
+            continue
+        brief, whole = run(name, "--help")[1], run(name, "--help-all")[1]
+        ctx = command.make_context(name, [], resilient_parsing=True)
+        options = [p for p in command.get_params(ctx) if p.get_help_record(ctx) is not None]
+        begins = lambda text: re.findall(r"(?m)^  (?=-)(.+?)(?:  |$)", text.partition("Common options:")[2])  # noqa: E731
+        records = [(p.get_help_record(ctx) or ("",))[0] for p in options]
+        assert sorted(begins(whole)) == sorted(records), name
+        common = begins(brief)
+        assert len(common) == 22 and common == begins(whole)[:22]  # the twenty, and those of the help
+        assert brief.endswith(f"{len(options) - 22} more options: duo {name} --help-all\n")
+    assert "\nSampling, length and grammar:\n" in run("--help-all")[1]

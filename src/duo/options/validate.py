@@ -43,19 +43,26 @@ _TRAIN_HEAD: TypeAdapter[HeadOptions] = _closed(HeadOptions)
 _TRAIN_DRAFT: TypeAdapter[DraftOptions] = _closed(DraftOptions)
 _GENERATE: TypeAdapter[GenerateOptions] = _closed(GenerateOptions)
 
+# Where the options of each table are explained.
+_HELP = (
+    (ENGINE_OPTIONS, "run --help-all"),
+    (GENERATE_OPTIONS, "run --help-all"),
+    (HOST_OPTIONS, "draft-host --help"),
+    (SERVE_OPTIONS, "serve --help-all"),
+    (ENDPOINT_OPTIONS, "bench --help-all"),
+    (TRAIN_HEAD_OPTIONS, "train-head --help"),
+    (TRAIN_DRAFT_OPTIONS, "train-draft --help"),
+)
+
 
 def _sentence(e: ValidationError) -> str:
     first = e.errors()[0]
     name = str(first["loc"][0])
-    tables = (
-        ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS, SERVE_OPTIONS, ENDPOINT_OPTIONS, TRAIN_HEAD_OPTIONS,
-        TRAIN_DRAFT_OPTIONS,
-    )  # fmt: skip
-    o = next(t[name] for t in tables if name in t)
+    o, command = next((t[name], command) for t, command in _HELP if name in t)
     where = f"{name} ({o.flags[0].split('/')[0]})" if o.flags else name
     why = first["msg"].removeprefix("Value error, ")
     why = why[0].lower() + why[1:]
-    return f"{where} is {quoted(first['input'])}, but {why}; see duo --help"
+    return f"{where} is {quoted(first['input'])}, but {why}; see duo {command}"
 
 
 def _complete(function: str, given: dict[str, Any], table: dict[str, Opt], adapter: TypeAdapter[Any]) -> Any:

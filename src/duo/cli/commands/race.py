@@ -15,6 +15,7 @@ from duo.cli import show
 from duo.cli.bench_head import OF_DRAFT
 from duo.cli.commands.run import of_run, read_prompt
 from duo.cli.first_line import kernels_of
+from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import Models, chosen_models, model_sources, names_draft, names_target
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options
@@ -203,6 +204,7 @@ def _command() -> click.Command:
         ],
         callback=lambda **params: run(params),
         help=HELP,
+        common=(*MODELS, "prompt", "file", *COMMON, "json"),
     )
 
 

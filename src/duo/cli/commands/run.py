@@ -10,6 +10,7 @@ import click
 
 from duo.cli import show
 from duo.cli.complete import by_metavar
+from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import model_sources
 from duo.cli.on_off import Flag
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
@@ -31,8 +32,7 @@ Examples:
   duo -m 70B.gguf -md 8B.gguf -dev none -devd CUDA0 -f prompt.txt --trace run.json
   duo -m 70B.gguf -md 8B.gguf -f prompts.jsonl -np 4 > texts.jsonl
 
-Other commands: duo chat, duo bench, duo check, duo completion, duo dev, duo devices, duo doctor, duo draft-host,
-duo pairs, duo race, duo rpc-server, duo serve, duo trace, duo tune, duo verify-host (duo COMMAND --help).
+duo --help lists the other commands.
 """
 
 
@@ -209,6 +209,7 @@ def _command() -> click.Command:
         params=[*first, *model_options(), *last],
         callback=lambda **params: run(params),
         help=HELP,
+        common=(*MODELS, "prompt", "file", *COMMON, "json"),
     )
 
 
