@@ -213,6 +213,8 @@ TAKEN: tuple[Taken, ...] = (
         instead=("--spec-type", "draft-simple,ngram-mod"),
         needs="--spec-type",
     ),
+    # Not at the pinned commit.
+    Taken(("--spec-autotune",), "it means --draft auto", instead=("--draft", "auto"), needs="--draft"),
     Taken(("--spec-ngram-mod-n-min",), _ROWS, whole(0, 1024, "a whole number from 0 to 1024")),
     Taken(("-no-ag", "--no-agent", "--no-ui-mcp-proxy", "--no-webui-mcp-proxy"), "the server's page has neither"),
     Taken(("-st", "--single-turn"), "duo run writes one text", commands=("run",)),

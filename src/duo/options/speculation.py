@@ -1,10 +1,10 @@
 """Keywords of one text that say who guesses its tokens, how many, and which guesses are accepted."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from typing_extensions import TypedDict
 
-from duo.options.markers import Field
+from duo.options.markers import BeforeValidator, Field
 from duo.options.option import (
     N_ACCEPT_TOP_MAX,
     N_DRAFT_MAX,
@@ -20,6 +20,18 @@ from duo.options.option import (
 )
 
 
+def _length(value: Any) -> Any:
+    return 0 if has_no_length(value) else value
+
+
+def has_no_length(n_draft: Any) -> bool:
+    """Whether this draft length, which may be text, means that nothing guesses."""
+    return str(n_draft).strip() in ("0", "none", "off")
+
+
+DraftLength = Annotated[AutoInt, BeforeValidator(_length)]
+
+
 class SpeculationOptions(TypedDict, total=False):
     """The part of GenerateOptions that speculation depends on."""
 
@@ -28,15 +40,17 @@ class SpeculationOptions(TypedDict, total=False):
         opt("async", "async: both models at once; sync: they take turns; plain: no draft.", "--mode"),
     ]
     n_draft: Annotated[
-        AutoInt,
+        DraftLength,
         opt(
             "auto",
-            "Most drafted tokens that a pass verifies (sync: exactly that many); auto: as many as pay off, or none.",
+            "Most drafted tokens that a pass verifies (sync: exactly that many); auto: as many as pay off, or none; 0 "
+            "or none: nothing guesses, as with --mode plain.",
             "--draft",
             "--draft-n",
             "--draft-max",
             "--spec-draft-n-max",
             env="SPEC_DRAFT_N_MAX DRAFT_MAX",
+            metavar="N|auto|none",
         ),
     ]
     n_draft_min: Annotated[

@@ -146,9 +146,11 @@ def generate_options(given: dict[str, Any], function: str = "generate") -> Gener
         raise BadValue("max_tokens (-n) is 0; give at least 1, or -1 for no limit")
     if checked["samplers"] is not None:
         checked.update(switched_off(checked["samplers"]))  # type: ignore[typeddict-item]
+    if checked["n_draft"] == 0:
+        checked["mode"], checked["n_draft"] = "plain", "auto"
     n_draft = checked["n_draft"]
     if n_draft != "auto" and not 1 <= n_draft <= N_DRAFT_MAX:
-        raise BadValue(f"n_draft (--draft) is {n_draft}; give 1 to {N_DRAFT_MAX}, or auto")
+        raise BadValue(f"n_draft (--draft) is {n_draft}; give 1 to {N_DRAFT_MAX}, auto, or none")
     if n_draft != "auto" and checked["n_draft_min"] > n_draft:
         raise BadValue(f"n_draft_min (--draft-min) is {checked['n_draft_min']}, above n_draft (--draft), {n_draft}")
     n_branches = checked["n_draft_branches"]
