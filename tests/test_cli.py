@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,12 +104,12 @@ def test_the_first_line_says_which_models_where_and_how(run: Run) -> None:
     assert small not in alone
 
 
-def test_the_figures_and_their_json(run: Run, text: str) -> None:
+def test_the_figures_and_their_json(run: Run, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, err = run("-p", PROMPT, *GREEDY, "--json")
     assert code == 0
-    shown, _, last = out.removesuffix("\n").rpartition("\n")
-    assert shown == PROMPT + text
-    figures = json.loads(last)
+    assert PROMPT not in err and out.count("\n") == 1
+    figures = json.loads(out)
+    assert figures["text"] == text
     assert figures["finish_reason"] == "length"
     assert figures["completion_tokens"] == figures["timings"]["predicted_n"] == 12
     assert figures["warning"] is None
@@ -116,8 +117,13 @@ def test_the_figures_and_their_json(run: Run, text: str) -> None:
                  "acceptance by position: ", "busy: target ", "draft time hidden: "):  # fmt: skip
         assert sum(line.startswith(name) for line in err.splitlines()) == 1, name
     _, out, err = run("-p", PROMPT, *GREEDY, "--json", "-m", TARGET, "-md", "none")
-    assert not [k for k in json.loads(out.splitlines()[-1])["timings"] if k.startswith("draft")]
+    assert not [k for k in json.loads(out)["timings"] if k.startswith("draft")]
     assert "acceptance" not in err
+    code, out, err = run("run", "-i", "-p", PROMPT, "--json")
+    assert (code, out) == (1, "") and "--json is for one text" in err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    code, out, err = run("-p", PROMPT, *GREEDY, "--json", "-co", "off")
+    assert code == 0 and json.loads(out)["text"] == text and PROMPT + text in err  # who waits reads along
 
 
 def test_options_reach_the_text(run: Run, text: str) -> None:

@@ -75,11 +75,11 @@ def run(params: dict[str, Any]) -> None:
 
     alone = Runner(Lane("plain", "the target alone"), *without_draft(params, models, options), prompt)
     pair = Runner(Lane(str(checked["mode"]), "target and draft"), params, models, options, prompt)
-    on_screen = can_show(sys.stdout) and not params["verbose"]
+    on_screen = can_show(sys.stdout) and not params["verbose"] and not params["json"]
     _write_both(alone, pair, color=show.wants_color(params["color"], sys.stdout) if on_screen else None)
     outcome = Outcome(alone.lane, pair.lane)
     for line in lines_of(outcome, whole=not on_screen):
-        print(line)
+        print(line, file=sys.stderr if params["json"] else sys.stdout)
     if outcome.disturbed:
         used = (f"{lane.other_cores or 0.0:.1f} cores during {lane.name}" for lane in (alone.lane, pair.lane))
         show.warn(f"other programs used {' and '.join(used)}, so the ratio is not that of a quiet machine")
