@@ -105,7 +105,7 @@ def test_the_first_line_says_which_models_where_and_how(run: Run) -> None:
 
 
 def test_the_figures_and_their_json(run: Run, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, out, err = run("-p", PROMPT, *GREEDY, "--json")
+    code, out, err = run("-p", PROMPT, *GREEDY, "--mode", "sync", "--draft", 4, "--json")
     assert code == 0
     assert PROMPT not in err and out.count("\n") == 1
     figures = json.loads(out)

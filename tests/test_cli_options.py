@@ -108,7 +108,13 @@ def test_unsupported_llama_cpp_options_are_refused_by_name(capsys: pytest.Captur
 
 
 def test_misspelt_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    for wrong, meant in (("--n-predic", "--n-predict"), ("-ngll", "-ngl"), ("--drft", "--draft"), ("-mdx", "-md")):
+    for wrong, meant in (
+        ("--n-predic", "--n-predict"),
+        ("-ngll", "-ngl"),
+        ("--drft", "--draft"),
+        ("-mdx", "-md"),
+        ("--jinj", "--jinja"),
+    ):
         assert main(["-p", "x", wrong, "5"]) == 1
         err = capsys.readouterr().err
         assert err.startswith(f"duo: unknown option {wrong}; did you mean {meant}")
