@@ -50,7 +50,7 @@ def loading(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
         yield draw
 
 
-def reader_of(*, json: bool) -> TextIO:
+def live_output(*, json: bool) -> TextIO:
     """Where a text is written while it grows. json: standard output is for JSON alone, so that only who looks at a
     terminal sees the text before its end."""
     if not json:

@@ -104,7 +104,7 @@ def run(params: dict[str, Any]) -> None:
         stream = d.stream(prompt, **text_options)  # if the prompt is too long, this error is the only output
         introduce(d, wanted)
         early = warn_of_start(d)
-        out = show.reader_of(json=params["json"])
+        out = show.live_output(json=params["json"])
         printer = show.TokenPrinter(out, show.wants_color(params["color"], out))
         if params["display_prompt"]:
             out.write(prompt)
