@@ -19,7 +19,7 @@ def race(target: str, draft: str, prompt: str, n: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "duo", "race", "-m", target, "-md", draft, "-p", prompt, "--no-escape"]
     command += ["-n", str(n), "--ignore-eos", "--json"]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    got: dict[str, Any] = json.loads(out.splitlines()[-1])
+    got: dict[str, Any] = json.loads(out)
     for key in ("alone", "pair"):
         got[key] = {k: v for k, v in got[key].items() if k not in ("pieces", "timings")}
     return got

@@ -96,7 +96,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(autouse=True)
 def _no_options_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.startswith("LLAMA_ARG_"):
+        if name.startswith("LLAMA_ARG_") or name == "LLAMA_CACHE":
             monkeypatch.delenv(name)
 
 

@@ -102,7 +102,7 @@ def test_unknown_keywords_are_type_errors(duo_pair: Duo) -> None:
 def test_bad_values_are_one_sentence(duo_pair: Duo) -> None:
     for options in (
         {"max_tokens": 0}, {"max_tokens": -3}, {"temperature": -0.1}, {"temperature": float("nan")}, {"top_p": 1.1},
-        {"top_k": 2**40}, {"seed": 2**64}, {"mode": "fast"}, {"n_draft": 0}, {"n_draft": 65}, {"n_draft": "many"},
+        {"top_k": 2**40}, {"seed": 2**64}, {"mode": "fast"}, {"n_draft": -1}, {"n_draft": 65}, {"n_draft": "many"},
         {"stop": ""}, {"stop": ["x", ""]}, {"stop": "a\0"}, {"stop": "\ud800"}, {"logprobs": 101},
         {"logit_bias": {4096: 1.0}}, {"logit_bias": {-1: 1.0}}, {"logit_bias": {5: float("nan")}},
         {"logit_bias": {5: float("inf")}}, {"repeat_penalty": 0}, {"draft_p_min": 2}, {"n_draft_min": -1},
@@ -113,7 +113,8 @@ def test_bad_values_are_one_sentence(duo_pair: Duo) -> None:
         assert next(iter(options)) in str(e.value) or "stop string" in str(e.value)
         with pytest.raises(DuoError):  # as defaults too, and before anything is loaded
             Duo("no such file", **options)
-    assert duo_pair.generate(PROMPT, **GREEDY).text
+    assert "draft_n" in duo_pair.generate(PROMPT, **GREEDY).timings
+    assert "draft_n" not in duo_pair.generate(PROMPT, **{**GREEDY, "n_draft": 0}).timings
 
 
 def test_defaults_for_every_text_can_be_given_once() -> None:

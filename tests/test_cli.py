@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from terminals import rest_of, terminal
 import duo
 from duo import Chunk
 from duo.cli import show
-from duo.cli.main import main
+from duo.cli.main import COMMANDS, command_named, main
+from duo.cli.options import ModelCommand
 from duo.measure.trace import read_models, read_trace
 from duo.models.demo import demo_pair
 
@@ -102,12 +104,12 @@ def test_the_first_line_says_which_models_where_and_how(run: Run) -> None:
     assert small not in alone
 
 
-def test_the_figures_and_their_json(run: Run, text: str) -> None:
-    code, out, err = run("-p", PROMPT, *GREEDY, "--json")
+def test_the_figures_and_their_json(run: Run, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, err = run("-p", PROMPT, *GREEDY, "--mode", "sync", "--draft", 4, "--json")
     assert code == 0
-    shown, _, last = out.removesuffix("\n").rpartition("\n")
-    assert shown == PROMPT + text
-    figures = json.loads(last)
+    assert PROMPT not in err and out.count("\n") == 1
+    figures = json.loads(out)
+    assert figures["text"] == text
     assert figures["finish_reason"] == "length"
     assert figures["completion_tokens"] == figures["timings"]["predicted_n"] == 12
     assert figures["warning"] is None
@@ -115,8 +117,13 @@ def test_the_figures_and_their_json(run: Run, text: str) -> None:
                  "acceptance by position: ", "busy: target ", "draft time hidden: "):  # fmt: skip
         assert sum(line.startswith(name) for line in err.splitlines()) == 1, name
     _, out, err = run("-p", PROMPT, *GREEDY, "--json", "-m", TARGET, "-md", "none")
-    assert not [k for k in json.loads(out.splitlines()[-1])["timings"] if k.startswith("draft")]
+    assert not [k for k in json.loads(out)["timings"] if k.startswith("draft")]
     assert "acceptance" not in err
+    code, out, err = run("run", "-i", "-p", PROMPT, "--json")
+    assert (code, out) == (1, "") and "--json is for one text" in err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    code, out, err = run("-p", PROMPT, *GREEDY, "--json", "-co", "off")
+    assert code == 0 and json.loads(out)["text"] == text and PROMPT + text in err  # who waits reads along
 
 
 def test_options_reach_the_text(run: Run, text: str) -> None:
@@ -223,4 +230,25 @@ def test_questions_that_need_no_model(run: Run) -> None:
         code, out, _ = run(*args)
         assert code == 0
         assert out.startswith("Usage: duo")
-    assert "--spec-draft-n-max" in run("-h")[1]
+
+
+def test_the_help_lists_the_commands_and_the_common_options_first(run: Run) -> None:
+    out = run("-h")[1]
+    assert out == run("--help")[1] and out.startswith("Usage: duo [OPTIONS] COMMAND")
+    listed = out.partition("\nCommands:\n")[2]
+    assert [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "] == [*COMMANDS]
+    assert "Common options:" in run("-m", "x.gguf", "--help")[1]
+    for name in COMMANDS:
+        command = command_named(name)
+        if not isinstance(command, ModelCommand) or not command.common:
+            continue
+        brief, whole = run(name, "--help")[1], run(name, "--help-all")[1]
+        ctx = command.make_context(name, [], resilient_parsing=True)
+        options = [p for p in command.get_params(ctx) if p.get_help_record(ctx) is not None]
+        begins = lambda text: re.findall(r"(?m)^  (?=-)(.+?)(?:  |$)", text.partition("Common options:")[2])  # noqa: E731
+        records = [(p.get_help_record(ctx) or ("",))[0] for p in options]
+        assert sorted(begins(whole)) == sorted(records), name
+        common = begins(brief)
+        assert len(common) == 22 and common == begins(whole)[:22]  # the twenty, and those of the help
+        assert brief.endswith(f"{len(options) - 22} more options: duo {name} --help-all\n")
+    assert "\nSampling, length and grammar:\n" in run("--help-all")[1]

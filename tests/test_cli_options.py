@@ -17,7 +17,7 @@ from duo.cli.main import main
 from duo.cli.options import given
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
-OPTIONS = [p for p in command.params if isinstance(p, click.Option)]
+OPTIONS = [p for p in command.params if isinstance(p, click.Option) and p.expose_value]
 VALUED = [p for p in OPTIONS if not p.is_flag]
 # What a model may be called, say, or be told to write, has no nonsense; files are checked below.
 FREE_TEXT = {
@@ -57,7 +57,7 @@ def test_all_spellings_are_one_option(p: click.Option, monkeypatch: pytest.Monke
     for name in [p.envvar] if isinstance(p.envvar, str) else p.envvar or []:
         assert name.startswith("LLAMA_ARG_")
         monkeypatch.setenv(name, "1" if p.is_flag else value_of(p))
-        assert parse()[p.name] == values[0]
+        assert parse()[p.name] == (not values[0] if "_NO_" in name else values[0])
         if not p.is_flag:
             assert parse(p.opts[0], "8")[p.name] != values[0] or p.multiple  # typed wins over the environment
         monkeypatch.delenv(name)
@@ -108,12 +108,18 @@ def test_unsupported_llama_cpp_options_are_refused_by_name(capsys: pytest.Captur
 
 
 def test_misspelt_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    for wrong, meant in (("--n-predic", "--n-predict"), ("-ngll", "-ngl"), ("--drft", "--draft"), ("-mdx", "-md")):
+    for wrong, meant in (
+        ("--n-predic", "--n-predict"),
+        ("-ngll", "-ngl"),
+        ("--drft", "--draft"),
+        ("-mdx", "-md"),
+        ("--jinj", "--jinja"),
+    ):
         assert main(["-p", "x", wrong, "5"]) == 1
         err = capsys.readouterr().err
         assert err.startswith(f"duo: unknown option {wrong}; did you mean {meant}")
     assert main(["-p", "x", "--zzzzzzzzzz"]) == 1
-    assert capsys.readouterr().err == "duo: unknown option --zzzzzzzzzz; see duo --help\n"
+    assert capsys.readouterr().err == "duo: unknown option --zzzzzzzzzz; see duo run --help-all\n"
 
 
 @pytest.mark.parametrize("p", [p for p in VALUED if p.name not in FREE_TEXT], ids=lambda p: p.name)

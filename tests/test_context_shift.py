@@ -239,10 +239,10 @@ def test_a_prompt_cache_is_not_written_from_a_cache_with_a_gap(tmp_path: Path) -
 def test_the_command_takes_llama_cpps_options(run: Run) -> None:
     line = ["-m", str(TARGET), "-md", str(DRAFT), "-c", "128", "-n", "300", "--temp", "0", "--ignore-eos", "-p", PROMPT]
     code, out, _ = run(*line, "--context-shift", "--keep", "5", "--json")
-    got = json.loads(out.splitlines()[-1])
+    got = json.loads(out)
     assert code == 0 and got["timings"]["predicted_n"] == 300 and got["timings"]["context_shift_n"] >= 2
     code, out, _ = run(*line, "--no-context-shift", "--json")
-    assert code == 0 and json.loads(out.splitlines()[-1])["timings"]["predicted_n"] < 128
+    assert code == 0 and json.loads(out)["timings"]["predicted_n"] < 128
     code, _, err = run(*line, "--context-shift", "--keep", "-2")
     assert code == 1 and "--keep" in err and len(err.strip().splitlines()) == 1
 

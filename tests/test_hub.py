@@ -15,6 +15,7 @@ from hub_server import COMMIT, DRAFT, PARTS, REPO, SPLIT, TARGET, FakeHub
 from duo import DuoError
 from duo.models.hub import download as hub_download
 from duo.models.hub.repository import Hub, Source, parse
+from duo.models.hub.settings import HubSettings
 
 CHUNK = 100_000
 
@@ -37,6 +38,27 @@ def error_of(hub: Hub, text: str, file: str | None = None) -> str:
         fetched(hub, text, file)
     assert "\n" not in str(e.value)
     return str(e.value)
+
+
+def test_the_cache_is_where_llama_cpp_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of common/hf-cache.cpp."""
+    folders = (
+        ("HOME", Path(".cache/huggingface/hub")),
+        ("XDG_CACHE_HOME", Path("huggingface/hub")),
+        ("HF_HOME", Path("hub")),
+        ("HUGGINGFACE_HUB_CACHE", Path()),
+        ("HF_HUB_CACHE", Path()),
+        ("LLAMA_CACHE", Path()),
+    )
+    for name, _ in folders:
+        monkeypatch.delenv(name, raising=False)
+    for name, inside in folders:
+        monkeypatch.setenv(name, str(tmp_path / name))
+        assert HubSettings().cache == tmp_path / name / inside
+    monkeypatch.setenv("LLAMA_CACHE", "")
+    assert HubSettings().cache == tmp_path / "HF_HUB_CACHE"
+    monkeypatch.setenv("LLAMA_CACHE", "~/models")
+    assert HubSettings().cache == tmp_path / "HOME/models"
 
 
 # ---- what comes

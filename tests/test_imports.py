@@ -47,7 +47,9 @@ def test_a_duo_needs_no_jinja2() -> None:
     assert "jinja2" not in loaded_by("import duo\nduo.Duo().close()")
 
 
-@pytest.mark.parametrize("args", [["--help"], [], *([name, "--help"] for name in COMMANDS)], ids=" ".join)
+@pytest.mark.parametrize(
+    "args", [["--help"], [], ["--help-all"], *([name, "--help"] for name in COMMANDS)], ids=" ".join
+)
 def test_help_loads_nothing_heavy(args: list[str]) -> None:
     stdin = "sys.stdin = None\n"  # without it, `duo` alone would wait for a prompt
     assert loaded_by(f"{stdin}from duo.cli.main import main\nassert main({args!r}) == 0") == []

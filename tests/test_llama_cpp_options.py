@@ -17,8 +17,6 @@ from duo.cli.main import command_named, main
 from duo.cli.options import ModelCommand
 
 ARGS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "llama_cpp_args.json").read_text())
-# What people run with a model: the programs that `duo`, `duo chat` and `duo serve` stand for.
-OF_PROGRAMS = {"COMMON", "COMPLETION", "CLI", "SERVER", "SPECULATIVE", "LOOKUP"}
 TEXT = ("-p", "once upon a time", "-n", "8", "--temp", "0")
 Run = Callable[..., tuple[int, str, str]]
 
@@ -32,6 +30,7 @@ def options_of(command: str) -> dict[str, click.Option]:
 
 RUN, CHAT, SERVE = map(options_of, ("run", "chat", "serve"))
 IN_DUO = RUN | CHAT | SERVE
+LATER = {"--spec-autotune"}  # not at the pinned commit
 # llama.cpp's names for what duo has as a command, or on another one.
 COMMANDS = {"--usage", "--version", "--completion-bash"}
 
@@ -43,25 +42,26 @@ def test_every_option_has_one_class() -> None:
             others = {c for t in OF_NAME.get(name, ()) for c in t.commands}  # that take what one of duo's commands has
             both = name in IN_DUO and others and not any(name in options_of(c) for c in others)
             assert sum(classes) == (2 if both else 1), f"{name}: {classes}"
-    known = {name for arg in ARGS for name in arg["names"]}
+    known = {name for arg in ARGS for name in arg["names"]} | LATER
     assert known >= OF_NAME.keys() | PROGRAM.keys() | NOT_IN_DUO
     assert CHAT.keys() | OF_NAME.keys() >= IN_CHAT and not IN_CHAT & RUN.keys()
     assert SERVE.keys() >= IN_SERVE and not IN_SERVE & (RUN.keys() | CHAT.keys())
 
 
 def test_options_take_as_many_values_as_in_llama_cpp() -> None:
-    takes = {name: arg["value"] for arg in ARGS for name in arg["names"]}
+    takes = {name: arg["value"] for arg in ARGS for name in arg["names"]} | dict.fromkeys(LATER, False)
     for name, found in OF_NAME.items():
         assert {t.means is not None for t in found} == {takes[name]}, name
     for name in takes.keys() & IN_DUO.keys():
         assert takes[name] != IN_DUO[name].is_flag or name in ("-co", "--color"), name
 
 
-def test_most_options_of_the_programs_are_taken() -> None:
-    of_programs = [arg for arg in ARGS if OF_PROGRAMS & set(arg["programs"])]
-    names = [name for arg in of_programs for name in arg["names"]]
-    missing = [name for name in names if name in NOT_IN_DUO]
-    assert len(missing) <= 0.1 * len(names), f"{len(missing)} of {len(names)}: {missing}"
+@pytest.mark.parametrize("program", ["SERVER", "CLI", "COMPLETION"])
+def test_most_options_of_the_programs_are_taken(program: str) -> None:
+    """Those that `duo serve`, `duo chat` and `duo` stand for. An option counts once, however many names it has."""
+    options = [arg["names"] for arg in ARGS if {"COMMON", program} & set(arg["programs"])]
+    missing = [names for names in options if {*names} & (NOT_IN_DUO | PROGRAM.keys())]
+    assert len(missing) <= 0.05 * len(options), f"{len(missing)} of {len(options)}: {missing}"
 
 
 def values() -> Iterator[tuple[str, Taken, str | None]]:
@@ -145,6 +145,7 @@ def test_what_options_mean_in_duo() -> None:
     assert params("run", "-ngl", "7", "-fit", "off", "-p", "x")["n_gpu_layers"] == "7"
     assert params("chat", "--reasoning-budget", "0")["reasoning_budget"] == "0"
     assert params("chat", "--skip-chat-parsing")["reasoning_format"] == "none"
+    assert params("run", "--draft", "4", "--spec-autotune")["n_draft"] == "auto"
     assert params("run", "--spec-default")["spec_type"] == "draft-simple,ngram-mod"
     fim = params("serve", "--fim-qwen-7b-spec")
     assert (fim["hf_file_draft"], fim["n_ctx"], fim["port"]) == ("qwen2.5-coder-0.5b-q8_0.gguf", "0", "8012")
@@ -165,9 +166,61 @@ def test_the_last_of_several_counts() -> None:
     assert params("run", "--rope-freq-scale", "0.5", "--rope-scale", "4", "-p", "x")["rope_freq_scale"] == "0.25"
 
 
+def test_every_variable_is_known() -> None:
+    """It has the class of its option: it is read, or named where it has no effect."""
+    variables = {arg["env"]: arg["names"] for arg in ARGS if arg["env"]}
+    assert {t.env for t in TAKEN if t.env} <= variables.keys()
+    of_taken = {name: t.env for t in TAKEN for name in t.names}
+    for variable, names in variables.items():
+        if variable == "HF_TOKEN":  # huggingface_hub reads it
+            continue
+        own = [IN_DUO[name] for name in names if name in IN_DUO]
+        if own:
+            assert all(variable in ([p.envvar] if isinstance(p.envvar, str) else p.envvar or ()) for p in own), variable
+        elif not {*names} & (NOT_IN_DUO | PROGRAM.keys()):
+            assert {of_taken[name] for name in names if of_taken.get(name)} == {variable}, variable
+
+
+def test_a_variable_is_refused_as_its_option_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value, why in (
+        ("LLAMA_ARG_GRP_ATTN_N", "4", "only 1 is possible in duo"),
+        ("LLAMA_ARG_LAZY_MODE", "on", "only auto is possible in duo"),
+        ("LLAMA_ARG_CACHE_REUSE", "x", "it has to be a whole number"),
+    ):
+        with monkeypatch.context() as m:
+            m.setenv(name, value)
+            wrong = f"duo: llama.cpp's variable {name}={value}: {why}; change the value or unset it\n"
+            assert run("-p", "x") == (1, "", wrong)
+    monkeypatch.setenv("LLAMA_ARG_ROPE_SCALING_TYPE", "spiral")
+    code, _, err = run("-p", "x")
+    assert code == 1 and "rope_scaling_type (--rope-scaling) is 'spiral'" in err
+
+
+def test_variables_of_the_context_and_of_switches(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {
+        "ROPE_SCALING_TYPE": "yarn", "ROPE_FREQ_BASE": "1e6", "ROPE_FREQ_SCALE": "0.5", "YARN_ORIG_CTX": "4096",
+        "YARN_EXT_FACTOR": "1", "YARN_ATTN_FACTOR": "2", "YARN_BETA_SLOW": "3", "YARN_BETA_FAST": "4",
+    }  # fmt: skip
+    for name, value in given.items():
+        monkeypatch.setenv(f"LLAMA_ARG_{name}", value)
+    found = params("run", "-p", "x")
+    assert {name.upper(): found[name.lower()] for name in given} == given
+    for value, on in (("1", False), ("true", False), ("0", None), ("", None)):
+        monkeypatch.setenv("LLAMA_ARG_NO_HOST", value)
+        assert params("run", "-p", "x")["host_buffers"] is on
+    monkeypatch.setenv("LLAMA_ARG_NO_KV_OFFLOAD", "0")  # whatever its value, as in llama.cpp
+    monkeypatch.setenv("LLAMA_ARG_KV_OFFLOAD", "1")
+    assert params("run", "-p", "x")["offload_kqv"] is False
+    assert params("run", "-p", "x", "-kvo")["offload_kqv"] is True
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("LLAMA_ARG_MMPROJ", "eyes.gguf")
+    params("run", "-p", "x")
+    assert capsys.readouterr().err == "duo: llama.cpp's --mmproj: duo reads no images, so the model reads text only\n"
+
+
 def test_the_environment_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {arg["env"] for arg in ARGS}
-    assert all(t.env in known for t in TAKEN if t.env)
     monkeypatch.setenv("LLAMA_ARG_ROPE_SCALE", "4")
     monkeypatch.setenv("LLAMA_ARG_FIT", "on")
     monkeypatch.setenv("LLAMA_ARG_THINK_BUDGET", "0")

@@ -88,13 +88,13 @@ def test_times_are_those_of_the_engine_and_the_text_is_whole() -> None:
 def test_without_a_terminal_there_is_a_line_for_each_text(run: Run) -> None:
     code, out, err = run("race", *PAIR, *GUESSING, "--json")
     assert code == 0
-    plain, sync, last, figures = out.splitlines()
+    *_, plain, sync, last = (line for line in err.splitlines() if not line.startswith("duo: "))
     assert re.fullmatch(r"plain: 40 tokens in \d+\.\d\d s, \d+\.\d tokens/s", plain)
     assert re.fullmatch(r"sync: 40 tokens in \d+\.\d\d s, \d+\.\d tokens/s, \d+ of them guessed by the draft", sync)
     assert re.fullmatch(r"sync wrote .* times as many tokens per second as plain \(.*\); same text: yes", last)
     assert "\x1b" not in out + err
     assert "plain decoding: --mode plain" in err.splitlines()[0] and "sync, draft length 4" in err.splitlines()[1]
-    got = json.loads(figures)
+    got = json.loads(out)
     alone, pair = got["alone"], got["pair"]
     assert got["same_text"] and got["same_tokens"] == 40
     assert "kernels" in alone["kernels"] and "kernels" in pair["kernels"]
@@ -109,7 +109,7 @@ def test_both_texts_have_one_seed_and_it_can_be_chosen(run: Run) -> None:
     texts = []
     for seed in ("1", "1", "2", "-1"):
         code, out, _ = run("race", *PAIR, "-n", 20, "-p", "Hello", "-s", seed, "--strict", "--json")
-        got = json.loads(out.splitlines()[-1])
+        got = json.loads(out)
         assert code == 0 and got["same_text"]
         texts.append("".join(p[1] for p in got["pair"]["pieces"]))
     assert texts[0] == texts[1] != texts[2]
@@ -255,11 +255,11 @@ def test_a_busy_machine_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_picture_shows_both_texts_and_who_guessed(run: Run, tmp_path: Path) -> None:
     recorded, svg = tmp_path / "race.json", tmp_path / "race.svg"
     out = run("race", *PAIR, *GUESSING, "-p", 'Once & "twice" <thrice>', "--json")[1]
-    recorded.write_text(out.splitlines()[-1])
+    recorded.write_text(out)
     subprocess.run([sys.executable, ROOT / "tools/race_svg.py", recorded, svg], check=True)
     root = ElementTree.parse(svg).getroot()
     xml = "{http://www.w3.org/2000/svg}"
-    got = json.loads(out.splitlines()[-1])
+    got = json.loads(out)
     words = [(t.text or "", t.get("class")) for t in root.iter(f"{xml}tspan") if t.find(f"{xml}animate") is not None]
     pieces = [*got["alone"]["pieces"], *got["pair"]["pieces"]]
     bare = re.compile(r"\s")

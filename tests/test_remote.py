@@ -202,7 +202,7 @@ def test_the_program_with_a_draft_host(draft_host: HostProcess, tmp_path: Path) 
     first, *_ = err.decode().splitlines()
     assert f"+ draft {demo_pair()[1].name} on {draft_host.address}; async" in first
     assert "network: round trip " in err.decode()
-    figures = json.loads(out.decode().splitlines()[-1])
+    figures = json.loads(out)
     assert figures["timings"]["network_received_bytes"] > 0
     assert figures["warning"] is None
     curves = [r for r in json.loads(trace.read_text()) if r["name"] == "network"]

@@ -88,6 +88,14 @@ def test_mistakes_are_sentences(tmp_path: Path, text: str, words: str) -> None:
                      own=[])  # fmt: skip
 
 
+def test_variables_of_llama_cpp_as_keys(tmp_path: Path) -> None:
+    keys = "LLAMA_ARG_NO_HOST = {}\nLLAMA_ARG_CACHE_REUSE = 256\nLLAMA_ARG_MMPROJ = x.gguf\n"
+    keys += "LLAMA_ARG_YARN_ORIG_CTX = 4096\n"
+    rest = ("--cache-reuse", "256", "--mmproj", "x.gguf", "--yarn-orig-ctx", "4096")
+    assert presets(tmp_path, "[a]\n" + keys.format("true")) == {"a": ("--no-host", *rest)}
+    assert presets(tmp_path, "[a]\n" + keys.format("0")) == {"a": ("--host-buffers", *rest)}
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bad.ini").write_bytes(b"\xff\xfe\xff")
     for name, why in (("none.ini", "No such file"), ("bad.ini", "it is not UTF-8")):

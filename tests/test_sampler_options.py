@@ -46,7 +46,7 @@ TARGET, DRAFT = demo_pair()
     ],
 )
 def test_a_bad_value_is_one_sentence(name: str, value: Any) -> None:
-    with pytest.raises(DuoError, match=rf"^{name} \(--[a-z-]+\) is .*; see duo --help$") as e:
+    with pytest.raises(DuoError, match=rf"^{name} \(--[a-z-]+\) is .*; see duo run --help-all$") as e:
         generate_options({name: value})
     assert e.value.code == "bad_value"
 

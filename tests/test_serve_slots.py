@@ -1,5 +1,9 @@
-"""Files of slots: what a place of the caches holds is saved, restored and erased, with the draft's part."""
+"""Files of slots: what a place of the caches holds is saved, restored and erased, with the draft's part.
 
+And files of prompts.
+"""
+
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +11,8 @@ from pathlib import Path
 import pytest
 from served import Server, served
 
+from duo import BadValue
+from duo.server.settings import Settings
 from duo.text.state import read_heads
 
 PROMPT = "It was a dark and stormy night, and the old man sat by the fire and told a tale of the sea and of a ship"
@@ -109,3 +115,26 @@ def test_without_a_folder_it_says_how() -> None:
     with served() as s:
         answer = s.post("/slots/0?action=save", {"filename": "a.bin"})
         assert answer.status_code == 501 and "--slot-save-path" in answer.json()["error"]["message"]
+
+
+def test_prompts_are_kept_in_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "new" / "prompts"
+    with served({"log_prompts_dir": str(folder), "queue": 8}, n_parallel=2) as s:
+        short = {"n_predict": 1, "max_tokens": 1}
+        assert s.post("/completion", {**short, "prompt": "Once", "n_cmpl": 2}).status_code == 200
+        assert s.post("/completion", {**short, "prompt": ["Es war", "einmal ä"]}).status_code == 200
+        assert s.post("/completion", {**short, "prompt": [5, 6]}).status_code == 200
+        chat = {**short, "messages": [{"role": "user", "content": "A tale!"}]}
+        assert s.post("/v1/chat/completions", chat).status_code == 200
+        assert s.post("/completion", {**short, "prompt": "Once", "temperature": "hot"}).status_code == 400
+        files = sorted(folder.iterdir())
+        assert [f.stat().st_mode & 0o77 for f in (*files, folder)] == [0] * 5  # they are nobody else's business
+        once, two, ids, of_chat = (f.read_text("utf-8") for f in files)
+        assert (once, json.loads(two), json.loads(ids)) == ("Once", ["Es war", "einmal ä"], [5, 6])
+        assert "A tale!" in of_chat and of_chat != "A tale!"  # with its template
+        shutil.rmtree(folder)
+        assert s.post("/completion", {**short, "prompt": "Once"}).status_code == 200
+    assert f"a prompt cannot be kept in {folder} (No such file or directory)" in caplog.text
+    (tmp_path / "file").touch()
+    with pytest.raises(BadValue, match=r"\(--log-prompts-dir\) cannot be made"):
+        Settings.of({"log_prompts_dir": str(tmp_path / "file" / "x")}, "m")

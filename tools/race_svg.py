@@ -1,6 +1,6 @@
 """An animated SVG of a race, from the recorded times of its tokens.
 
-duo race --json | tail -n 1 > race.json
+duo race --json > race.json
 python tools/race_svg.py race.json docs/race.svg
 
 Both texts are replayed at the speed at which they were written, and begin at once. SMIL animates them, because a page

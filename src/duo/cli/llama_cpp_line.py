@@ -9,9 +9,7 @@ from itertools import islice
 
 from duo.cli.llama_cpp_options import NOT_IN_DUO
 from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, Taken
-from duo.cli.on_off import OFF
-
-VARIABLE = "LLAMA_ARG_"  # how the names of llama.cpp's variables begin
+from duo.cli.on_off import OFF, VARIABLE
 
 
 @dataclass
@@ -83,10 +81,9 @@ def of_environment(args: list[str], command: str, known: Collection[str]) -> lis
     typed = {_with_hyphens(x, known).partition("=")[0] for x in args}
     for t in TAKEN:
         value = os.environ.get(t.env) if t.env else None
-        if not value or taken_by(t.names[0], command, known) is not t or typed & {*t.names}:
+        if not value or t.means is None or taken_by(t.names[0], command, known) is not t or typed & {*t.names}:
             continue
         try:
-            assert t.means is not None
             t.means(value)
         except ValueError as e:
             raise ValueError(f"llama.cpp's variable {t.env}={value}: {e}; change the value or unset it") from None

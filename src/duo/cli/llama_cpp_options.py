@@ -16,11 +16,11 @@ IN_RUN = frozenset(
 # And those of llama-server that `duo serve` has.
 IN_SERVE = frozenset(
     ("-a", "--alias", "--api-key", "--api-key-file", "--api-prefix", "--cors-credentials", "--cors-headers",
-     "--cors-methods", "--cors-origins", "--embd-normalize", "--embedding", "--embeddings", "--host", "--metrics",
-     "--models-autoload", "--models-dir", "--models-max", "--models-preset", "--no-cors-credentials",
-     "--no-models-autoload", "--no-prefill-assistant", "--no-slots", "--no-ui", "--no-webui", "--path",
-     "--pooling", "--port", "--prefill-assistant", "--props", "--rerank", "--reranking", "--reuse-port",
-     "--sleep-idle-seconds", "--slot-save-path", "--slots", "--spm-infill", "--sse-ping-interval",
+     "--cors-methods", "--cors-origins", "--embd-normalize", "--embedding", "--embeddings", "--host",
+     "--log-prompts-dir", "--metrics", "--models-autoload", "--models-dir", "--models-max", "--models-preset",
+     "--no-cors-credentials", "--no-models-autoload", "--no-prefill-assistant", "--no-slots", "--no-ui",
+     "--no-webui", "--path", "--pooling", "--port", "--prefill-assistant", "--props", "--rerank", "--reranking",
+     "--reuse-port", "--sleep-idle-seconds", "--slot-save-path", "--slots", "--spm-infill", "--sse-ping-interval",
      "--ssl-cert-file", "--ssl-key-file", "--tags", "--timeout", "-to", "--ui", "--webui")
 )  # fmt: skip
 
@@ -86,7 +86,7 @@ PROGRAM = {name: program for program, names in _ELSEWHERE.items() for name in na
 # Those of llama-server, llama-cli and llama-completion that duo does not have.
 NOT_IN_DUO = frozenset(
     """
-    --agent --audio --docker-repo --image --log-prompts-dir --lookup-cache-dynamic
+    --agent --audio --docker-repo --image --lookup-cache-dynamic
     --lookup-cache-static --lora-init-without-apply --mcp-servers-config --mcp-servers-json --server-base
     --spec-synth-len --spec-synth-rates --tools --tools-runtime --ui-mcp-proxy --video --webui-mcp-proxy -ag
     -dr -lcd -lcs

@@ -77,7 +77,7 @@ def _command_of(args: list[str]) -> str:
 
 
 class Program(click.Group):
-    """Options without a command are options of `run`, `chat` or `serve`."""
+    """Options without a command are options of `run`, `chat` or `serve`, but for those of the help and the version."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -87,7 +87,7 @@ class Program(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if (not args and not ctx.resilient_parsing and sys.stdin is not None and not sys.stdin.isatty()) or (
-            args and args[0].startswith("-") and args[0] != "--version"
+            args and args[0].startswith("-") and args[0] not in (*HELP, "--version")
         ):
             args = [_command_of(args), *args]
         return super().parse_args(ctx, args)
@@ -133,7 +133,8 @@ def program() -> None:
       duo -p "Once upon a time"     generate text with the demo pair
       duo chat                      talk with it
       duo -m 70B.gguf -md 8B.gguf   your own pair; the prompt comes from standard input
-      duo run -h                    all options of a run
+      duo run -h                    options of a run, which need no word `run`
+      duo COMMAND -h                options of a command
 
     Exit codes: 0; 1: an error, printed as one line; 130: Ctrl-C.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -26,9 +27,22 @@ class OnOffAuto(click.ParamType):  # type: ignore[type-arg]
         self.fail(f"{value!r} is not on, off or auto", param, ctx)
 
 
+VARIABLE = "LLAMA_ARG_"  # how the names of llama.cpp's variables begin
+OPPOSITE = "LLAMA_ARG_NO_"
+
+
 class Flag(click.Option):
-    """A flag with its opposite, whose variable of the environment has llama.cpp's spellings."""
+    """A flag with its opposite, whose variable of the environment is read as llama.cpp does (common/arg.cpp:
+    get_value_from_env): LLAMA_ARG_NO_X is the opposite of LLAMA_ARG_X, whatever its value."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        value = super().resolve_envvar_value(ctx)
-        return "1" if value in ON else "0" if value in OFF else value
+        for name in [self.envvar] if isinstance(self.envvar, str) else self.envvar or ():
+            if name.startswith(OPPOSITE):  # llama.cpp has it in no other form
+                if os.environ.get(name) in ON:
+                    return "0"
+                continue
+            if name.startswith(VARIABLE) and name.replace(VARIABLE, OPPOSITE) in os.environ:
+                return "0"
+            if value := os.environ.get(name):
+                return "1" if value in ON else "0" if value in OFF else value
+        return None

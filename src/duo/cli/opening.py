@@ -15,6 +15,7 @@ from duo.cli.models import Models, chosen_models
 from duo.cli.options import given
 from duo.cli.own_guesses import add_ngrams, draft_of_target, left_to_duo, tell_of
 from duo.errors import DuoError
+from duo.options.speculation import has_no_length
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def _open(
     # duo chooses kernels and threads for texts of this kind.
     of_texts = {name: params[name] for name in ("mode", "spec_type") if params.get(name) is not None}
     of_texts |= {"spec_type": ["draft-mtp"]} if own_layers else {}
+    of_texts |= {"mode": "plain"} if has_no_length(params.get("n_draft")) else {}
     bar = show.loading(quiet=params["verbose"]) if progress is None else nullcontext(progress)
     began = time.monotonic()
     with bar as draw:

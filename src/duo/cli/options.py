@@ -14,8 +14,10 @@ import click
 from click.core import ParameterSource
 
 from duo.cli.complete import by_metavar
-from duo.cli.llama_cpp_line import Meant, commands_of, meaning_of, of_environment, without_effect
+from duo.cli.help_groups import HELP_ALL, help_all, write_options
+from duo.cli.llama_cpp_line import Meant, commands_of, meaning_of, of_environment, taken_by, without_effect
 from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, PROGRAM
+from duo.cli.llama_cpp_taken import OF_NAME
 from duo.cli.on_off import Flag
 from duo.errors import BadValue
 from duo.options.engine import EngineOptions
@@ -208,10 +210,20 @@ HELP_NAMES = ["-h", "--help"]
 class ModelCommand(click.Command):
     """A command that reports unknown options itself, because click would read -mdfoo as -m dfoo."""
 
-    def __init__(self, *args: Any, **attributes: Any) -> None:
+    def __init__(self, *args: Any, common: Collection[str] = (), **attributes: Any) -> None:
+        """common: names of the options that --help shows, while --help-all shows all. Empty: --help does."""
         # Given by the parent otherwise; but click keeps the names of a command's first context.
         attributes.setdefault("context_settings", {"help_option_names": HELP_NAMES})
         super().__init__(*args, **attributes)
+        self.common = common
+        if common:
+            self.params.append(help_all())
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.common:
+            write_options(ctx, formatter, self.get_params(ctx), self.common)
+        else:
+            super().format_options(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         known: dict[str, click.Option | None] = {
@@ -225,7 +237,7 @@ class ModelCommand(click.Command):
                 return 0
             name = arg.split("=", 1)[0] if arg.startswith("--") else arg
             if name not in known:
-                raise click.ClickException(unknown_option(name, known))
+                raise click.ClickException(unknown_option(name, known, command))
             param = known[name]
             alone = param is None or param.is_flag or "=" in arg or param.name in (*VALUE_OPTIONAL, "color")
             return 0 if param is None or alone else param.nargs
@@ -250,7 +262,8 @@ class ModelCommand(click.Command):
         return left
 
 
-def unknown_option(name: str, known: Any) -> str:
+def unknown_option(name: str, known: Collection[str], command: str) -> str:
+    """What to say of an option that this command does not have."""
     if name.startswith("--"):
         name = name.replace("_", "-")  # as in llama.cpp
     if name in IN_CHAT:
@@ -263,5 +276,6 @@ def unknown_option(name: str, known: Any) -> str:
         return f"{name} is an option of {PROGRAM[name]}; use that program, or leave it out"
     if name in NOT_IN_DUO:
         return f"llama.cpp's {name} is not in duo; leave it out, or use llama.cpp for it"
-    close = difflib.get_close_matches(name, known, 1, 0.7)
-    return f"unknown option {name}; " + (f"did you mean {close[0]}?" if close else "see duo --help")
+    close = difflib.get_close_matches(name, [*known, *(x for x in OF_NAME if taken_by(x, command, known))], 1, 0.7)
+    how = HELP_ALL if HELP_ALL in known else "--help"
+    return f"unknown option {name}; " + (f"did you mean {close[0]}?" if close else f"see duo {command} {how}")

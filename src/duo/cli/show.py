@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -47,6 +48,14 @@ def loading(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
             show(f"loading {Path(path).name}", share * n, n)
 
         yield draw
+
+
+def live_output(*, json: bool) -> TextIO:
+    """Where a text is written while it grows. json: standard output is for JSON alone, so that only who looks at a
+    terminal sees the text before its end."""
+    if not json:
+        return sys.stdout
+    return sys.stderr if sys.stderr.isatty() else io.StringIO()
 
 
 class TokenPrinter:
@@ -183,9 +192,10 @@ def show_figures(r: Result, err: TextIO) -> None:
 
 
 def as_json(r: Result) -> str:
-    """The same figures as one line of JSON."""
+    """The text and its figures as one line of JSON."""
     return json.dumps(
         {
+            "text": r.text,
             "finish_reason": r.finish_reason,
             "seed": r.seed,
             "prompt_tokens": r.prompt_tokens,

@@ -9,7 +9,8 @@ import click
 from click.core import ParameterSource
 
 from duo.cli.llama_cpp_line import taken_by
-from duo.cli.on_off import OFF, ON
+from duo.cli.llama_cpp_taken import TAKEN
+from duo.cli.on_off import OFF, ON, OPPOSITE
 from duo.errors import BadValue
 
 
@@ -39,15 +40,17 @@ def _text(value: Any) -> str:
 def spelled_by(command: click.Command, name: str, without: Collection[str] = ()) -> Callable[[str, str], list[str]]:
     """Arguments of a command for a key and its value, as llama.cpp's preset files have them: an option's name without
     hyphens, or its variable of the environment. name: the command's. without: names of options that give none."""
-    options = [p for p in command.params if isinstance(p, click.Option)]
+    options = [p for p in command.params if isinstance(p, click.Option) and p.expose_value]
     by_name = {s: p for p in options for s in (*p.opts, *p.secondary_opts)}
     by_variable = {v: p for p in options for v in ([p.envvar] if isinstance(p.envvar, str) else p.envvar or ())}
 
     def spelled(key: str, value: str) -> list[str]:
         found = by_variable.get(key)
         if found is not None:
-            return [] if found.name in without else _given(found, found.opts[-1], value)
-        for option in (f"--{key.replace('_', '-')}", f"-{key}"):
+            option = found.secondary_opts[-1] if key.startswith(OPPOSITE) else found.opts[-1]
+            return [] if found.name in without else _given(found, option, value)
+        variable = [t.names[-1] for t in TAKEN if t.env == key]
+        for option in variable or (f"--{key.replace('_', '-')}", f"-{key}"):
             if (p := by_name.get(option)) is not None:
                 return [] if p.name in without else _given(p, option, value)
             if (taken := taken_by(option, name, by_name)) is not None:

@@ -118,32 +118,51 @@ class ContextOptions(TypedDict, total=False):
     """Options of the target, except `numa`, which is for the whole process."""
 
     rope_scaling_type: Annotated[
-        RopeScaling | None, opt(None, "RoPE scaling of the target. Default: the model's own.", "--rope-scaling")
+        RopeScaling | None,
+        opt(None, "RoPE scaling of the target. Default: the model's own.", "--rope-scaling", env="ROPE_SCALING_TYPE"),
     ]
     rope_freq_base: Annotated[
         Annotated[float, Field(ge=0.0, le=1e12, allow_inf_nan=False)],
-        opt(0.0, "Base frequency of RoPE; 0: the model's own.", "--rope-freq-base"),
+        opt(0.0, "Base frequency of RoPE; 0: the model's own.", "--rope-freq-base", env="ROPE_FREQ_BASE"),
     ]
     rope_freq_scale: Annotated[
         Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
         opt(0.0, "Scale of RoPE's frequencies: 1/N stretches the context N times; 0: the model's own.",
-            "--rope-freq-scale"),
+            "--rope-freq-scale", env="ROPE_FREQ_SCALE"),
     ]  # fmt: skip
     yarn_orig_ctx: Annotated[
         Annotated[Int, Field(ge=0, le=2**31 - 1)],
-        opt(0, "YaRN: context that the model was trained with, in tokens; 0: the model's own.", "--yarn-orig-ctx"),
+        opt(
+            0,
+            "YaRN: context that the model was trained with, in tokens; 0: the model's own.",
+            "--yarn-orig-ctx",
+            env="YARN_ORIG_CTX",
+        ),
     ]
     yarn_ext_factor: Annotated[
-        Factor, opt(-1.0, "YaRN: share of extrapolation; negative: the model's own.", "--yarn-ext-factor")
+        Factor,
+        opt(
+            -1.0, "YaRN: share of extrapolation; negative: the model's own.", "--yarn-ext-factor", env="YARN_EXT_FACTOR"
+        ),
     ]
     yarn_attn_factor: Annotated[
-        Factor, opt(-1.0, "YaRN: scale of attention; negative: the model's own.", "--yarn-attn-factor")
+        Factor,
+        opt(-1.0, "YaRN: scale of attention; negative: the model's own.", "--yarn-attn-factor", env="YARN_ATTN_FACTOR"),
     ]
     yarn_beta_slow: Annotated[
-        Factor, opt(-1.0, "YaRN: high correction dimension; negative: the model's own.", "--yarn-beta-slow")
+        Factor,
+        opt(
+            -1.0,
+            "YaRN: high correction dimension; negative: the model's own.",
+            "--yarn-beta-slow",
+            env="YARN_BETA_SLOW",
+        ),
     ]
     yarn_beta_fast: Annotated[
-        Factor, opt(-1.0, "YaRN: low correction dimension; negative: the model's own.", "--yarn-beta-fast")
+        Factor,
+        opt(
+            -1.0, "YaRN: low correction dimension; negative: the model's own.", "--yarn-beta-fast", env="YARN_BETA_FAST"
+        ),
     ]
     kv_overrides: Annotated[
         Overrides | None,

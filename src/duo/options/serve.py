@@ -203,6 +203,11 @@ class ServeOptions(TypedDict, total=False):
         opt(None, "Folder for what POST /slots/ID?action=save keeps of a slot: the caches of target and draft.",
             "--slot-save-path", metavar="FOLDER"),
     ]  # fmt: skip
+    log_prompts_dir: Annotated[
+        str | None,
+        opt(None, "Write the prompts of each request to a file of this folder, which is made if it is missing.",
+            "--log-prompts-dir", metavar="FOLDER"),
+    ]  # fmt: skip
     sleep_idle_seconds: Annotated[
         Annotated[Int, Field(ge=-1, le=10_000_000)],
         opt(-1, "Seconds without a request after which the models are freed; the next request loads them again. -1: "

@@ -43,19 +43,26 @@ _TRAIN_HEAD: TypeAdapter[HeadOptions] = _closed(HeadOptions)
 _TRAIN_DRAFT: TypeAdapter[DraftOptions] = _closed(DraftOptions)
 _GENERATE: TypeAdapter[GenerateOptions] = _closed(GenerateOptions)
 
+# Where the options of each table are explained.
+_HELP = (
+    (ENGINE_OPTIONS, "run --help-all"),
+    (GENERATE_OPTIONS, "run --help-all"),
+    (HOST_OPTIONS, "draft-host --help"),
+    (SERVE_OPTIONS, "serve --help-all"),
+    (ENDPOINT_OPTIONS, "bench --help-all"),
+    (TRAIN_HEAD_OPTIONS, "train-head --help"),
+    (TRAIN_DRAFT_OPTIONS, "train-draft --help"),
+)
+
 
 def _sentence(e: ValidationError) -> str:
     first = e.errors()[0]
     name = str(first["loc"][0])
-    tables = (
-        ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS, SERVE_OPTIONS, ENDPOINT_OPTIONS, TRAIN_HEAD_OPTIONS,
-        TRAIN_DRAFT_OPTIONS,
-    )  # fmt: skip
-    o = next(t[name] for t in tables if name in t)
+    o, command = next((t[name], command) for t, command in _HELP if name in t)
     where = f"{name} ({o.flags[0].split('/')[0]})" if o.flags else name
     why = first["msg"].removeprefix("Value error, ")
     why = why[0].lower() + why[1:]
-    return f"{where} is {quoted(first['input'])}, but {why}; see duo --help"
+    return f"{where} is {quoted(first['input'])}, but {why}; see duo {command}"
 
 
 def _complete(function: str, given: dict[str, Any], table: dict[str, Opt], adapter: TypeAdapter[Any]) -> Any:
@@ -139,9 +146,11 @@ def generate_options(given: dict[str, Any], function: str = "generate") -> Gener
         raise BadValue("max_tokens (-n) is 0; give at least 1, or -1 for no limit")
     if checked["samplers"] is not None:
         checked.update(switched_off(checked["samplers"]))  # type: ignore[typeddict-item]
+    if checked["n_draft"] == 0:
+        checked["mode"], checked["n_draft"] = "plain", "auto"
     n_draft = checked["n_draft"]
     if n_draft != "auto" and not 1 <= n_draft <= N_DRAFT_MAX:
-        raise BadValue(f"n_draft (--draft) is {n_draft}; give 1 to {N_DRAFT_MAX}, or auto")
+        raise BadValue(f"n_draft (--draft) is {n_draft}; give 1 to {N_DRAFT_MAX}, auto, or none")
     if n_draft != "auto" and checked["n_draft_min"] > n_draft:
         raise BadValue(f"n_draft_min (--draft-min) is {checked['n_draft_min']}, above n_draft (--draft), {n_draft}")
     n_branches = checked["n_draft_branches"]

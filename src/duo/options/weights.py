@@ -34,7 +34,12 @@ class WeightOptions(TypedDict, total=False):
     ]
     host_buffers: Annotated[
         bool,
-        opt(True, "A GPU may give the memory for weights that stay on the CPU.", "--host-buffers/--no-host"),
+        opt(
+            True,
+            "A GPU may give the memory for weights that stay on the CPU.",
+            "--host-buffers/--no-host",
+            env="NO_HOST",
+        ),
     ]
     repack: Annotated[
         bool,

@@ -109,9 +109,6 @@ def _drafts(f: TextFields, out: dict[str, Any]) -> None:
     for name, theirs in DRAFT.items():
         if found.get(theirs) is not None:
             out[name] = found[theirs]
-    if out.get("n_draft") == 0:
-        del out["n_draft"]
-        out["mode"] = "plain"
     if isinstance(n := out.get("n_draft"), int) and isinstance(out.get("n_draft_min"), int):
         out["n_draft_min"] = min(out["n_draft_min"], n)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from duo.server.prompt_files import keep_prompts
 from duo.server.sse import Events, dumped, first_of, forget
 from duo.server.writing import Writing
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from duo.server.shapes.shape import Shape
     from duo.server.text import Text
     from duo.server.writing import Batch
+
+log = logging.getLogger("duo.server")
 
 DAY_S = 86400.0
 CLIENT_GONE = 499  # nginx's number; nobody reads it
@@ -57,6 +61,11 @@ async def _answer(
     service: Service, f: TextFields, ticket: Ticket, make: Callable[[], tuple[list[Text], Shape]]
 ) -> Response:
     texts, shape = await service.in_thread(make)
+    if (folder := service.settings.prompt_folder) is not None:
+        try:
+            await service.in_thread(keep_prompts, folder, texts)
+        except OSError as why:  # the client gets its answer nevertheless
+            log.warning("a prompt cannot be kept in %s (%s)", folder, why.strerror)
     for text in texts:
         text.asked_at, text.task_id = ticket.since, service.next_task_id
         text.plain_pass_ms = service.plain_pass_ms

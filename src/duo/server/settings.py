@@ -13,6 +13,7 @@ from duo.errors import BadValue
 from duo.options.serve import ServeOptions
 from duo.options.validate import serve_options
 from duo.server.listening import hosts_of, is_loopback
+from duo.server.prompt_files import made_folder
 from duo.server.visitors import Visitors
 from duo.support.comma_separated import comma_separated
 
@@ -44,6 +45,7 @@ class Settings:
     cors_headers: tuple[str, ...] = ("*",)
     cors_credentials: bool | None = None  # None: unless any page may come
     files: Path | None = None  # a folder in place of the page
+    prompt_folder: Path | None = None  # for files of all prompts; None: there are none
     slot_folder: Path | None = None  # for files of what the places hold; None: there are none
     prefills: bool = True  # an assistant's message that stands last is gone on with
     parses: bool = True  # answers are read for thoughts and calls of tools
@@ -92,6 +94,7 @@ class Settings:
             cors_headers=tuple(comma_separated(o["cors_headers"])),
             cors_credentials=o["cors_credentials"],
             files=folder_of(o["path"], "--path"),
+            prompt_folder=made_folder(o["log_prompts_dir"]),
             slot_folder=folder_of(o["slot_save_path"], "--slot-save-path"),
             prefills=o["prefill_assistant"],
             parses=not o["skip_chat_parsing"],

@@ -13,6 +13,7 @@ import click
 from duo.cli import show
 from duo.cli.bench_head import COMMAND_KEY, DEFAULTS, NOT_HERE, head_of_run, options_of_target, refuse
 from duo.cli.commands.run import of_run
+from duo.cli.help_groups import MODELS
 from duo.cli.models import NAMES, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options, table_options
@@ -275,7 +276,11 @@ def _command() -> click.Command:
         ],
         callback=lambda **params: bench(params),
         help=HELP,
-    )
+        common=(
+            *MODELS, "questions_file", "questions", "modes", "slots", "placements", "url", "json", "n_ctx",
+            "n_gpu_layers", "n_gpu_layers_draft", "device", "device_draft", "n_threads", "max_tokens", "temperature",
+        ),
+    )  # fmt: skip
 
 
 command = _command()

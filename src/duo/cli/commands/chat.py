@@ -16,6 +16,7 @@ from duo.cli.chat_commands import HELP_TEXT, Commands, Leave
 from duo.cli.chat_input import Reader
 from duo.cli.commands.run import of_run
 from duo.cli.complete import by_metavar
+from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import model_sources
 from duo.cli.on_off import Flag, OnOffAuto
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
@@ -236,6 +237,7 @@ def _command() -> click.Command:
         params=[*model_sources(), *own, *model_options(), *of_run("escape", "color", "verbose", "log_file")],
         callback=lambda **params: chat(params),
         help=HELP,
+        common=(*MODELS, "system_prompt", "chat_template", "reasoning", *COMMON),
     )
 
 

@@ -15,6 +15,7 @@ from duo.cli import show
 from duo.cli.bench_head import OF_DRAFT
 from duo.cli.commands.run import of_run, read_prompt
 from duo.cli.first_line import kernels_of
+from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import Models, chosen_models, model_sources, names_draft, names_target
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options
@@ -74,11 +75,11 @@ def run(params: dict[str, Any]) -> None:
 
     alone = Runner(Lane("plain", "the target alone"), *without_draft(params, models, options), prompt)
     pair = Runner(Lane(str(checked["mode"]), "target and draft"), params, models, options, prompt)
-    on_screen = can_show(sys.stdout) and not params["verbose"]
+    on_screen = can_show(sys.stdout) and not params["verbose"] and not params["json"]
     _write_both(alone, pair, color=show.wants_color(params["color"], sys.stdout) if on_screen else None)
     outcome = Outcome(alone.lane, pair.lane)
     for line in lines_of(outcome, whole=not on_screen):
-        print(line)
+        print(line, file=sys.stderr if params["json"] else sys.stdout)
     if outcome.disturbed:
         used = (f"{lane.other_cores or 0.0:.1f} cores during {lane.name}" for lane in (alone.lane, pair.lane))
         show.warn(f"other programs used {' and '.join(used)}, so the ratio is not that of a quiet machine")
@@ -203,6 +204,7 @@ def _command() -> click.Command:
         ],
         callback=lambda **params: run(params),
         help=HELP,
+        common=(*MODELS, "prompt", "file", *COMMON, "json"),
     )
 
 

@@ -10,6 +10,7 @@ import click
 
 from duo.cli import show
 from duo.cli.complete import by_metavar
+from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import model_sources
 from duo.cli.on_off import Flag
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
@@ -31,8 +32,7 @@ Examples:
   duo -m 70B.gguf -md 8B.gguf -dev none -devd CUDA0 -f prompt.txt --trace run.json
   duo -m 70B.gguf -md 8B.gguf -f prompts.jsonl -np 4 > texts.jsonl
 
-Other commands: duo chat, duo bench, duo check, duo completion, duo dev, duo devices, duo doctor, duo draft-host,
-duo pairs, duo race, duo rpc-server, duo serve, duo trace, duo tune, duo verify-host (duo COMMAND --help).
+duo --help lists the other commands.
 """
 
 
@@ -104,9 +104,10 @@ def run(params: dict[str, Any]) -> None:
         stream = d.stream(prompt, **text_options)  # if the prompt is too long, this error is the only output
         introduce(d, wanted)
         early = warn_of_start(d)
-        printer = show.TokenPrinter(sys.stdout, show.wants_color(params["color"], sys.stdout))
+        out = show.live_output(json=params["json"])
+        printer = show.TokenPrinter(out, show.wants_color(params["color"], out))
         if params["display_prompt"]:
-            sys.stdout.write(prompt)
+            out.write(prompt)
         failure = printer.write(stream)
         result = stream.result
         if failure is None and result.warning != early:
@@ -144,6 +145,8 @@ def is_dialogue(params: dict[str, Any]) -> bool:
 
 def run_dialogue(params: dict[str, Any]) -> None:
     """The model and the user write in turn."""
+    if params["json"]:
+        raise BadValue("--json is for one text, and not for turns with the model (-i); leave one of them out")
     from duo.cli.dialogue import Dialogue
     from duo.text.job import check_early
 
@@ -193,7 +196,8 @@ def _command() -> click.Command:
         click.Option(["in_suffix", "--in-suffix"], metavar="TEXT", help="The same, and TEXT comes after your turns."),
         click.Option(["in_prefix_bos", "--in-prefix-bos"], is_flag=True,
                      help="The same, and the BOS token comes before your turns."),
-        click.Option(["json", "--json"], is_flag=True, help="Print the figures as one JSON object on the last line."),
+        click.Option(["json", "--json"], is_flag=True,
+                     help="Print one JSON object with the text and all figures, and nothing else, on standard output."),
         click.Option(["trace", "--trace"], type=str, metavar="FILE", shell_complete=by_metavar,
                      help="Write every draft step and verification as a Chrome trace (see duo trace)."),
         click.Option(["list_devices", "--list-devices"], is_flag=True, help="List the devices and exit."),
@@ -209,6 +213,7 @@ def _command() -> click.Command:
         params=[*first, *model_options(), *last],
         callback=lambda **params: run(params),
         help=HELP,
+        common=(*MODELS, "prompt", "file", *COMMON, "json"),
     )
 
 

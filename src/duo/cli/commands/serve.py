@@ -11,6 +11,7 @@ import click
 from duo.cli import show
 from duo.cli.commands.chat import command as chat_command
 from duo.cli.commands.run import of_run
+from duo.cli.help_groups import MODELS
 from duo.cli.models import model_sources, names_draft, names_target
 from duo.cli.options import ModelCommand, given, model_options, table_options
 from duo.errors import BadValue
@@ -225,7 +226,11 @@ def _command() -> click.Command:
         ],
         callback=lambda **params: serve(params),
         help=HELP,
-    )
+        common=(
+            *MODELS, "models_dir", "host", "port", "alias", "api_key_file", "n_parallel", "n_ctx", "n_gpu_layers",
+            "n_gpu_layers_draft", "device", "device_draft", "n_threads", "n_draft", "temperature", "verbose",
+        ),
+    )  # fmt: skip
 
 
 command = _command()

@@ -12,6 +12,7 @@ import click
 
 from duo.cli import show
 from duo.cli.commands.run import of_run
+from duo.cli.help_groups import MODELS
 from duo.cli.models import DRAFT, NO_DRAFT, TARGET, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options, text_of
@@ -149,7 +150,12 @@ def _command() -> click.Command:
         params=[*model_sources(), *own, *_options(), *of_run("verbose", "log_file")],
         callback=lambda **params: run(params),
         help=HELP,
-    )
+        common=(
+            *MODELS, "file", "json", "n_ctx", "n_gpu_layers", "n_gpu_layers_draft", "device", "device_draft",
+            "n_threads", "n_threads_draft", "cpu_range", "cpu_range_draft", "cpu_kernels", "flash_attn", "temperature",
+            "verbose",
+        ),
+    )  # fmt: skip
 
 
 command = _command()

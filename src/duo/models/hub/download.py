@@ -162,7 +162,7 @@ def _check_disk(hub: HubSettings, repo: str, files: Mapping[str, Listed], commit
     if needed > free:
         raise DoesNotFit(
             f"{repo} needs {gigabytes(needed)} more on the disk of {hub.cache}, but only {gigabytes(free)} are free; "
-            "free some space, or set HF_HOME to a folder on a larger disk"
+            "free some space, or set LLAMA_CACHE to a folder on a larger disk"
         )
 
 

@@ -16,9 +16,13 @@ PUBLIC = "https://huggingface.co"
 
 
 def _cache() -> Path:
-    """Found as huggingface_hub does, but at the time of use and not of import."""
+    """Found as llama.cpp does (common/hf-cache.cpp), whose order is that of huggingface_hub behind LLAMA_CACHE, but at
+    the time of use and not of import."""
+    for name in ("LLAMA_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if found := os.environ.get(name):
+            return Path(found).expanduser()
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")).expanduser()
+    return Path(home, "hub").expanduser()
 
 
 def _is_address(endpoint: str) -> bool:
@@ -56,7 +60,7 @@ def _offline() -> bool:
 @dataclass(frozen=True)
 class HubSettings:
     """The hub that models come from, and the cache that keeps them. The defaults are from the environment: HF_ENDPOINT,
-    HF_TOKEN, HF_HUB_CACHE, HF_HOME, HF_HUB_OFFLINE."""
+    HF_TOKEN, LLAMA_CACHE, HF_HUB_CACHE, HF_HOME, HF_HUB_OFFLINE."""
 
     endpoint: str = field(default_factory=_endpoint)
     token: str | None = field(default_factory=_token, repr=False)
