@@ -14,9 +14,10 @@ from rich.console import Console
 
 from duo import DuoError
 from duo.measure.bench import bound, chart, files, measures, report
-from duo.measure.bench.arms import PLAIN, Arm
+from duo.measure.bench.arms import ALONE, PLAIN, Arm
 from duo.measure.bench.costs import acceptances, costs_of
 from duo.measure.bench.questions import Question
+from duo.measure.bench.quote import quote
 from duo.measure.bench.record import Answer, Record
 from duo.measure.bench.run import interleaved
 
@@ -59,9 +60,6 @@ def test_ctrl_c_keeps_what_was_measured() -> None:
     assert told[-1] == (5, 10, "")
     with pytest.raises(KeyboardInterrupt):
         interleaved(Scripted(stop_at=1), asked, [PLAIN, AUTO], 2, 1)
-
-
-# ---- the figures
 
 
 # ---- the figures
@@ -160,9 +158,6 @@ def test_plain_alone_and_answers_of_one_token() -> None:
 # ---- what is written
 
 
-# ---- what is written
-
-
 def test_json_csv_and_screen_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figures = files.as_json(RECORDS, {"machine": "m"}, ["a note"], raw=True, complete=False)
     files.write_json(tmp_path / "x.json", figures)
@@ -189,6 +184,31 @@ def test_json_csv_and_screen_say_the_same(tmp_path: Path, capsys: pytest.Capture
     auto = next(x for x in out.splitlines() if x.startswith("async auto"))
     assert "200.0 (200.0-200.0)" in auto and "2.00 (2.00-2.00)" in auto and "1.33" in auto
     assert "rolled back" not in out  # nothing measured it
+    assert out.splitlines()[-1] == found["quote"] == "2.00x plain, 1.33x the best turn-taking, 0 of 3 texts differ"
+
+
+def of_arms(*arms: Arm) -> list[Record]:
+    return [r for r in RECORDS if r.arm in arms]
+
+
+def test_the_line_to_quote() -> None:
+    head: dict[str, Any] = {"target": {"devices": ["CUDA0", "CPU"]}, "draft": {"devices": ["CPU"]}, "cores": 2}
+    on_cpu = {**head, "target": {"devices": ["CPU"]}}
+    assert quote(RECORDS, head) == ("2.00x plain, 1.33x the best turn-taking, 0 of 3 texts differ, CUDA0 and 2 cores")
+    assert quote(of_arms(PLAIN, AUTO), on_cpu) == "2.00x plain, 0 of 3 texts differ, 2 cores"
+    assert quote(of_arms(PLAIN, SYNC4)) == "sync 4: 1.40x plain, 2 of 3 texts differ"
+    assert quote(of_arms(PLAIN), {"target": {"devices": ["CPU"]}, "cores": 1}) == "plain: 75.0 tokens/s, 1 core"
+    assert quote(of_arms(PLAIN, AUTO), {"settings": {"synthetic": "a=0.8"}}).endswith(", simulated models")
+    assert quote([]) == quote(of_arms(AUTO)) == ""
+    # Of several lengths, duo's own; without it the fastest.
+    fast, slow = (record(Arm(f"async {k}", "async", k), 0, rate, tokens=(9,)) for k, rate in ((4, 300), (2, 150)))
+    assert quote([*RECORDS, fast, slow]) == quote(RECORDS)
+    assert quote([*of_arms(PLAIN), slow, fast]) == "async 4: 3.00x plain, 1 of 1 text differs"
+    # A target that is faster without the draft beside it.
+    alone = [record(ALONE, q, 125) for q in range(3)]
+    assert quote(of_arms(PLAIN, AUTO) + alone) == "2.00x plain, 1.60x the target alone, 0 of 3 texts differ"
+    alone = [record(ALONE, q, 80) for q in range(3)]
+    assert quote(of_arms(PLAIN, AUTO) + alone) == "2.00x plain, 0 of 3 texts differ"
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:

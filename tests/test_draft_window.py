@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import EXACT
+from conftest import EXACT, HELD
 from hosts import host, remote
 from prompts import LONG
 
@@ -23,7 +23,7 @@ PROMPTS = [LONG[0], LONG[4]]
 @pytest.fixture(scope="module")
 def eager() -> Iterator[Duo]:
     """Speculates whether it pays or not."""
-    with Duo(n_ctx=1024, _always=True, **EXACT) as d:
+    with Duo(n_ctx=1024, **HELD, **EXACT) as d:
         yield d
 
 
@@ -54,7 +54,7 @@ def test_the_text_is_plains(
             r = eager.generate(prompt, max_tokens=N_TOKENS, mode=mode, n_draft=4, draft_window=window, **o)
             assert (r.tokens, r.warning) == (right[prompt, name], ""), f"{prompt[:20]!r}, {name}"
             n_accepted += r.timings["draft_n_accepted"]
-    assert n_accepted > 0 or mode == "async"  # which waits for no guess
+    assert n_accepted > 0
 
 
 def test_the_draft_reads_the_beginning_and_the_end(eager: Duo) -> None:
@@ -96,14 +96,16 @@ def test_several_texts_at_once(right: dict[tuple[str, str], tuple[int, ...]]) ->
 @pytest.mark.remote
 def test_a_draft_host_leaves_out_the_middle(right: dict[tuple[str, str], tuple[int, ...]]) -> None:
     pytest.importorskip("grpc")
-    with host("draft", "-td", "1") as h, remote("draft", h) as d:
+    with host("draft", "-td", "1") as h, remote("draft", h, **HELD) as d:
         for window in (16, 100, "all", "auto"):
             for mode in ("sync", "async"):
+                n_accepted = 0
                 for name, o in SAMPLINGS.items():
                     how: dict[str, Any] = {"max_tokens": N_TOKENS, "mode": mode, "n_draft": 4, "draft_window": window}
                     r = d.generate(LONG[0], **how, **o)
                     assert (r.tokens, r.warning) == (right[LONG[0], name], "")
-                    assert r.timings["draft_n_accepted"] > 0 or mode == "async"
+                    n_accepted += r.timings["draft_n_accepted"]
+                assert n_accepted > 0
 
 
 def test_a_saved_prompt_is_the_targets(tmp_path: Path, right: dict[tuple[str, str], tuple[int, ...]]) -> None:

@@ -159,7 +159,7 @@ def test_chat_formats_give_the_same_prompts(both: tuple[Any, Duo], monkeypatch: 
         with Duo(TARGET, chat_format=name, **SAME, **LOAD) as d:
             theirs, ours = answer_to(llama), answer_to(d)
         refused = theirs == "ValueError"  # gemma knows no system prompt
-        assert (ours == "BadValue") if refused else (ours["usage"] == theirs["usage"] and ours == theirs), name
+        assert (ours == "BadValueError") if refused else (ours["usage"] == theirs["usage"] and ours == theirs), name
 
 
 @pytest.mark.parametrize("choice", ["auto", BY_NAME], ids=str)

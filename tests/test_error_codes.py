@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 from hub_server import REPO, TARGET, FakeHub
 
-from duo import Duo, DuoError
+import duo
+from duo import Duo, DuoError, errors
 from duo.errors import (
     AccessDeniedError,
-    BadValue,
-    Busy,
-    Cancelled,
-    ContextFull,
-    DoesNotFit,
+    BadValueError,
+    BusyError,
+    CancelledError,
+    ContextFullError,
+    DoesNotFitError,
     MissingPackageError,
-    PeerLost,
-    UnknownModel,
+    PeerLostError,
+    UnknownModelError,
     error_class,
 )
 from duo.measure.bench import chart
@@ -40,16 +41,34 @@ def test_codes_are_these() -> None:
     public = {c for c in subclasses(DuoError) if c.__module__ == "duo.errors"}
     assert {c.__name__: c.code for c in public} == {
         "DuoError": "internal",
-        "BadValue": "bad_value",
-        "UnknownModel": "unknown_model",
-        "ContextFull": "context_full",
-        "DoesNotFit": "does_not_fit",
-        "Busy": "busy",
-        "PeerLost": "peer_lost",
+        "BadValueError": "bad_value",
+        "UnknownModelError": "unknown_model",
+        "ContextFullError": "context_full",
+        "DoesNotFitError": "does_not_fit",
+        "BusyError": "busy",
+        "PeerLostError": "peer_lost",
         "AccessDeniedError": "access_denied",
         "MissingPackageError": "missing_package",
-        "Cancelled": "cancelled",
+        "CancelledError": "cancelled",
     }
+
+
+@pytest.mark.parametrize(
+    "old", ["BadValue", "UnknownModel", "ContextFull", "DoesNotFit", "Busy", "PeerLost", "Cancelled"]
+)
+def test_a_class_has_its_old_name_too(old: str) -> None:
+    new = getattr(errors, f"{old}Error")
+    assert new.__name__ == f"{old}Error"
+    assert getattr(errors, old) is getattr(duo, old) is getattr(duo, f"{old}Error") is new
+    assert {old, f"{old}Error"} <= set(duo.__all__)
+
+
+def test_programs_that_catch_an_old_name_go_on_working(duo_pair: Duo) -> None:
+    with pytest.raises(duo.BadValue, match="top_p"):
+        duo_pair.generate("a", top_p=2)
+    with pytest.raises(duo.UnknownModel, match="not a GGUF file") as e:  # by the extension
+        Duo(__file__)
+    assert type(e.value) is duo.UnknownModelError
 
 
 @pytest.fixture
@@ -94,7 +113,7 @@ def test_bad_values(duo_pair: Duo, tmp_path: Path) -> None:
         "not a repository": lambda: Duo.from_pretrained("nonsense"),
     }
     for words, call in calls.items():
-        assert isinstance(provoke(call, BadValue, words), ValueError), words
+        assert isinstance(provoke(call, BadValueError, words), ValueError), words
 
 
 def test_unknown_models(tmp_path: Path, hub: FakeHub) -> None:
@@ -110,32 +129,34 @@ def test_unknown_models(tmp_path: Path, hub: FakeHub) -> None:
         "there is no file x": lambda: Duo.from_pretrained(REPO, "x.gguf", cache_dir=tmp_path),
     }
     for words, call in calls.items():
-        assert isinstance(provoke(call, UnknownModel, words), ValueError), words
+        assert isinstance(provoke(call, UnknownModelError, words), ValueError), words
 
 
 def test_full_contexts(duo_pair: Duo) -> None:
     n = duo_pair.target.n_ctx
-    e = provoke(lambda: duo_pair.generate([5] * n), ContextFull, f"the prompt has {n} tokens and the context holds {n}")
+    e = provoke(
+        lambda: duo_pair.generate([5] * n), ContextFullError, f"the prompt has {n} tokens and the context holds {n}"
+    )
     assert isinstance(e, ValueError)
 
 
 def test_models_that_do_not_fit() -> None:
     # Checked in the core, before the cache is made; libllama's own failure to make one has the same code.
-    e = provoke(lambda: Duo(demo_pair()[0], n_ctx=2**31 - 1000), DoesNotFit, r"lower -c/--ctx-size")
+    e = provoke(lambda: Duo(demo_pair()[0], n_ctx=2**31 - 1000), DoesNotFitError, r"lower -c/--ctx-size")
     assert not isinstance(e, ValueError)
 
 
 def test_busy(duo_pair: Duo, hub: FakeHub, tmp_path: Path) -> None:
     with duo_pair.stream("a", max_tokens=-1, ignore_eos=True):
-        provoke(lambda: duo_pair.generate("b"), Busy, "another stream open")
+        provoke(lambda: duo_pair.generate("b"), BusyError, "another stream open")
     hub.busy = 1
-    provoke(lambda: Duo.from_pretrained(REPO, cache_dir=tmp_path), Busy, "accepts no more requests")
+    provoke(lambda: Duo.from_pretrained(REPO, cache_dir=tmp_path), BusyError, "accepts no more requests")
 
 
 def test_a_lost_peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     e = provoke(
-        lambda: Duo.from_pretrained(REPO, cache_dir=tmp_path), PeerLost, "cannot be reached .* check the network"
+        lambda: Duo.from_pretrained(REPO, cache_dir=tmp_path), PeerLostError, "cannot be reached .* check the network"
     )
     assert not isinstance(e, ValueError)
 
@@ -143,7 +164,7 @@ def test_a_lost_peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_access_denied(hub: FakeHub, tmp_path: Path) -> None:
     hub.gated.add(REPO)
     e = provoke(lambda: Duo.from_pretrained(REPO, cache_dir=tmp_path), AccessDeniedError, "is gated; ask for access")
-    assert not isinstance(e, PeerLost | ValueError)
+    assert not isinstance(e, PeerLostError | ValueError)
 
 
 def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,11 +178,11 @@ def test_cancelled() -> None:
     d = Duo(n_ctx=256)
     model, s = d.target, d.stream("a", max_tokens=-1, ignore_eos=True)
     d.close()
-    e = provoke(lambda: list(s), Cancelled, "closed while it generated")
+    e = provoke(lambda: list(s), CancelledError, "closed while it generated")
     assert e.result is not None
     assert e.result.finish_reason == "cancelled"
-    provoke(lambda: d.generate("a"), Cancelled, "this Duo is closed")
-    provoke(lambda: model.n_ctx, Cancelled, "this Duo is closed")
+    provoke(lambda: d.generate("a"), CancelledError, "this Duo is closed")
+    provoke(lambda: model.n_ctx, CancelledError, "this Duo is closed")
 
 
 def test_internal(hub: FakeHub, tmp_path: Path) -> None:

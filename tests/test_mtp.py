@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import HELD
 from gguf_files import STR, U32, Array, rewrite
 from model_files import TOKENS, options
 from mtp_models import follower, foreseeing, mtp_part, trunk_part
@@ -77,7 +78,7 @@ def test_right_layers_are_accepted(name: str, tmp_path: Path) -> None:
     with Duo(m.trunk, **STRICT) as alone:
         plain = written(alone)
     for target, draft, more in m.ways():
-        with Duo(target, draft, **STRICT, **more) as d:
+        with Duo(target, draft, **STRICT | HELD, **more) as d:
             assert d.draft is not None
             assert d.draft.head == "mtp"
             for mode in ("sync", "async"):
@@ -87,8 +88,8 @@ def test_right_layers_are_accepted(name: str, tmp_path: Path) -> None:
                     assert (r.tokens, r.warning) == (want, "")
                     n_drafted += r.timings["draft_n"]
                     n_accepted += r.timings["draft_n_accepted"]
-                assert mode == "async" or n_accepted > 100  # beside other work the draft may come late
-                assert n_accepted > 0
+                assert n_accepted > (100 if mode == "sync" else 40)  # ahead, about one for each pass
+                assert (r.timings["passes_ahead_n"] > 0) == (mode == "async")
                 # A token that the filters leave may be another one. In async, guesses from its own states are worse.
                 assert n_accepted / n_drafted > (0.85 if mode == "sync" else 0.6)
 
@@ -145,11 +146,11 @@ def test_several_texts_at_once(hy: Model) -> None:
     with Duo(hy.whole, n_ctx=512, strict=True) as alone:
         want = [alone.generate(p, temperature=0, **LIMITS).tokens for p in prompts]
     for target, draft, more in hy.ways():
-        with Duo(target, draft, n_ctx=512, strict=True, n_parallel=4, _always=True, **more) as d:
+        with Duo(target, draft, n_ctx=512, strict=True, n_parallel=4, **HELD, **more) as d:
             for mode in ("async", "sync"):
                 found = d.generate_many(prompts, temperature=0, mode=mode, **LIMITS)
                 assert [r.tokens for r in found] == want
-                assert mode == "async" or sum(r.timings["draft_n_accepted"] for r in found) > 20
+                assert sum(r.timings["draft_n_accepted"] for r in found) > 20
 
 
 @pytest.mark.parametrize("tree", ["dynamic", [[0], [1], [0, 0], [0, 1], [0, 0, 0]]])

@@ -47,6 +47,22 @@ def test_duo_has_one_version() -> None:
     assert not re.search(r"^version\s*=", PROJECT.read_text("utf-8"), re.MULTILINE)
 
 
+def test_an_extra_that_contains_others_needs_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from extra_requirements import requirements_of  # type: ignore[import-not-found]
+
+    declared = [
+        "numpy", 'fastapi>=1; extra == "server"', 'grpcio; python_version > "3" and extra == "remote"',
+        'duo-llama[remote,server]; extra == "test"', 'pytest>=8 ; extra == "test"', 'grpcio; extra == "test"',
+    ]  # fmt: skip
+    assert requirements_of("test", declared) == ["grpcio", "fastapi>=1", "pytest>=8"]
+    assert requirements_of("server", declared) == ["fastapi>=1"]
+    assert requirements_of("tests", declared) == []
+    lines = PROJECT.read_text("utf-8").partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    named = re.findall(r'"([\w-]+)[^"]*"', lines)
+    assert len(named) == len(set(named)), "an extra repeats what another one has"
+
+
 def test_nobody_is_told_to_install_another_duo() -> None:
     """The "duo" on the package index is another project."""
     assert f'name = "{build_advice.DISTRIBUTION}"' in PROJECT.read_text("utf-8")

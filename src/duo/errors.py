@@ -21,37 +21,37 @@ class DuoError(Exception):
         self.result = result
 
 
-class BadValue(DuoError, ValueError):  # noqa: N818 - names say what happened
+class BadValueError(DuoError, ValueError):
     """An option, a prompt or a file's content that cannot be used; llama_cpp raises ValueError there."""
 
     code = "bad_value"
 
 
-class UnknownModel(BadValue):
+class UnknownModelError(BadValueError):
     """There is no such file, repository or pair, or it is no model."""
 
     code = "unknown_model"
 
 
-class ContextFull(BadValue):
+class ContextFullError(BadValueError):
     """The prompt leaves no room in the context."""
 
     code = "context_full"
 
 
-class DoesNotFit(DuoError):  # noqa: N818
+class DoesNotFitError(DuoError):
     """The models need more memory or disk than there is."""
 
     code = "does_not_fit"
 
 
-class Busy(DuoError):  # noqa: N818
+class BusyError(DuoError):
     """Another text is being written, or a host serves another client."""
 
     code = "busy"
 
 
-class PeerLost(DuoError):  # noqa: N818
+class PeerLostError(DuoError):
     """The other machine cannot be reached, or refuses."""
 
     code = "peer_lost"
@@ -69,7 +69,7 @@ class MissingPackageError(DuoError, ImportError):
     code = "missing_package"
 
 
-class Cancelled(DuoError):  # noqa: N818
+class CancelledError(DuoError):
     """The text was stopped from outside: its Duo was closed."""
 
     code = "cancelled"
@@ -78,7 +78,17 @@ class Cancelled(DuoError):  # noqa: N818
 def error_class(code: str) -> type[DuoError]:
     """The class with this code; DuoError if this version does not know it."""
     classes = (
-        BadValue, UnknownModel, ContextFull, DoesNotFit, Busy, PeerLost, AccessDeniedError, MissingPackageError,
-        Cancelled,
+        BadValueError, UnknownModelError, ContextFullError, DoesNotFitError, BusyError, PeerLostError,
+        AccessDeniedError, MissingPackageError, CancelledError,
     )  # fmt: skip
     return next((c for c in classes if c.code == code), DuoError)
+
+
+# Their names up to 0.2.0, for programs that use them. Most of duo and its extension still do, too.
+BadValue = BadValueError
+UnknownModel = UnknownModelError
+ContextFull = ContextFullError
+DoesNotFit = DoesNotFitError
+Busy = BusyError
+PeerLost = PeerLostError
+Cancelled = CancelledError

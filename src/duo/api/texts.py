@@ -174,7 +174,11 @@ class Texts:
 
     @property
     def timings(self) -> Timings:
-        """Figures of the last text; empty before the first one has ended."""
+        """Figures of the text that ended last; empty before the first one has ended.
+
+        For programs that write one text after the other. Where several are written at once, this may be another one's:
+        use `Result.timings` or `Stream.timings`, which are always the text's own.
+        """
         return self.session.timings
 
     @property

@@ -35,7 +35,8 @@ HELP = """Measure plain, sync and async decoding of the same questions, interlea
 An arm is a mode with a draft length. All arms use the same loaded models, except "plain alone": this is the target
 without a draft, loaded after the pair. Every arm answers a question before the next question starts, in rotating order,
 so that noise affects all arms equally. Plain always runs, because the others are compared with it. Sync runs with each
-of --sync-lengths, and async is compared with the fastest of them. Prompts are used without a chat template.
+of --sync-lengths, and async is compared with the fastest of them. Prompts are used without a chat template. The last
+line is one to quote: "1.80x plain, 1.02x the best turn-taking, 0 of 16 texts differ, 2 cores".
 
 --url measures servers instead: tokens/s of all texts together, time to the first token and per later token, goodput,
 refused requests. A duo server writes in plain mode and in its own, or in --modes, and its texts are compared with

@@ -14,6 +14,7 @@ from duo.errors import BadValue, DuoError
 from duo.measure.bench.arms import Arm
 from duo.measure.bench.costs import acceptances, costs_of
 from duo.measure.bench.measures import Spread, Summary, best_sync, summarise
+from duo.measure.bench.quote import quote
 from duo.measure.bench.record import Record
 from duo.measure.bench.report import notes_of
 
@@ -49,6 +50,7 @@ def as_json(
     out: dict[str, Any] = {
         **(head or {}),
         "complete": complete,
+        "quote": quote(records, head),
         "best_sync": None if sync is None else _arm(sync),
         "measured": {
             "pass_ms": costs.pass_ms,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from duo import _core
+from duo.placement.cpus import usable_cores
 from duo.placement.kernels import processor
 
 # Settings shown on the screen; files have all.
@@ -54,6 +55,7 @@ def head_of(models: Sequence[_core.Model], command: str, settings: dict[str, Any
     names = ("target", "draft")
     return {
         "machine": machine(),
+        "cores": usable_cores(),
         "llama_cpp_commit": _core.ggml_commit(),
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "command": command,

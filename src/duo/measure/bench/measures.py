@@ -149,13 +149,15 @@ def _misses(t: Mapping[str, Any]) -> float:
     return float(t.get("target_passes_n") or 0) - _hits(t)
 
 
-def _equal_share(records: Sequence[Record], arm: Arm) -> float | None:
+def compared_to_plain(records: Sequence[Record], arm: Arm) -> list[bool]:
+    """For each answer of this arm that plain gave too: whether both have the same tokens."""
     plain = {(r.question_id, r.repetition, r.turn): r.tokens for r in records if r.arm == PLAIN}
-    same = []
-    for r in records:
-        key = (r.question_id, r.repetition, r.turn)
-        if r.arm == arm and key in plain:
-            same.append(r.tokens == plain[key])
+    mine = [((r.question_id, r.repetition, r.turn), r.tokens) for r in records if r.arm == arm]
+    return [tokens == plain[key] for key, tokens in mine if key in plain]
+
+
+def _equal_share(records: Sequence[Record], arm: Arm) -> float | None:
+    same = compared_to_plain(records, arm)
     return sum(same) / len(same) if same else None
 
 

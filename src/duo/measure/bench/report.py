@@ -11,6 +11,7 @@ from rich.table import Table
 from duo.measure.bench.arms import Arm
 from duo.measure.bench.head import lines_of
 from duo.measure.bench.measures import ALL, Spread, Summary, arms_in, best_sync, summarise
+from duo.measure.bench.quote import quote
 from duo.measure.bench.record import Record
 from duo.support.wording import plural
 
@@ -129,7 +130,7 @@ def show(
     notes: Iterable[str] = (),
     console: Console | None = None,
 ) -> None:
-    """Prints the settings, a line for each arm, speed-ups by category if there are several, and notes."""
+    """Prints the settings, a line for each arm, speed-ups by category if there are several, notes, a line to quote."""
     out = printer(console)
     summaries, sync = summarise(records), best_sync(records)
     for line in lines_of(head or {}):
@@ -146,3 +147,5 @@ def show(
         out.print(_by_category(summaries, sync))
     for note in [*notes_of(records, sync), *notes]:
         out.print(note, markup=False, soft_wrap=True)
+    if line := quote(records, head):
+        out.print(line, markup=False, soft_wrap=True)
