@@ -12,6 +12,7 @@ from duo.text.result import Chunk, Result, TokenLogprobs
 
 if TYPE_CHECKING:
     from duo.api.answer import Reading
+    from duo.server.prompt_scores import PromptScores
     from duo.text.job import Job
     from duo.text.stream_async import AsyncStream
 
@@ -25,6 +26,7 @@ class Text:
     prompt: str  # as text
     reading: Reading | None = None  # None: all of it is the answer
     most_ms: float = 0.0  # after the first token; 0: no limit
+    scores: PromptScores | None = None  # None: the prompt's own tokens are not scored
     task_id: int = 0
     plain_pass_ms: RecentMedian = field(default_factory=RecentMedian)  # of all texts of the server
 
