@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -43,30 +44,55 @@ class ResponsesShape(Shape):
                 "arguments": text}  # fmt: skip
 
     def _response(self, status: str, text: Text | None = None) -> dict[str, Any]:
+        """All fields of OpenAI's schema that a server without memory has a value for."""
+        o, asked, more = self.texts[0].job.options, self._asked, self._asked.model_extra or {}
         found: dict[str, Any] = {
             "id": f"resp_{self.unique}",
             "object": "response",
             "created_at": self.created,
+            "completed_at": None,
             "status": status,
             "error": None,
             "incomplete_details": None,
-            "instructions": self._asked.instructions,
+            "instructions": asked.instructions,
+            "max_output_tokens": asked.max_output_tokens,
+            "max_tool_calls": more.get("max_tool_calls"),
             "model": self.name,
             "output": self._items,
             "parallel_tool_calls": True,
-            "temperature": self.texts[0].job.options["temperature"],
-            "top_p": self.texts[0].job.options["top_p"],
-            "tool_choice": self._asked.tool_choice or "auto",
-            "tools": self._asked.tools or [],
+            "previous_response_id": None,
+            "reasoning": {"effort": None, "summary": None, **(asked.reasoning or {})},
+            "temperature": o["temperature"],
+            "top_p": o["top_p"],
+            "presence_penalty": o["presence_penalty"],
+            "frequency_penalty": o["frequency_penalty"],
+            "top_logprobs": 0,
+            "text": {"format": {"type": "text"}, **(asked.text or {})},
+            "tool_choice": asked.tool_choice or "auto",
+            "tools": asked.tools or [],
+            "truncation": "disabled",  # a conversation that is too long is refused
             "usage": None,
+            "user": more.get("user"),
+            "metadata": more.get("metadata") or {},
+            # What the server has not: it keeps no answers, and works on them while the client waits.
+            "store": False,
+            "background": False,
+            "service_tier": "default",
+            "safety_identifier": more.get("safety_identifier"),
+            "prompt_cache_key": more.get("prompt_cache_key"),
         }
         if text is None:
             return found
         if text.finish != "stop":
             found |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+        else:
+            found["completed_at"] = int(time.time())
         found["usage"] = {
             "input_tokens": self.n_prompt,
-            "input_tokens_details": {"cached_tokens": self.n_cached},
+            "input_tokens_details": {
+                "cached_tokens": self.n_cached,
+                "cache_write_tokens": self.n_prompt - self.n_cached,
+            },
             "output_tokens": self.n_written,
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": self.n_prompt + self.n_written,
@@ -95,12 +121,12 @@ class ResponsesShape(Shape):
         if kind == "message":
             yield self._of_item("response.content_part.added", content_index=0, part=_part(""))
 
-    def _stop(self) -> Iterator[Event]:
+    def _stop(self, status: str = "completed") -> Iterator[Event]:
         if not self._open:
             return
         item, text, kind = self._items[-1], self._text, self._open
         self._open = ""
-        item["status"] = "completed"
+        item["status"] = status
         if kind == "message":
             item["content"] = [_part(text)]
             yield self._of_item("response.output_text.done", content_index=0, text=text, logprobs=[])
@@ -136,7 +162,7 @@ class ResponsesShape(Shape):
                 yield from self._more("function_call", piece.arguments)
 
     def end(self, text: Text) -> Iterator[Event]:
-        yield from self._stop()
+        yield from self._stop("completed" if text.finish == "stop" else "incomplete")
         found = self._response("completed", text)
         yield self._event(f"response.{found['status']}", response=found)
 
