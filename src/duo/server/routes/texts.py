@@ -112,7 +112,7 @@ def of_stream(f: TextFields) -> dict[str, object]:
 def native(service: Service, texts: list[Text], f: TextFields) -> NativeShape:
     return NativeShape(
         *common(service, texts),
-        n_ctx=service.n_ctx,
+        duo=service.duo,
         fields=f.response_fields or (),
         with_tokens=bool(f.return_tokens),
         **of_stream(f),
