@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from duo.prompt.call_pieces import Piece
 from duo.prompt.reading import Part
 from duo.server.errors import ApiError
 from duo.server.fields import ResponsesFields
@@ -30,7 +31,7 @@ class ResponsesShape(Shape):
 
     # ---- items
 
-    def _item(self, kind: str, text: str, *, whole: bool, name: str = "", made: str = "") -> dict[str, Any]:
+    def _item(self, kind: str, text: str, *, whole: bool, named: Piece | None = None) -> dict[str, Any]:
         status = "completed" if whole else "in_progress"
         unique = uuid.uuid4().hex
         if kind == "reasoning":
@@ -40,8 +41,9 @@ class ResponsesShape(Shape):
         if kind == "message":
             return {"id": f"msg_{unique}", "type": kind, "role": "assistant", "status": status,
                     "content": [_part(text)] if whole else []}  # fmt: skip
-        return {"id": f"fc_{unique}", "type": "function_call", "status": status, "call_id": call_id(made), "name": name,
-                "arguments": text}  # fmt: skip
+        called = named or Piece(0)
+        return {"id": f"fc_{unique}", "type": "function_call", "status": status, "call_id": call_id(called.id),
+                "name": called.name, "arguments": text}  # fmt: skip
 
     def _response(self, status: str, text: Text | None = None) -> dict[str, Any]:
         """All fields of OpenAI's schema that a server without memory has a value for."""
@@ -112,10 +114,10 @@ class ResponsesShape(Shape):
         for kind in ("created", "in_progress"):
             yield self._event(f"response.{kind}", response={**self._response("in_progress"), "output": []})
 
-    def _start(self, kind: str, name: str = "", made: str = "") -> Iterator[Event]:
+    def _start(self, kind: str, named: Piece | None = None) -> Iterator[Event]:
         yield from self._stop()
         self._open, self._text = kind, ""
-        item = self._item(kind, "", whole=False, name=name, made=made)
+        item = self._item(kind, "", whole=False, named=named)
         self._items.append(item)
         yield self._event("response.output_item.added", output_index=len(self._items) - 1, item=dict(item))
         if kind == "message":
@@ -151,15 +153,11 @@ class ResponsesShape(Shape):
             yield self._of_item("response.function_call_arguments.delta", delta=delta)
 
     def part(self, text: Text, part: Part) -> Iterator[Event]:
-        if part.reasoning:
-            yield from self._more("reasoning", part.reasoning)
-        if part.content:
-            yield from self._more("message", part.content)
-        for piece in part.pieces:
-            if piece.name:
-                yield from self._start("function_call", piece.name, piece.id)
-            if piece.arguments:
-                yield from self._more("function_call", piece.arguments)
+        for kind, delta, named in _deltas(part):
+            if named is not None:
+                yield from self._start(kind, named)
+            if delta:
+                yield from self._more(kind, delta)
 
     def end(self, text: Text) -> Iterator[Event]:
         yield from self._stop("completed" if text.finish == "stop" else "incomplete")
@@ -167,11 +165,30 @@ class ResponsesShape(Shape):
         yield self._event(f"response.{found['status']}", response=found)
 
     def whole(self) -> dict[str, Any]:
-        """The events that were made on the way have filled the items."""
-        return self._response("completed", self.texts[0])
+        text = self.texts[0]
+        items: list[tuple[str, Piece | None, list[str]]] = []  # their types, names and texts
+        for part in text.parts:
+            for kind, delta, named in _deltas(part):
+                if named is not None or not items or items[-1][0] != kind:
+                    items.append((kind, named, []))
+                items[-1][2].append(delta)
+        self._items = [self._item(kind, "".join(deltas), whole=True, named=named) for kind, named, deltas in items]
+        if self._items and text.finish != "stop":
+            self._items[-1]["status"] = "incomplete"
+        return self._response("completed", text)
 
     def failed(self, e: ApiError) -> Event:
         return self._event("error", code=str(e.status), message=e.message, param=None)
+
+
+def _deltas(part: Part) -> Iterator[tuple[str, str, Piece | None]]:
+    """Types of items, and what comes to them; with a piece that begins a call: it is a new item."""
+    if part.reasoning:
+        yield "reasoning", part.reasoning, None
+    if part.content:
+        yield "message", part.content, None
+    for piece in part.pieces:
+        yield "function_call", piece.arguments, piece if piece.name else None
 
 
 def _part(text: str) -> dict[str, Any]:
