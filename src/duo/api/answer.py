@@ -68,6 +68,10 @@ class Reading:
     def add(self, chunk: Chunk) -> list[Part]:
         """What the chunk brings."""
         self._spelled.add(chunk)
+        return self.read()
+
+    def read(self) -> list[Part]:
+        """What the text brings that has been spelled out since the last call."""
         parts = self._keep(self._reader.feed(self._spelled.take()))
         if self._pieces is not None and (begun := self._reader.begun)[1]:
             fresh = self._pieces.update(*begun)

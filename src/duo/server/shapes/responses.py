@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from duo.api.chat_answer import call_id
 from duo.prompt.call_pieces import Piece
 from duo.prompt.reading import Part
 from duo.server.errors import ApiError
 from duo.server.fields import ResponsesFields
-from duo.server.shapes.chat import call_id
 from duo.server.shapes.shape import Event, Shape
 from duo.server.text import Text
 
