@@ -19,6 +19,7 @@ from duo.remote.wire.codec_begin import put_begin
 from duo.text.job import sampling, speculation
 
 PATH = "/duo.v1.Host/"
+N_LITTLE = 1 << 16  # bytes
 # Without UNAVAILABLE: then a client looks for seconds into why it lost its host.
 CODES = [c for c in grpc.StatusCode if c not in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE)]
 
@@ -216,9 +217,15 @@ class Attacker:
         self.channel.close()
 
 
-def raw(h: HostProcess, method: str) -> tuple[grpc.Channel, bytes, Any]:
-    """A connection of its own, the host's instance, and what opens a stream."""
-    channel = grpc.insecure_channel(h.address, [("grpc.use_local_subchannel_pool", 1)])
+# A client that takes no more than this of what it does not read: gRPC would take megabytes.
+LITTLE = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", N_LITTLE))
+
+
+def raw(
+    h: HostProcess, method: str, address: str = "", options: Sequence[tuple[str, int]] = ()
+) -> tuple[grpc.Channel, bytes, Any]:
+    """A connection of its own, the host's instance, and what opens a stream. address: of a proxy before the host."""
+    channel = grpc.insecure_channel(address or h.address, [("grpc.use_local_subchannel_pool", 1), *options])
     say = channel.unary_unary(PATH + "Hello", as_it_is, wire.HelloReply.FromString)
     instance = say(wire.HelloRequest(protocol=hello.PROTOCOL, role=h.role).SerializeToString(), timeout=HANG_S).instance
     return channel, instance, channel.stream_stream(PATH + method, as_it_is, as_it_is)

@@ -4,6 +4,7 @@ import selectors
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -11,6 +12,7 @@ from conftest import HANG_S
 from waits import join
 
 N_READ = 65536
+STILL_S = 0.2
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close is a reset
 
 
@@ -38,6 +40,15 @@ class Proxy:
         """Returns when it is so. target: another host from now on."""
         self._state, self._target = state, target or self._target
         self._wake()
+
+    def wait_until_still(self, least: int) -> None:
+        """Until so many bytes have passed, and then none for a while: whoever sends has to wait."""
+        until, last, since = time.monotonic() + HANG_S, -1, 0.0
+        while last < least or time.monotonic() - since < STILL_S:
+            assert time.monotonic() < until, f"{last} bytes have passed, the last {time.monotonic() - since:.1f} s ago"
+            if self.n_bytes != last:
+                last, since = self.n_bytes, time.monotonic()
+            time.sleep(0.01)
 
     def close(self) -> None:
         self._stop = True

@@ -120,6 +120,18 @@ def test_biases(server: Server, alone: Duo) -> None:
     assert server.post("/completion", {**body, "temperature": 0}).json()["tokens"] != [never]
     for bad in ([1], [[1, "x"]], [[True, 1]], [[10**6, 1]]):
         assert server.post("/completion", {"prompt": PROMPT, "logit_bias": bad}).status_code == 400
+    body |= {"ignore_eos": True, "logit_bias": [[king, 2.5], [never, False]]}
+    ends = [alone.token_eos(), alone.tokenize("<|im_end|>", add_bos=False, special=True)[0]]
+    shown = server.post("/completion", body).json()["generation_settings"]["logit_bias"]
+    assert shown == [{"token": king, "bias": 2.5}, *({"token": i, "bias": None} for i in (never, *sorted(ends)))]
+    plain = server.post("/completion", {**body, "ignore_eos": False, "logit_bias": []}).json()
+    assert plain["generation_settings"]["logit_bias"] == []
+
+
+@pytest.mark.parametrize("n", [100_000, 101, -1])
+def test_too_many_alternatives_are_refused_by_their_number(server: Server, n: int) -> None:
+    answer = server.post("/completion", {"prompt": PROMPT, **GREEDY, "n_probs": n})
+    assert answer.status_code == 400 and f"n_probs is {n}; give 0 to 100" in answer.json()["error"]["message"]
 
 
 # ---- tokens

@@ -54,6 +54,30 @@ def test_a_streamed_chat(server: Server, alone: Duo) -> None:
     assert "usage" not in without[-2][1] and without[-2][1]["timings"]["predicted_n"] == 16
 
 
+@pytest.mark.parametrize("dialect", ["chat/completions", "responses", "messages"])
+def test_counted_tokens_are_those_of_the_prompt(server: Server, alone: Duo, dialect: str) -> None:
+    """With the tools that the template shows."""
+    f = CALLED["function"]
+    tool = {
+        "chat/completions": CALLED,
+        "responses": {"type": "function", **f},
+        "messages": {"name": f["name"], "input_schema": f["parameters"]},
+    }[dialect]
+    count = "count_tokens" if dialect == "messages" else "input_tokens"
+    said = "<|im_start|>user\nTell me a tale.<|im_end|>\n<|im_start|>assistant\n"
+    counts = []
+    for tools, shown in ([], ""), ([tool], "roll"), ([tool] * 3, "roll roll roll"):
+        body = {"input" if dialect == "responses" else "messages": TALE, **({"tools": tools} if tools else {})}
+        prompt = (f"<|im_start|>system\nTools: {shown}<|im_end|>\n" if tools else "") + said
+        counts.append(server.post(f"/v1/{dialect}/{count}", body).json()["input_tokens"])
+        assert counts[-1] == len(alone.tokenize(prompt, add_bos=alone.chat_template.add_special, special=True))
+        limit = "max_output_tokens" if dialect == "responses" else "max_tokens"
+        usage = server.post(f"/v1/{dialect}", {**body, limit: 1}).json()["usage"]
+        used = usage.get("prompt_tokens") or usage["input_tokens"] + usage.get("cache_read_input_tokens", 0)
+        assert used == counts[-1]
+    assert counts[0] < counts[1] < counts[2]
+
+
 def test_who_wrote_each_token(server: Server) -> None:
     events = server.events("/v1/chat/completions", {"messages": TALE, **GREEDY, "timings_per_token": True})
     tokens = [t for _, e in events[:-1] for t in e.get("duo", {}).get("tokens", ())]

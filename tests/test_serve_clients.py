@@ -15,7 +15,7 @@ from conftest import HANG_S
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from late import Late
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from served import CALLED, GREEDY, TALE, Server
 
 from duo import Duo
@@ -94,6 +94,15 @@ def test_openai_tools(client: openai.OpenAI) -> None:
     assert client.chat.completions.create(**{**asked, "messages": told, "tool_choice": "auto"}, max_tokens=4).choices
 
 
+# What https://www.openresponses.org wants of every answer.
+FIELDS_OF_RESPONSES = {
+    "id", "object", "created_at", "completed_at", "status", "incomplete_details", "model", "previous_response_id",
+    "instructions", "output", "error", "tools", "tool_choice", "truncation", "parallel_tool_calls", "text", "top_p",
+    "presence_penalty", "frequency_penalty", "top_logprobs", "temperature", "reasoning", "usage", "max_output_tokens",
+    "max_tool_calls", "store", "background", "service_tier", "metadata", "safety_identifier", "prompt_cache_key",
+}  # fmt: skip
+
+
 class Animal(BaseModel):
     legs: int
     tame: bool
@@ -131,6 +140,36 @@ def test_openai_responses(client: openai.OpenAI, right: str) -> None:
     text = {"format": {"type": "json_schema", "name": "a", "schema": Animal.model_json_schema()}}
     shaped = client.responses.create(model="demo", input="Describe.", text=text, max_output_tokens=60)
     assert Animal.model_validate_json(shaped.output_text)
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"tools": [CALLED["function"] | {"type": "function"}], "tool_choice": "required"}]
+)
+@pytest.mark.parametrize("n", [5, 200])
+def test_responses_have_the_fields_of_openais_schema(server: Server, n: int, more: dict[str, Any]) -> None:
+    """The client itself checks no types, but its types are the schema."""
+    from openai.types.responses import Response, ResponseStreamEvent
+
+    stops = ["."] if n == 200 and not more else []
+    body = {"input": "Tell me a tale.", "temperature": 0, "max_output_tokens": n, "stop": stops, "user": "me",
+            "metadata": {"a": "b"}, "top_p": 0.9, "presence_penalty": 0.5, **more}  # fmt: skip
+    answers = [server.post("/v1/responses", body).json()]
+    of_events: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+    for kind, data in server.events("/v1/responses", body):
+        assert of_events.validate_python(data).type == kind
+        answers += [data["response"]] if "response" in data else []
+    assert [a["status"] for a in answers[1:3]] == ["in_progress", "in_progress"] and len(answers) == 4
+    for a in answers:
+        Response.model_validate(a)
+        assert a.keys() >= FIELDS_OF_RESPONSES
+        assert (a["previous_response_id"], a["truncation"], a["store"]) == (None, "disabled", False)
+        assert a["text"] == {"format": {"type": "text"}} and a["metadata"] == {"a": "b"} and a["user"] == "me"
+        assert (a["top_p"], a["presence_penalty"], a["max_output_tokens"]) == (0.9, 0.5, n)
+    for a in (answers[0], answers[-1]):
+        assert a["status"] == ("incomplete" if n == 5 else "completed")
+        assert a["output"][-1]["status"] == a["status"]
+        done = a["completed_at"]
+        assert done is None if n == 5 else a["created_at"] <= done
 
 
 def test_langchain(server: Server, right: str) -> None:

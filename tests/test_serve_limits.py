@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
@@ -13,6 +12,8 @@ import httpx
 import pytest
 from conftest import HANG_S
 from served import ENDLESS, Server, all_of, narrow, one_answer, raw, request_for, served
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from waits import wait_until
 
 from duo.server.settings import Settings
 
@@ -56,11 +57,15 @@ def test_slow_heads_and_bodies_end(hasty: Server) -> None:
         assert all_of(s).startswith(b"HTTP/1.1 408")
 
 
-def test_a_head_that_comes_in_pieces_is_read(server: Server, hasty: Server) -> None:
+def test_a_head_that_comes_in_pieces_is_read(server: Server, hasty: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    take, taken = H11Protocol.data_received, list[bytes]()
+    monkeypatch.setattr(H11Protocol, "data_received", lambda self, data: (taken.append(data), take(self, data)))
+    parts = [b"GET /health HT", b"TP/1.1\r\nHost: localhost\r\n", b"\r\n"]
     with raw(server) as s:
-        for part in (b"GET /health HT", b"TP/1.1\r\nHost: localhost\r\n", b"\r\n"):
-            time.sleep(0.05)
+        for i, part in enumerate(parts):
             s.sendall(part)
+            wait_until(lambda n=i + 1: len(taken) == n)
+        assert taken == parts
         assert s.recv(1000).startswith(b"HTTP/1.1 200")
     with raw(hasty, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n") as s:
         assert s.recv(1000).startswith(b"HTTP/1.1 200")

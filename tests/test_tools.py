@@ -233,7 +233,13 @@ def test_a_choice_shapes_the_answer(duo_pair: Duo, choice: Any) -> None:
     assert parts[-1]["finish_reason"] == "tool_calls"
     streamed = [c for p in parts for c in p["delta"].get("tool_calls") or ()]
     assert "".join(c["function"]["arguments"] for c in streamed) == call["function"]["arguments"]
-    assert {(c["index"], c["function"]["name"]) for c in streamed} == {(0, call["function"]["name"])}
+    assert {c["index"] for c in streamed} == {0}
+    if choice == "required":  # in pieces; by name each part has all of it, as in llama_cpp
+        names = [c["function"].get("name") for c in streamed]
+        assert names == [call["function"]["name"], *[None] * (len(names) - 1)]
+        assert len(streamed) > 3 and streamed[0]["id"] and streamed[0]["type"] == "function"
+    else:
+        assert {c["function"]["name"] for c in streamed} == {call["function"]["name"]}
 
 
 def test_a_required_tool_is_one_of_several_and_its_references_hold(duo_pair: Duo) -> None:
@@ -264,7 +270,11 @@ def test_calls_in_an_answer_are_parsed_and_reasoning_is_split_off(duo_pair: Duo)
         deltas = [p["choices"][0]["delta"] for p in parts]
         for name in ("content", "reasoning_content"):
             assert "".join(d.get(name) or "" for d in deltas) == (message.get(name) or "")
-        assert [c["function"] for d in deltas for c in d.get("tool_calls") or ()] == [call["function"]]
+        pieces = [c for d in deltas for c in d.get("tool_calls") or ()]
+        assert [(c["id"][:5], c["function"]["name"]) for c in pieces if "id" in c] == [("call_", "weather")]
+        assert "".join(c["function"]["arguments"] for c in pieces) == call["function"]["arguments"]
+        assert len(pieces) > 2 and {c["index"] for c in pieces} == {0}  # while it is written
+        assert parts[-1]["choices"][0]["finish_reason"] == "tool_calls"
     plain = ask(duo_pair, grammar=grammar, tool_choice="none")["choices"][0]
     assert (plain["message"]["content"], plain["finish_reason"]) == (written, "stop")
 

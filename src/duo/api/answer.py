@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import codecs
 import time
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from duo.api.logprob_lists import LogprobLists, joined_lists
 from duo.api.openai import (
     Completion,
     CompletionChoice,
@@ -68,6 +68,10 @@ class Reading:
     def add(self, chunk: Chunk) -> list[Part]:
         """What the chunk brings."""
         self._spelled.add(chunk)
+        return self.read()
+
+    def read(self) -> list[Part]:
+        """What the text brings that has been spelled out since the last call."""
         parts = self._keep(self._reader.feed(self._spelled.take()))
         if self._pieces is not None and (begun := self._reader.begun)[1]:
             fresh = self._pieces.update(*begun)
@@ -95,8 +99,7 @@ class Answer:
 
     def __init__(self, local_model: _core.Model, stream: Stream, prompt: str, n_prompt: int, model: str | None) -> None:
         self._model, self._stream, self._prompt, self._n_prompt = local_model, stream, prompt, n_prompt
-        self._offset = len(prompt)  # characters before the next token; a character may have several tokens
-        self._characters = codecs.getincrementaldecoder("utf-8")("ignore")
+        self._lists = LogprobLists(local_model, len(prompt))
         self.spelled = Spelled(local_model)
         self._head: dict[str, Any] = {
             "id": f"cmpl-{uuid.uuid4()}",
@@ -105,20 +108,6 @@ class Answer:
             "model": local_model.path if model is None else model,
         }
 
-    def _piece(self, token: int) -> str:
-        return self._model.piece(token).decode("utf-8", "ignore")
-
-    def _logprobs(self, tokens: Sequence[TokenLogprobs]) -> Logprobs:
-        found: Logprobs = {"tokens": [], "text_offset": [], "token_logprobs": [], "top_logprobs": []}
-        for t in tokens:
-            text = self._piece(t.token)
-            found["tokens"].append(text)
-            found["text_offset"].append(self._offset)
-            found["token_logprobs"].append(t.logprob)
-            found["top_logprobs"].append({self._piece(i): p for i, p in t.top} | {text: t.logprob})
-            self._offset += len(self._characters.decode(self._model.piece(t.token)))
-        return found
-
     def _is_text(self, token: int | None) -> bool:
         return token is not None and not self._model.is_end(token)
 
@@ -126,21 +115,15 @@ class Answer:
         choice: CompletionChoice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": finish_reason}
         return cast("CompletionChunk", {**self._head, "choices": [choice]})
 
-    def _of_prompt(self, first: int, rest: Sequence[TokenLogprobs]) -> Logprobs:
-        """As llama_cpp has it: the BOS token is left out, and the first other one has no log-probability."""
-        kept = [t for t in (TokenLogprobs(first, 0.0), *rest) if t.token != self._model.token_bos]
-        self._offset = 0
-        found = self._logprobs(kept)
-        if kept:
-            found["token_logprobs"][0] = found["top_logprobs"][0] = None
-        return found
-
     def whole(self, *, echo: bool, scored: tuple[int, Sequence[TokenLogprobs]] | None = None) -> Completion:
         """The text, when it has ended. echo: behind its prompt. scored: the prompt's first token, and the others.
 
         Raises DuoError.
         """
-        head = None if scored is None else self._of_prompt(*scored)
+        head = None
+        if scored is not None:
+            self._lists = LogprobLists(self._model)
+            head = self._lists.of_prompt(*scored)
         with self._stream as s:
             for chunk in s:
                 self.spelled.add(chunk)
@@ -148,9 +131,9 @@ class Answer:
         kept = [t for t in r.logprobs if self._is_text(t.token)]
         text = self._prompt * echo + r.text
         n = sum(map(self._is_text, r.tokens))
-        logprobs = self._logprobs(kept) if s.with_logprobs else None
+        logprobs = self._lists.of(kept) if s.with_logprobs else None
         if head is not None and logprobs is not None:
-            logprobs = cast("Logprobs", {name: [*head[name], *logprobs[name]] for name in head})  # type: ignore[literal-required]
+            logprobs = joined_lists(head, logprobs)
         return {
             **self._chunk(text, logprobs, r.finish_reason),
             "usage": {"prompt_tokens": self._n_prompt, "completion_tokens": n, "total_tokens": self._n_prompt + n},
@@ -163,7 +146,7 @@ class Answer:
                 self.spelled.add(chunk)
                 logprobs = None
                 if chunk.logprobs is not None and self._is_text(chunk.token):
-                    logprobs = self._logprobs([chunk.logprobs])
+                    logprobs = self._lists.of([chunk.logprobs])
                 if chunk.text or logprobs is not None:
                     yield self._chunk(chunk.text, logprobs, None)
             yield self._chunk("", None, s.finish_reason)

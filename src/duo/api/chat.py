@@ -176,8 +176,9 @@ class Chats(Completions):
         if named := prompt.choice.named:
             return as_call_parts(answer.parts(), named) if stream else as_call(answer.whole(echo=False), named)
         if prompt.is_read:
-            reader = prompt.reader()
-            return as_read_parts(answer, reader) if stream else as_read(answer, reader)
+            if stream:
+                return as_read_parts(answer, prompt.reading(answer.spelled))
+            return as_read(answer, prompt.reader())
         return as_chat_parts(answer.parts()) if stream else as_chat(answer.whole(echo=False))
 
     def _variables(self, options: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from duo.api.answer import Answer
+from duo.api.answer import Answer, Reading
 from duo.api.openai import (
     ChatChunk,
     ChatCompletion,
@@ -14,10 +14,14 @@ from duo.api.openai import (
     ChatMessage,
     Completion,
     CompletionChunk,
+    FunctionCall,
+    FunctionCallPart,
     Logprobs,
     ToolCall,
+    ToolCallPart,
     chat_logprobs,
 )
+from duo.prompt.call_pieces import Piece
 from duo.prompt.reading import CallReader, Part, Reader, joined
 from duo.prompt.tool_calls import Call
 
@@ -73,9 +77,23 @@ def as_chat_parts(parts: Iterator[CompletionChunk]) -> Iterator[ChatChunk]:
 # ---- reasoning and calls
 
 
-def _tool_call(call: Call) -> ToolCall:
-    made = call.id or f"call_{uuid.uuid4().hex[:24]}"
-    return {"id": made, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+def call_id(made: str) -> str:
+    """The model's own, or a new one."""
+    return made or f"call_{uuid.uuid4().hex[:24]}"
+
+
+def tool_call(call: Call) -> ToolCall:
+    """A whole call."""
+    function: FunctionCall = {"name": call.name, "arguments": call.arguments}
+    return {"id": call_id(call.id), "type": "function", "function": function}
+
+
+def tool_call_part(p: Piece) -> ToolCallPart:
+    """A call while it is written."""
+    if not p.name:
+        return {"index": p.index, "function": {"arguments": p.arguments}}
+    function: FunctionCallPart = {"name": p.name, "arguments": p.arguments}
+    return {"index": p.index, "id": call_id(p.id), "type": "function", "function": function}
 
 
 def _finish(finish_reason: str | None, calls: Any) -> str | None:
@@ -86,7 +104,7 @@ def as_read(answer: Answer, reader: Reader | CallReader) -> ChatCompletion:
     """A text as an answer with reasoning_content and tool_calls of its own. Raises DuoError."""
     completion = answer.whole(echo=False)
     said = joined([*reader.feed(answer.spelled.take()), *reader.finish()])
-    calls = [_tool_call(c) for c in said.calls]
+    calls = [tool_call(c) for c in said.calls]
     message: ChatMessage = {"role": "assistant", "content": said.content or (None if calls else "")}
     if said.reasoning:
         message["reasoning_content"] = said.reasoning
@@ -95,34 +113,33 @@ def as_read(answer: Answer, reader: Reader | CallReader) -> ChatCompletion:
     return _answer(completion, message, _finish(completion["choices"][0]["finish_reason"], calls))
 
 
-def _deltas(part: Part, n_calls: int) -> Iterator[ChatDelta]:
-    """n_calls: those that came before."""
+def _deltas(part: Part) -> Iterator[ChatDelta]:
     if part.reasoning:
         yield {"reasoning_content": part.reasoning}
     if part.content:
         yield {"content": part.content}
-    if part.calls:
-        yield {"tool_calls": [{"index": n_calls + i, **_tool_call(c)} for i, c in enumerate(part.calls)]}
+    for piece in part.pieces:
+        yield {"tool_calls": [tool_call_part(piece)]}
 
 
-def as_read_parts(answer: Answer, reader: Reader | CallReader) -> Iterator[ChatChunk]:
-    """The same as it comes. A call comes whole, when the text has ended."""
-    n_calls, first = 0, True
+def as_read_parts(answer: Answer, reading: Reading) -> Iterator[ChatChunk]:
+    """The same as it comes. Calls come in pieces, if their arguments are a JSON object."""
+    called, first = False, True
     for p in answer.parts():
         (choice,) = p["choices"]
         last = choice["finish_reason"] is not None
         if first:
             yield _chunk(p, {"role": "assistant"}, None, None)
         first = False
-        parts = reader.feed(answer.spelled.take())
+        parts = reading.read()
         logprobs = choice["logprobs"]
-        for part in [*parts, *(reader.finish() if last else ())]:
-            for delta in _deltas(part, n_calls):
+        for part in [*parts, *(reading.finish() if last else ())]:
+            for delta in _deltas(part):
                 yield _chunk(p, delta, logprobs, None)
                 logprobs = None
-            n_calls += len(part.calls)
+            called = called or bool(part.pieces)
         if last:
-            yield _chunk(p, {}, None, _finish(choice["finish_reason"], n_calls))
+            yield _chunk(p, {}, None, _finish(choice["finish_reason"], called))
         elif logprobs is not None:
             yield _chunk(p, {}, logprobs, None)
 
@@ -156,7 +173,8 @@ def as_call_parts(parts: Iterator[CompletionChunk], name: str) -> Iterator[ChatC
         first = False
         (choice,) = p["choices"]
         call = _call_of(name, p, choice["text"])
-        delta: ChatDelta = {**nothing, "function_call": call["function"], "tool_calls": [{"index": 0, **call}]}
+        indexed: ToolCall = {"index": 0, **call}
+        delta: ChatDelta = {**nothing, "function_call": call["function"], "tool_calls": [indexed]}
         yield _chunk(p, delta, choice["logprobs"], None)
         if choice["finish_reason"] is not None:
             yield _chunk(p, nothing, None, "tool_calls")

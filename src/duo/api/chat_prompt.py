@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from duo.api.answer import Reading, Spelled
 from duo.api.tools import Choice, choice_of
@@ -13,9 +13,6 @@ from duo.prompt.chat_template import ChatTemplate, check_messages
 from duo.prompt.reading import CallReader, Reader
 from duo.support.same import n_same
 from duo.support.wording import quoted
-
-if TYPE_CHECKING:
-    from duo import _core
 
 
 def schema_of(response_format: object) -> Any:
@@ -59,9 +56,9 @@ class ChatPrompt:
             return CallReader(self.choice.named)
         return Reader(self.text, reasoning=self.reasoning, tools=self.choice.schemas)
 
-    def reading(self, model: _core.Model) -> Reading:
-        """The same for the chunks of a stream; calls of tools come in pieces."""
-        return Reading(Spelled(model), self.reader(), self.choice.names)
+    def reading(self, spelled: Spelled) -> Reading:
+        """The same for the chunks of a stream, whose text is spelled out there; calls of tools come in pieces."""
+        return Reading(spelled, self.reader(), self.choice.names)
 
 
 @dataclass(frozen=True)

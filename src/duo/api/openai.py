@@ -62,6 +62,20 @@ class ToolCall(TypedDict):
     function: FunctionCall
 
 
+class FunctionCallPart(TypedDict):
+    name: NotRequired[str]
+    arguments: str
+
+
+class ToolCallPart(TypedDict):
+    """What a part of an answer brings of a call. The first part of a call has its id, its type and its name."""
+
+    index: int
+    id: NotRequired[str]
+    type: NotRequired[Literal["function"]]
+    function: FunctionCallPart
+
+
 class ChatMessage(TypedDict):
     """An answer."""
 
@@ -115,7 +129,7 @@ class ChatDelta(TypedDict, total=False):
     content: str | None
     reasoning_content: str
     function_call: FunctionCall | None
-    tool_calls: list[ToolCall] | None
+    tool_calls: list[ToolCall] | list[ToolCallPart] | None
 
 
 class ChatChunkChoice(TypedDict):

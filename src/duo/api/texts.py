@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
@@ -117,6 +118,12 @@ class Texts:
         found = b"".join(self._pieces(tokens, special))
         bos = len(tokens) > 0 and int(tokens[0]) == self.local_model.token_bos
         return found[1:] if bos and found.startswith(b" ") else found
+
+    @cached_property
+    def end_tokens(self) -> tuple[int, ...]:
+        """Tokens that end a text, which `ignore_eos` forbids; llama.cpp's end-of-generation tokens."""
+        model = self.local_model
+        return tuple(i for i in range(model.n_vocab) if model.is_end(i))
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """Text of token ids; bytes that are no whole character become U+FFFD. Raises BadValue for an unknown id.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
+from duo._core import LIMITS
 from duo.errors import BadValue
 from duo.options.samplers import ALL
 from duo.options.tables import GENERATE_OPTIONS
@@ -58,6 +60,8 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
     if budget is not None and budget != -1:
         out["reasoning_budget"] = min(budget, NO_LIMIT)
     if f.n_probs:
+        if not 0 <= f.n_probs <= LIMITS["n_logprobs"]:
+            raise BadValue(f"n_probs is {f.n_probs}; give 0 to {LIMITS['n_logprobs']}")
         out["logprobs"] = min(f.n_probs, duo.n_vocab())
     if f.logit_bias is not None:
         out["logit_bias"] = biases(f.logit_bias, lambda text: duo.tokenize(text, add_bos=False))
@@ -137,15 +141,18 @@ def biases(given: Any, ids_of: Callable[[str], list[int]]) -> dict[int, float]:
     return out
 
 
-def settings_shown(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of a text under llama-server's names."""
+def settings_shown(options: Mapping[str, Any], duo: Duo) -> dict[str, Any]:
+    """The keywords of a text under llama-server's names. A bias of null is one without a number: never, or always."""
     shown = {name: options[name] for name in (*SAME, "seed", "draft_p_min", "n_draft_min") if name in options}
     shown |= {
         "n_predict": options["max_tokens"],
         "max_tokens": options["max_tokens"],
         "n_probs": options["logprobs"] or 0,
     }
-    shown["logit_bias"] = [[i, b if b > float("-inf") else False] for i, b in options["logit_bias"].items()]
+    never = [(i, -inf) for i in duo.end_tokens] if options["ignore_eos"] else []
+    shown["logit_bias"] = [
+        {"token": i, "bias": b if isfinite(b) else None} for i, b in (*options["logit_bias"].items(), *never)
+    ]
     shown["samplers"] = ALL if options["samplers"] is None else options["samplers"]
     shown["speculative.n_max"] = options["n_draft"]
     shown["speculative.n_min"] = shown.pop("n_draft_min", 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from duo.api.answer import Spelled
 from duo.api.chat_prompt import ChatAsked, ChatPrompt
 from duo.errors import BadValue
 from duo.prompt.reading import reasoning_of
@@ -86,7 +87,7 @@ def chat_texts(f: ChatFields, duo: Duo, settings: Settings) -> list[Text]:
     elif f.top_logprobs:
         raise BadValue("top_logprobs needs logprobs; give logprobs: true as well")
     is_read = prompt.is_read and settings.parses
-    reading = (lambda: prompt.reading(duo.local_model)) if is_read else None
+    reading = (lambda: prompt.reading(Spelled(duo.local_model))) if is_read else None
     return texts_of(duo, f, [(prompt.text, prompt.tokens)], shape=shape, reading=reading)
 
 

@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any
 from duo.errors import BadValue
 from duo.server.asked import text_options
 from duo.server.errors import ApiError, too_long
+from duo.server.prompt_scores import PromptScores
 from duo.server.text import Text
 from duo.support.wording import quoted
+from duo.text.errand import check_scores
 from duo.text.job import Job, prepare
 
 if TYPE_CHECKING:
     from duo.api.answer import Reading
     from duo.api.engine import Duo
     from duo.server.fields import TextFields
+    from duo.text.session import Session
 
 N_MOST = 1024  # prompts of one request
+N_SCORES = 1 << 22  # log-probabilities of prompts in one answer: about half a GiB while it is made
 
 
 def listed(prompt: Any) -> list[Any]:
@@ -114,3 +118,24 @@ def texts_of(
             most = max(0.0, f.t_max_predict_ms or 0.0)
             out.append(Text(len(out), own, words, reading() if reading else None, most))
     return out
+
+
+def score_prompts(session: Session, texts: Sequence[Text], n: int, of_ids: Sequence[bool]) -> None:
+    """The prompts of texts that want log-probabilities are scored when they are written.
+
+    n: texts for each prompt. of_ids: for each prompt, whether it was sent as token ids. Raises BadValue.
+    """
+    if not texts or texts[0].job.options["logprobs"] is None:
+        return
+    check_scores(session)
+    n_top = texts[0].job.options["logprobs"] + 1
+    n_rows = sum(len(t.job.tokens) for t in texts)
+    if n_rows * n_top > N_SCORES:
+        raise BadValue(
+            f"echo and logprobs ask for {n_rows * n_top} log-probabilities of prompts; ask for at most {N_SCORES} at a "
+            "time, with fewer prompts or fewer alternatives"
+        )
+    for i, whether in enumerate(of_ids):
+        scores = PromptScores(of_ids=whether)
+        for text in texts[i * n : (i + 1) * n]:
+            text.scores = scores

@@ -73,8 +73,9 @@ async def _answer(
     try:
         if not f.stream:
             while (batch := await writing.next()) is not None:
-                for _ in shape.events(*batch):
-                    pass
+                text, chunks = batch
+                for chunk in chunks:
+                    text.take(chunk)
             return Json(shape.whole())
         # An early error is to be an ordinary answer with its status, so the headers wait for the first token.
         pending: asyncio.Task[Batch | None] = asyncio.create_task(writing.next())

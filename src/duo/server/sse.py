@@ -93,7 +93,9 @@ class Events(Response):
 
     async def _send_texts(self, send: Send) -> None:
         while (batch := await self._next(send)) is not None:
-            if body := b"".join(map(encoded, self._shape.events(*batch))):
+            text, chunks = batch
+            events = (event for chunk in chunks for event in self._shape.events(text, text.take(chunk)))
+            if body := b"".join(map(encoded, events)):
                 await self._send(send, body)
         await self._send(send, b"".join(map(encoded, self._shape.last())) + DONE * self._shape.done)
 

@@ -12,8 +12,18 @@ from duo.text.result import Chunk, Result, TokenLogprobs
 
 if TYPE_CHECKING:
     from duo.api.answer import Reading
+    from duo.server.prompt_scores import PromptScores
     from duo.text.job import Job
     from duo.text.stream_async import AsyncStream
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A chunk, and the parts of the answer that it brings."""
+
+    chunk: Chunk
+    parts: list[Part]
+    is_first: bool  # nothing came of the text before
 
 
 @dataclass(eq=False)
@@ -25,6 +35,7 @@ class Text:
     prompt: str  # as text
     reading: Reading | None = None  # None: all of it is the answer
     most_ms: float = 0.0  # after the first token; 0: no limit
+    scores: PromptScores | None = None  # None: the prompt's own tokens are not scored
     task_id: int = 0
     plain_pass_ms: RecentMedian = field(default_factory=RecentMedian)  # of all texts of the server
 
@@ -35,6 +46,7 @@ class Text:
     stream: AsyncStream | None = None
     place: int = -1
     chunks: list[Chunk] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)  # of the answer, as they came
     text: str = ""
     finish: str = ""  # why it has ended; empty: it has not
     result: Result | None = None  # when it has ended
@@ -44,8 +56,9 @@ class Text:
         self.last_at = time.monotonic()
         self.first_at = self.first_at or self.last_at
 
-    def take(self, chunk: Chunk) -> list[Part]:
-        """The parts that the chunk brings. The last chunk has a finish_reason."""
+    def take(self, chunk: Chunk) -> Taken:
+        """The next chunk becomes a part of the text. The last one has a finish_reason."""
+        is_first = not self.chunks and not self.finish
         if chunk.token is not None:
             self.chunks.append(chunk)
         if self.stream is not None and self.place < 0:
@@ -60,7 +73,8 @@ class Text:
             parts = self.reading.add(chunk)
             if chunk.finish_reason is not None:
                 parts += self.reading.finish()
-        return parts
+        self.parts += parts
+        return Taken(chunk, parts, is_first)
 
     def end(self) -> None:
         """Nothing more comes of it. Safe to call twice."""

@@ -58,6 +58,8 @@ class Writing:
     async def _run(self, text: Text) -> list[Chunk]:
         """The last chunks; those before are in `_came`."""
         service = self._service
+        if text.scores is not None:
+            await text.scores.fill(service.duo.session, text.job)
         stream = await open_async(service.duo.session, text.job)
         last: list[Chunk] = []
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from duo import _core
@@ -41,9 +41,11 @@ def read_ahead(session: Session, tokens: Sequence[int]) -> None:
     _wait(session, text)
 
 
-def _wait(session: Session, text: _core.Text) -> None:
+def _wait(session: Session, text: _core.Text, stopped: Callable[[], bool] = lambda: False) -> None:
     try:
         while (chunk := session.next_chunk(text, SLICE_US)) is None or not chunk.finish:
+            if stopped():
+                raise Cancelled("the errand was stopped")
             if session.closed:
                 raise Cancelled("this Duo was closed meanwhile")
     except BaseException:
@@ -59,11 +61,32 @@ def score(session: Session, tokens: Sequence[int], n_top: int) -> list[TokenLogp
 
     Raises BadValue (the target is on another machine), Busy, Cancelled, DuoError.
     """
+    check_scores(session)
+    with turn(session):
+        return scored(session, tokens, n_top)
+
+
+def check_scores(session: Session) -> None:
+    """Raises BadValue: the target is on another machine, and does not score there."""
     if session.engine.target is None:
         raise BadValue("log-probabilities of a prompt need the target in this process; leave out echo or logprobs")
-    with turn(session):
-        found = finish(session, _core.Errand("score", n_top=n_top), tokens)
-    logprobs, top = found.logprobs, found.top
+
+
+def scored(
+    session: Session,
+    tokens: Sequence[int],
+    n_top: int,
+    *,
+    place: int = -1,
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[TokenLogprobs]:
+    """The same; call it in a turn. place: in the target's cache; -1: any. stopped: asked twenty times a second.
+
+    Raises Cancelled (it was stopped, or the session is closed), DuoError.
+    """
+    errand = _core.Errand("score", n_top=n_top)
+    _wait(session, session.engine.begin_errand(errand, list(tokens), place), stopped)
+    logprobs, top = errand.logprobs, errand.top
     return [
         TokenLogprobs(token, logprobs[i], tuple(top[i * n_top : (i + 1) * n_top])) for i, token in enumerate(tokens[1:])
     ]

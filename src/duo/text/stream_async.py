@@ -71,7 +71,7 @@ async def open_async(session: Session, job: Job) -> AsyncStream:
     """Waits for its turn and begins the text. Raises BadValue, Busy, Cancelled."""
     session.check_outside()
     task = asyncio.current_task()
-    turn = await _turn(session, task)
+    turn = await turn_async(session, task)
     try:
         cache = None
         if job.options["prompt_cache"] is not None:
@@ -82,7 +82,8 @@ async def open_async(session: Session, job: Job) -> AsyncStream:
     return AsyncStream(session, begin(session, job, task, turn, cache))
 
 
-async def _turn(session: Session, task: asyncio.Task[Any] | None) -> Turn:
+async def turn_async(session: Session, task: asyncio.Task[Any] | None, *, alone: bool = False) -> Turn:
+    """Waits for a turn; the caller ends it. alone: while nothing else is written. Raises Busy and Cancelled."""
     # The wait is in the loop and not in a pool thread. Waiting tasks would fill the pool.
     loop, came = asyncio.get_running_loop(), asyncio.Event()
 
@@ -91,7 +92,7 @@ async def _turn(session: Session, task: asyncio.Task[Any] | None) -> Turn:
             loop.call_soon_threadsafe(came.set)
 
     thread, since = threading.get_ident(), time.monotonic()
-    turn = session.turns.new()
+    turn = session.turns.new(alone=alone)
     try:
         session.turns.ask(turn, on_granted=granted)
         while not turn.granted:

@@ -153,7 +153,7 @@ def properties(duo: Duo, name: str) -> dict[str, Any]:
     has_tools = "tools" in variables
     return {
         "default_generation_settings": {
-            "params": settings_shown(generate_options({**duo.defaults})),
+            "params": settings_shown(generate_options({**duo.defaults}), duo),
             "n_ctx": m.n_ctx,
         },
         "total_slots": duo.session.turns.n,

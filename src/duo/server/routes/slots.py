@@ -121,6 +121,6 @@ def _slot(i: int, duo: Duo, text: Text | None) -> dict[str, Any]:
         **found,
         "id_task": text.task_id,
         "n_prompt_tokens": text.n_prompt,
-        "params": settings_shown(text.job.options),
+        "params": settings_shown(text.job.options, duo),
         "next_token": [left],
     }

@@ -12,7 +12,7 @@ from duo.errors import BadValue
 from duo.server.chat_asked import chat_texts, count_of
 from duo.server.errors import ApiError
 from duo.server.fields import ChatFields, CompletionFields, InfillFields, PromptFields, TextFields
-from duo.server.making import listed, texts_of, tokens_of
+from duo.server.making import listed, score_prompts, texts_of, tokens_of
 from duo.server.reading import body_of, fields_of
 from duo.server.respond import respond
 from duo.server.shapes.chat import ChatShape
@@ -50,8 +50,13 @@ def add(router: APIRouter, service: Service) -> None:
                          for p in prompts]  # fmt: skip
             else:
                 found = [(_words(p), tokens_of(duo, p)) for p in prompts]
+                if f.echo or f.logprobs is not None or f.n_probs:  # offsets count from the prompt's begin
+                    found = [(duo.decode(ids) if isinstance(p, list) else words, ids)
+                             for p, (words, ids) in zip(prompts, found, strict=True)]  # fmt: skip
             shape = {} if f.logprobs is None else {"logprobs": f.logprobs}
             texts = texts_of(duo, f, found, shape=shape)
+            if f.echo:
+                score_prompts(duo.session, texts, count_of(f), [_is_ids(p) for p in prompts])
             return texts, CompletionShape(*common(service, texts), echo=bool(f.echo), **of_stream(f))
 
         return await respond(service, request, f, count_of(f) * len(prompts), make)
@@ -107,11 +112,15 @@ def of_stream(f: TextFields) -> dict[str, object]:
 def native(service: Service, texts: list[Text], f: TextFields) -> NativeShape:
     return NativeShape(
         *common(service, texts),
-        n_ctx=service.n_ctx,
+        duo=service.duo,
         fields=f.response_fields or (),
         with_tokens=bool(f.return_tokens),
         **of_stream(f),
     )
+
+
+def _is_ids(prompt: object) -> bool:
+    return isinstance(prompt, list) and all(isinstance(x, int) for x in prompt)
 
 
 def _words(prompt: object) -> str:

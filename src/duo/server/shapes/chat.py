@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from duo.prompt.call_pieces import Piece
+from duo.api.chat_answer import tool_call, tool_call_part
 from duo.prompt.reading import Part
 from duo.server.shapes.shape import FINGERPRINT, Event, Shape
 from duo.server.text import Text
 from duo.text.result import Chunk
-
-
-def call_id(made: str) -> str:
-    """The model's own, or a new one."""
-    return made or f"call_{uuid.uuid4().hex[:24]}"
 
 
 def finish_of(text: Text, *, called: bool) -> str:
@@ -62,14 +56,7 @@ class ChatShape(Shape):
             yield self._event(text, {"content": part.content}, None)
         for piece in part.pieces:
             self._called.add(text.index)
-            yield self._event(text, {"tool_calls": [self._piece(piece)]}, None)
-
-    @staticmethod
-    def _piece(p: Piece) -> dict[str, Any]:
-        if not p.name:
-            return {"index": p.index, "function": {"arguments": p.arguments}}
-        named = {"name": p.name, "arguments": p.arguments}
-        return {"index": p.index, "id": call_id(p.id), "type": "function", "function": named}
+            yield self._event(text, {"tool_calls": [tool_call_part(piece)]}, None)
 
     def end(self, text: Text) -> Iterator[Event]:
         more = {} if self.with_usage else {"timings": text.timings}
@@ -86,10 +73,7 @@ class ChatShape(Shape):
         if said.reasoning:
             message["reasoning_content"] = said.reasoning
         if said.calls:
-            message["tool_calls"] = [
-                {"id": call_id(c.id), "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
-                for c in said.calls
-            ]
+            message["tool_calls"] = [tool_call(c) for c in said.calls]
         found = {"finish_reason": finish_of(text, called=bool(said.calls)), "index": text.index, "message": message}
         if logprobs := self._logprobs(text.chunks):
             found["logprobs"] = logprobs

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from duo.api.logprob_lists import LogprobLists, joined_lists
+from duo.api.openai import Logprobs
 from duo.prompt.reading import Part
 from duo.server.shapes.shape import FINGERPRINT, LOWEST, Event, Shape
 from duo.server.text import Text
-from duo.text.result import Chunk
+from duo.text.result import Chunk, TokenLogprobs
 
 
 class CompletionShape(Shape):
@@ -17,7 +19,7 @@ class CompletionShape(Shape):
     def __init__(self, *args: Any, echo: bool = False, **options: Any) -> None:
         super().__init__(*args, **options)
         self._echo = echo
-        self._n_shown: dict[int, int] = {}  # characters, by text; offsets of log-probabilities count them
+        self._lists: dict[int, LogprobLists] = {}  # by text
 
     def _head(self) -> dict[str, Any]:
         return {
@@ -30,37 +32,56 @@ class CompletionShape(Shape):
 
     def _event(self, text: Text, content: str, finish: str | None, **more: Any) -> Event:
         fresh = self.take_fresh(text)
-        choice = {
-            "text": content,
-            "index": text.index,
-            "logprobs": self._logprobs(text, fresh),
-            "finish_reason": finish,
-        }
+        return self._part(text, content, self._logprobs(text, fresh), finish, fresh, **more)
+
+    def _part(
+        self, text: Text, content: str, logprobs: Any, finish: str | None, fresh: Sequence[Chunk], **more: Any
+    ) -> Event:
+        choice = {"text": content, "index": text.index, "logprobs": logprobs, "finish_reason": finish}
         return "", {"choices": [choice], **self._head(), **self.per_token_fields(text, fresh), **more}
 
+    # ---- log-probabilities: OpenAI's four lists and, of what is written, llama-server's one
+
     def _logprobs(self, text: Text, chunks: Sequence[Chunk]) -> dict[str, Any] | None:
-        """llama-server's list, and OpenAI's four lists."""
         kept = [c.logprobs for c in chunks if c.logprobs is not None and self.is_written(c)]
-        if not kept:
+        return self._shown(self._lists_of(text).of(kept), kept) if kept else None
+
+    def _lists_of(self, text: Text) -> LogprobLists:
+        """Those that go on with the text."""
+        return self._lists.setdefault(text.index, LogprobLists(self.model, len(text.prompt)))
+
+    def _of_prompt(self, text: Text) -> Logprobs | None:
+        """The prompt's own tokens, which come first."""
+        if text.scores is None:
             return None
-        tokens = [self.piece(t.token).decode("utf-8", "replace") for t in kept]
-        at, offsets = self._n_shown.get(text.index, len(text.prompt)), []
-        for t in tokens:
-            offsets.append(at)
-            at += len(t)
-        self._n_shown[text.index] = at
-        top = [{self.piece(i).decode("utf-8", "replace"): max(p, LOWEST) for i, p in t.top} for t in kept]
+        self._lists[text.index] = LogprobLists(self.model)
+        return text.scores.shown(self._lists[text.index], text.job)
+
+    def _shown(self, lists: Logprobs, written: Sequence[TokenLogprobs] = ()) -> dict[str, Any]:
         return {
-            "content": self.logprobs(kept),
-            "tokens": tokens,
-            "token_logprobs": [max(t.logprob, LOWEST) for t in kept],
-            "top_logprobs": top,
-            "text_offset": offsets,
+            "content": self.logprobs(written),
+            **lists,
+            "token_logprobs": [p if p is None else max(p, LOWEST) for p in lists["token_logprobs"]],
+            "top_logprobs": [
+                top if top is None else {name: max(p, LOWEST) for name, p in top.items()}
+                for top in lists["top_logprobs"]
+            ],
         }
+
+    def _whole_logprobs(self, text: Text) -> dict[str, Any] | None:
+        self._lists.pop(text.index, None)
+        head = self._of_prompt(text)
+        if head is None:
+            return self._logprobs(text, text.chunks)
+        kept = [c.logprobs for c in text.chunks if c.logprobs is not None and self.is_written(c)]
+        return self._shown(joined_lists(head, self._lists_of(text).of(kept)), kept)
+
+    # ---- answers
 
     def begin(self, text: Text) -> Iterator[Event]:
         if self._echo:
-            yield self._event(text, text.prompt, None)
+            lists = self._of_prompt(text)
+            yield self._part(text, text.prompt, None if lists is None else self._shown(lists), None, ())
 
     def part(self, text: Text, part: Part) -> Iterator[Event]:
         yield self._event(text, part.content, None)
@@ -76,12 +97,11 @@ class CompletionShape(Shape):
             yield "", {"choices": [], **self._head(), "usage": self.usage}
 
     def whole(self) -> dict[str, Any]:
-        self._n_shown.clear()
         choices = [
             {
                 "text": t.prompt * self._echo + t.text,
                 "index": t.index,
-                "logprobs": self._logprobs(t, t.chunks),
+                "logprobs": self._whole_logprobs(t),
                 "finish_reason": "stop" if t.finish == "stop" else "length",
             }
             for t in self.texts

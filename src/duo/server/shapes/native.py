@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duo.errors import BadValue
 from duo.prompt.reading import Part
@@ -12,6 +12,9 @@ from duo.server.shapes.shape import Event, Shape
 from duo.server.text import Text
 from duo.text.result import Chunk
 
+if TYPE_CHECKING:
+    from duo.api.engine import Duo
+
 
 class NativeShape(Shape):
     """fields: "a/b" picks b of a, and the answer has it as b; none: all. with_tokens: ids of the whole text."""
@@ -19,10 +22,10 @@ class NativeShape(Shape):
     done = False
 
     def __init__(
-        self, *args: Any, n_ctx: int, fields: Sequence[str] = (), with_tokens: bool = False, **options: Any
+        self, *args: Any, duo: Duo, fields: Sequence[str] = (), with_tokens: bool = False, **options: Any
     ) -> None:
         super().__init__(*args, **options)
-        self._n_ctx, self._fields, self._with_tokens = n_ctx, fields, with_tokens
+        self._duo, self._fields, self._with_tokens = duo, fields, with_tokens
 
     def part(self, text: Text, part: Part) -> Iterator[Event]:
         yield "", self._part(text, part.content)
@@ -63,10 +66,10 @@ class NativeShape(Shape):
             "model": self.name,
             "tokens_predicted": text.n_tokens,
             "tokens_evaluated": text.n_prompt,
-            "generation_settings": {**settings_shown(text.job.options), "seed": text.job.seed},
+            "generation_settings": {**settings_shown(text.job.options, self._duo), "seed": text.job.seed},
             "prompt": text.prompt,
             "has_new_line": "\n" in text.text,
-            "truncated": self.is_truncated(text, self._n_ctx),
+            "truncated": self.is_truncated(text, self._duo.n_ctx()),
             "stop_type": "limit" if text.finish != "stop" else "word" if word and not ended else "eos",
             "stopping_word": word,
             "tokens_cached": text.n_prompt + max(0, text.n_tokens - 1),

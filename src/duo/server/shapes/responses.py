@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from duo.api.chat_answer import call_id
+from duo.prompt.call_pieces import Piece
 from duo.prompt.reading import Part
 from duo.server.errors import ApiError
 from duo.server.fields import ResponsesFields
-from duo.server.shapes.chat import call_id
 from duo.server.shapes.shape import Event, Shape
 from duo.server.text import Text
 
@@ -29,7 +31,7 @@ class ResponsesShape(Shape):
 
     # ---- items
 
-    def _item(self, kind: str, text: str, *, whole: bool, name: str = "", made: str = "") -> dict[str, Any]:
+    def _item(self, kind: str, text: str, *, whole: bool, named: Piece | None = None) -> dict[str, Any]:
         status = "completed" if whole else "in_progress"
         unique = uuid.uuid4().hex
         if kind == "reasoning":
@@ -39,34 +41,60 @@ class ResponsesShape(Shape):
         if kind == "message":
             return {"id": f"msg_{unique}", "type": kind, "role": "assistant", "status": status,
                     "content": [_part(text)] if whole else []}  # fmt: skip
-        return {"id": f"fc_{unique}", "type": "function_call", "status": status, "call_id": call_id(made), "name": name,
-                "arguments": text}  # fmt: skip
+        called = named or Piece(0)
+        return {"id": f"fc_{unique}", "type": "function_call", "status": status, "call_id": call_id(called.id),
+                "name": called.name, "arguments": text}  # fmt: skip
 
     def _response(self, status: str, text: Text | None = None) -> dict[str, Any]:
+        """All fields of OpenAI's schema that a server without memory has a value for."""
+        o, asked, more = self.texts[0].job.options, self._asked, self._asked.model_extra or {}
         found: dict[str, Any] = {
             "id": f"resp_{self.unique}",
             "object": "response",
             "created_at": self.created,
+            "completed_at": None,
             "status": status,
             "error": None,
             "incomplete_details": None,
-            "instructions": self._asked.instructions,
+            "instructions": asked.instructions,
+            "max_output_tokens": asked.max_output_tokens,
+            "max_tool_calls": more.get("max_tool_calls"),
             "model": self.name,
             "output": self._items,
             "parallel_tool_calls": True,
-            "temperature": self.texts[0].job.options["temperature"],
-            "top_p": self.texts[0].job.options["top_p"],
-            "tool_choice": self._asked.tool_choice or "auto",
-            "tools": self._asked.tools or [],
+            "previous_response_id": None,
+            "reasoning": {"effort": None, "summary": None, **(asked.reasoning or {})},
+            "temperature": o["temperature"],
+            "top_p": o["top_p"],
+            "presence_penalty": o["presence_penalty"],
+            "frequency_penalty": o["frequency_penalty"],
+            "top_logprobs": 0,
+            "text": {"format": {"type": "text"}, **(asked.text or {})},
+            "tool_choice": asked.tool_choice or "auto",
+            "tools": asked.tools or [],
+            "truncation": "disabled",  # a conversation that is too long is refused
             "usage": None,
+            "user": more.get("user"),
+            "metadata": more.get("metadata") or {},
+            # What the server has not: it keeps no answers, and works on them while the client waits.
+            "store": False,
+            "background": False,
+            "service_tier": "default",
+            "safety_identifier": more.get("safety_identifier"),
+            "prompt_cache_key": more.get("prompt_cache_key"),
         }
         if text is None:
             return found
         if text.finish != "stop":
             found |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+        else:
+            found["completed_at"] = int(time.time())
         found["usage"] = {
             "input_tokens": self.n_prompt,
-            "input_tokens_details": {"cached_tokens": self.n_cached},
+            "input_tokens_details": {
+                "cached_tokens": self.n_cached,
+                "cache_write_tokens": self.n_prompt - self.n_cached,
+            },
             "output_tokens": self.n_written,
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": self.n_prompt + self.n_written,
@@ -86,21 +114,21 @@ class ResponsesShape(Shape):
         for kind in ("created", "in_progress"):
             yield self._event(f"response.{kind}", response={**self._response("in_progress"), "output": []})
 
-    def _start(self, kind: str, name: str = "", made: str = "") -> Iterator[Event]:
+    def _start(self, kind: str, named: Piece | None = None) -> Iterator[Event]:
         yield from self._stop()
         self._open, self._text = kind, ""
-        item = self._item(kind, "", whole=False, name=name, made=made)
+        item = self._item(kind, "", whole=False, named=named)
         self._items.append(item)
         yield self._event("response.output_item.added", output_index=len(self._items) - 1, item=dict(item))
         if kind == "message":
             yield self._of_item("response.content_part.added", content_index=0, part=_part(""))
 
-    def _stop(self) -> Iterator[Event]:
+    def _stop(self, status: str = "completed") -> Iterator[Event]:
         if not self._open:
             return
         item, text, kind = self._items[-1], self._text, self._open
         self._open = ""
-        item["status"] = "completed"
+        item["status"] = status
         if kind == "message":
             item["content"] = [_part(text)]
             yield self._of_item("response.output_text.done", content_index=0, text=text, logprobs=[])
@@ -125,27 +153,42 @@ class ResponsesShape(Shape):
             yield self._of_item("response.function_call_arguments.delta", delta=delta)
 
     def part(self, text: Text, part: Part) -> Iterator[Event]:
-        if part.reasoning:
-            yield from self._more("reasoning", part.reasoning)
-        if part.content:
-            yield from self._more("message", part.content)
-        for piece in part.pieces:
-            if piece.name:
-                yield from self._start("function_call", piece.name, piece.id)
-            if piece.arguments:
-                yield from self._more("function_call", piece.arguments)
+        for kind, delta, named in _deltas(part):
+            if named is not None:
+                yield from self._start(kind, named)
+            if delta:
+                yield from self._more(kind, delta)
 
     def end(self, text: Text) -> Iterator[Event]:
-        yield from self._stop()
+        yield from self._stop("completed" if text.finish == "stop" else "incomplete")
         found = self._response("completed", text)
         yield self._event(f"response.{found['status']}", response=found)
 
     def whole(self) -> dict[str, Any]:
-        """The events that were made on the way have filled the items."""
-        return self._response("completed", self.texts[0])
+        text = self.texts[0]
+        items: list[tuple[str, Piece | None, list[str]]] = []  # their types, names and texts
+        for part in text.parts:
+            for kind, delta, named in _deltas(part):
+                if named is not None or not items or items[-1][0] != kind:
+                    items.append((kind, named, []))
+                items[-1][2].append(delta)
+        self._items = [self._item(kind, "".join(deltas), whole=True, named=named) for kind, named, deltas in items]
+        if self._items and text.finish != "stop":
+            self._items[-1]["status"] = "incomplete"
+        return self._response("completed", text)
 
     def failed(self, e: ApiError) -> Event:
         return self._event("error", code=str(e.status), message=e.message, param=None)
+
+
+def _deltas(part: Part) -> Iterator[tuple[str, str, Piece | None]]:
+    """Types of items, and what comes to them; with a piece that begins a call: it is a new item."""
+    if part.reasoning:
+        yield "reasoning", part.reasoning, None
+    if part.content:
+        yield "message", part.content, None
+    for piece in part.pieces:
+        yield "function_call", piece.arguments, piece if piece.name else None
 
 
 def _part(text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from duo import __version__
 from duo.prompt.reading import Part
 from duo.server.errors import ApiError
-from duo.server.text import Text
+from duo.server.text import Taken, Text
 from duo.text.result import Chunk, TokenLogprobs
 
 if TYPE_CHECKING:
@@ -63,18 +63,16 @@ class Shape:
 
     # ---- events of what has come
 
-    def events(self, text: Text, chunks: Iterable[Chunk]) -> Iterator[Event]:
-        for chunk in chunks:
-            first = not text.chunks and not text.finish
-            parts = text.take(chunk)
-            if first:
-                yield from self.begin(text)
-            if chunk.token is not None:
-                self._fresh.setdefault(text.index, []).append(chunk)
-            for part in parts:
-                yield from self.part(text, part)
-            if chunk.finish_reason is not None:
-                yield from self.end(text)
+    def events(self, text: Text, taken: Taken) -> Iterator[Event]:
+        """What a chunk that the text has just taken says to the client."""
+        if taken.is_first:
+            yield from self.begin(text)
+        if taken.chunk.token is not None:
+            self._fresh.setdefault(text.index, []).append(taken.chunk)
+        for part in taken.parts:
+            yield from self.part(text, part)
+        if taken.chunk.finish_reason is not None:
+            yield from self.end(text)
 
     def take_fresh(self, text: Text) -> list[Chunk]:
         """The tokens since the last call."""

@@ -1,0 +1,46 @@
+"""Errands of an event loop, which goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+from duo.errors import Cancelled
+from duo.text.errand import check_scores, scored
+from duo.text.result import TokenLogprobs
+from duo.text.session import Session
+from duo.text.stream_async import turn_async
+from duo.text.turns import Turn
+
+
+async def score_async(session: Session, tokens: Sequence[int], n_top: int, place: int = -1) -> list[TokenLogprobs]:
+    """As `duo.text.errand.score`, in a thread. place: in the target's cache; -1: any. A cancelled task ends the work.
+
+    Raises BadValue (the target is on another machine), Busy, Cancelled, DuoError.
+    """
+    check_scores(session)
+    session.check_outside()
+    turn = await turn_async(session, asyncio.current_task(), alone=True)
+    stopped = threading.Event()
+    work = asyncio.get_running_loop().run_in_executor(None, _score, session, turn, tokens, n_top, place, stopped)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        stopped.set()
+        await asyncio.wait([work])
+        raise
+
+
+def _score(
+    session: Session, turn: Turn, tokens: Sequence[int], n_top: int, place: int, stopped: threading.Event
+) -> list[TokenLogprobs]:
+    # The thread ends the turn: whoever waits for the work may be gone before it has stopped.
+    try:
+        return scored(session, tokens, n_top, place=place, stopped=stopped.is_set)
+    except Cancelled:
+        if stopped.is_set():
+            return []  # nobody reads it
+        raise
+    finally:
+        session.turns.end(turn)

@@ -1,0 +1,126 @@
+"""`duo serve`: echo with logprobs, which programs that evaluate models use to have a prompt scored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from served import ENDLESS, PROMPT, Server, narrow, raw, request_for
+from waits import wait_until
+
+from duo import Duo, _core
+from duo.server import making
+from duo.text.errand import check_scores
+from duo.text.session import Session
+
+SCORED: dict[str, Any] = {"echo": True, "logprobs": 2, "temperature": 0}
+PROMPTS = (PROMPT, "The king said \u00e9 \U0001f438 so", "There was")
+LISTS = ("tokens", "text_offset", "token_logprobs", "top_logprobs")
+
+
+def lists_of(answer: Any) -> list[dict[str, Any]]:
+    return [{name: c["logprobs"][name] for name in LISTS} for c in answer["choices"]]
+
+
+def same(found: dict[str, Any], right: dict[str, Any]) -> None:
+    """Rows of one pass and of another one may differ in rounding, where kernels are not duo's."""
+    for name in ("tokens", "text_offset"):
+        assert found[name] == right[name]
+    assert found["token_logprobs"] == pytest.approx(right["token_logprobs"], abs=1e-3)
+    for mine, theirs in zip(found["top_logprobs"], right["top_logprobs"], strict=True):
+        assert mine == (theirs and pytest.approx(theirs, abs=1e-3))
+
+
+def test_the_answer_is_that_of_the_python_api(server: Server, alone: Duo) -> None:
+    for prompt in (*PROMPTS, alone.tokenize(PROMPT, add_bos=False)):
+        right = alone.create_completion(prompt, max_tokens=4, **SCORED)["choices"][0]
+        (choice,) = server.post("/v1/completions", {"prompt": prompt, "max_tokens": 4, **SCORED}).json()["choices"]
+        assert choice["text"] == right["text"]
+        same(choice["logprobs"], right["logprobs"])
+        assert len(choice["logprobs"]["content"]) == 4  # of what was written
+    found = server.post("/v1/completions", {"prompt": [*PROMPTS], "max_tokens": 4, "n": 2, **SCORED}).json()
+    for i, (choice, mine) in enumerate(zip(found["choices"], lists_of(found), strict=True)):
+        right = alone.create_completion(PROMPTS[i // 2], max_tokens=4, **SCORED)["choices"][0]
+        assert choice["index"] == i and choice["text"] == right["text"]
+        same(mine, right["logprobs"])
+
+
+def test_a_prompt_is_scored_and_nothing_is_written(server: Server, alone: Duo) -> None:
+    found = server.post("/v1/completions", {"prompt": [*PROMPTS], "max_tokens": 0, **SCORED}).json()
+    assert found["usage"]["completion_tokens"] == 0
+    for prompt, choice, mine in zip(PROMPTS, found["choices"], lists_of(found), strict=True):
+        ids = alone.tokenize(prompt, add_bos=False)
+        right = alone.create_completion(prompt, max_tokens=1, **SCORED)["choices"][0]["logprobs"]
+        same(mine, {name: right[name][: len(ids)] for name in LISTS})
+        assert choice["text"] == prompt and choice["finish_reason"] == "length"
+        assert mine["token_logprobs"][0] is None is mine["top_logprobs"][0]
+        assert all(p < 0 for p in mine["token_logprobs"][1:])
+        ends = [*mine["text_offset"][1:], len(prompt)]
+        whole = [n for n, t in enumerate(mine["tokens"]) if len(t) == ends[n] - mine["text_offset"][n]]
+        assert all(prompt[mine["text_offset"][n] : ends[n]] == mine["tokens"][n] for n in whole) and len(whole) > 1
+
+
+def test_each_token_id_has_a_row(server: Server, alone: Duo) -> None:
+    """lm-evaluation-harness counts rows by the ids that it sent, a BOS token among them."""
+    ids = [alone.token_bos(), *alone.tokenize(PROMPT, add_bos=False)]
+    (mine,) = lists_of(server.post("/v1/completions", {"prompt": ids, "max_tokens": 1, **SCORED}).json())
+    assert len(mine["token_logprobs"]) == len(ids) + 1 and mine["token_logprobs"][0] is None
+    (by_text,) = lists_of(server.post("/v1/completions", {"prompt": PROMPT, "max_tokens": 1, **SCORED}).json())
+    assert mine["tokens"][1:] == by_text["tokens"] and mine["text_offset"][1:] == by_text["text_offset"]
+    assert mine["token_logprobs"][2:] == pytest.approx(by_text["token_logprobs"][1:], abs=1e-3)
+
+
+def test_a_stream_begins_with_the_prompts_rows(server: Server) -> None:
+    for n in (3, 0):
+        asked = {"prompt": PROMPT, "max_tokens": n, **SCORED}
+        (right,) = lists_of(server.post("/v1/completions", asked).json())
+        events = [e for _, e in server.events("/v1/completions", asked)[:-1]]
+        rows = [e["choices"][0]["logprobs"] for e in events if e["choices"] and e["choices"][0]["logprobs"]]
+        joined = {name: [x for row in rows for x in row[name]] for name in LISTS}
+        same(joined, right)
+        assert events[0]["choices"][0]["text"] == PROMPT and rows[0]["text_offset"][0] == 0
+
+
+def test_what_cannot_be_scored(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "N_SCORES", 20)
+    body = {"prompt": [PROMPT, PROMPT], "max_tokens": 0, **SCORED}
+    answer = server.post("/v1/completions", body)
+    assert answer.status_code == 400 and "ask for at most 20" in answer.json()["error"]["message"]
+    assert server.post("/v1/completions", {**body, "logprobs": 101}).status_code == 400
+    assert server.post("/v1/completions", {**body, "echo": False}).status_code == 200
+    long = server.post("/v1/completions", {"prompt": [5] * 3000, "max_tokens": 0, **SCORED})
+    assert long.status_code == 400 and "context" in long.json()["error"]["message"]
+
+
+def test_a_target_elsewhere_scores_nothing() -> None:
+    engine = _core.Engine(_core.SyntheticOptions())  # its models have no file, and are no models of this process
+    try:
+        assert engine.target is None
+        with pytest.raises(ValueError, match="need the target in this process"):
+            check_scores(Session(engine))
+    finally:
+        engine.close()
+
+
+def test_scoring_waits_for_its_turn_and_ends_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled: list[object] = []
+    cancel = Session.cancel
+    monkeypatch.setattr(Session, "cancel", lambda session, text: (cancelled.append(text), cancel(session, text)))
+    with narrow() as server:
+        writer = raw(server, request_for("/completion", ENDLESS))
+        server.wait_for_texts(1)
+        client = raw(server, request_for("/v1/completions", {"prompt": PROMPT, "max_tokens": 0, **SCORED}))
+        server.wait_for_writings(2)
+        assert server.get("/health").status_code == 200  # the loop is free meanwhile
+        assert len(server.service.running) == 1
+        client.close()  # while it waits
+        wait_until(lambda: len(server.service.writings) == 1)
+        client = raw(server, request_for("/v1/completions", {"prompt": [7] * 3900, "max_tokens": 0, **SCORED}))
+        server.wait_for_writings(2)
+        writer.close()  # now it is its turn; its passes are slow
+        wait_until(lambda: len(server.service.writings) == 1 and not server.service.running)
+        client.close()
+        server.wait_until_idle()
+        assert len(cancelled) == 2  # the writer's text, and the scoring
+        found = server.post("/v1/completions", {"prompt": PROMPT, "max_tokens": 1, **SCORED}).json()
+        assert len(found["choices"][0]["logprobs"]["tokens"]) > 2
