@@ -5,12 +5,14 @@ import shlex
 from pathlib import Path
 
 import pytest
+from real_files import CODER, CODER_DRAFT, brought
 
 from duo import Duo, DuoError
 from duo.cli.commands.run import command as run_command
 from duo.cli.main import main, program
 from duo.models import pairs
 from duo.models.demo import demo_pair
+from duo.models.hub.listing import choose
 from duo.models.hub.repository import Hub
 
 GOOD = """\
@@ -62,6 +64,13 @@ def test_the_pair_of_llama_duos_readme_has_its_files() -> None:
     assert str(p.target.repo) == "QuantFactory/Meta-Llama-3-70B-Instruct-GGUF-v2"
     assert p.target.file == "Meta-Llama-3-70B-Instruct-v2.Q8_0-00001-of-00003.gguf"
     assert p.draft.file == "Meta-Llama-3-8B-Instruct-v2.Q8_0.gguf"
+
+
+def test_the_pair_that_benchmarks_measure_is_listed_with_the_same_files() -> None:
+    p = pairs.find("qwen2.5-coder-1.5b").pair
+    for ref, name in ((p.target, CODER), (p.draft, CODER_DRAFT)):
+        repo, file = brought.MODELS[name].hub
+        assert ref.repo == repo and choose([file], ref.quant) == file, name
 
 
 def test_every_suggested_placement_is_made_of_duos_options() -> None:
