@@ -92,12 +92,16 @@ def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple
     if len(models) == 2 and all(map(is_file, models)):
         return models[0], models[1]
     from duo.models import pairs
+    from duo.models.hub.head_files import KINDS
     from duo.models.hub.repository import parse
 
     if len(models) == 1:
         target, draft = pairs.paths(models[0], stand_in)
     else:
-        target, draft = (Path(m) if is_file(m) else stand_in(parse(m)) for m in models)
+        target, draft = (
+            Path(m) if is_file(m) else stand_in(parse(m)._replace(heads=heads))
+            for m, heads in zip(models, ((), KINDS), strict=True)
+        )
     return str(target), str(draft)
 
 
