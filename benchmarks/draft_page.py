@@ -88,6 +88,8 @@ def measured(rows: Sequence[Row]) -> str:
 
 
 def _gigabytes(pair: Pair) -> tuple[float, float] | None:
+    if pair.draft is None or pair.target.dense_gb is not None:
+        return None  # a pass of a mixture reads only some experts, so sizes do not say what it takes
     target, draft = pair.target.memory_gb, pair.draft.memory_gb
     return None if target is None or draft is None or pair.target.repo is None else (target, draft)
 

@@ -42,7 +42,8 @@ def model_sources() -> list[click.Option]:
                           "of pairs has for the target, if it is here. If there is none, duo run, chat and serve use "
                           "n-grams where they can change no text. none: nothing guesses."),
         click.Option(["pair", "--pair"], metavar="NAME", shell_complete=pair_names,
-                     help="Target and draft by the name of a pair (see duo pairs). The first use downloads them."),
+                     help="Target and draft by the name of a pair (see duo pairs). The first use downloads them. -md "
+                          "none leaves the draft out."),
         click.Option(["hf_repo", "-hf", "-hfr", "--hf-repo"], metavar="USER/REPO[:QUANT]",
                      envvar="LLAMA_ARG_HF_REPO",
                      help="The target from the Hugging Face Hub. Default quantisation: Q4_K_M, else Q8_0, else any. "
@@ -85,13 +86,16 @@ def names_target(params: dict[str, Any]) -> bool:
 
 
 def names_draft(params: dict[str, Any]) -> bool:
-    return any(params[n] not in (None, NO_DRAFT) for n in (*DRAFT, "pair"))
+    of_pair = params["pair"] is not None and params["model_draft"] != NO_DRAFT
+    return of_pair or any(params[n] not in (None, NO_DRAFT) for n in DRAFT)
 
 
 def chosen_models(params: dict[str, Any]) -> Models:
     """The models that the options name, downloaded if necessary. Raises DuoError."""
     both = {"pair": "--pair"}
     target = _one_of(params, TARGET | both)
+    if target == "pair" and params["model_draft"] == NO_DRAFT and params["hf_repo_draft"] is None:
+        return _found(params, target, None)
     draft = _one_of(params, DRAFT | both)
     if params.get("pair") is not None and "pair" not in (
         target,
@@ -136,8 +140,10 @@ def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Mod
     engine_options(given(params, ENGINE_OPTIONS))  # reports a bad value before a long download
     hub = hub_of(params)
     if target == "pair":
-        pairs.find(params["pair"], "--pair")
-        return Models(*(str(p) for p in pairs.paths(params["pair"], hub.fetch)))
+        entry = pairs.find(params["pair"], "--pair")
+        if draft is None:
+            return Models(str(pairs.path_of(entry.pair.target, entry.folder, hub.fetch)), None)
+        return Models(*(None if p is None else str(p) for p in pairs.paths(params["pair"], hub.fetch)))
     return Models(_target_of(params, target, hub), _draft_of(params, target, draft, hub))
 
 

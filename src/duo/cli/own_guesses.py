@@ -32,9 +32,13 @@ def draft_of_target(models: Models) -> Found:
 def with_targets_own(params: dict[str, Any]) -> dict[str, Any]:
     """Options of a command that measures a draft: what the target brings along stands there as if the user had named
     it. Raises DuoError."""
-    if not any(params[name] is not None for name in TARGET):
+    if any(params[name] is not None for name in TARGET):
+        models = chosen_models(params)
+    elif _without_draft(params.get("pair")):
+        models = chosen_models(params)
+        params = {**params, "pair": None, "model": models.target}
+    else:
         return params
-    models = chosen_models(params)
     if not left_to_duo(params, models):
         return params
     found = draft_of_target(models)
@@ -42,6 +46,13 @@ def with_targets_own(params: dict[str, Any]) -> dict[str, Any]:
     if found.path is not None:
         return {**params, "model_draft": found.path}
     return {**params, "spec_type": "draft-mtp"} if found.own else params
+
+
+def _without_draft(pair: str | None) -> bool:
+    """A pair of the lists whose draft is not a file. Raises DuoError: there is no such pair."""
+    from duo.models.pairs import find
+
+    return pair is not None and find(pair, "--pair").pair.draft is None
 
 
 def tell_of(found: Found) -> None:

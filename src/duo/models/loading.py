@@ -62,6 +62,8 @@ class Loading(ABC):
     @keywords(LoadOptions)
     def from_pair(cls, name: str, **options: Unpack[LoadOptions]) -> Self:
         """`Duo` with a named pair (see `duo pairs`), which is downloaded the first time. Raises as from_pretrained."""
-        from duo.models.pairs import paths
+        from duo.models.pairs import find, paths
 
+        if find(name).pair.own_layers:
+            options.setdefault("spec_type", "draft-mtp")  # type: ignore[typeddict-item]
         return cls(*paths(name), **options)

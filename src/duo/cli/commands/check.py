@@ -91,18 +91,27 @@ def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple
         raise BadValue(f"{len(models)} models were given; give a target and a draft, or the name of a pair")
     if len(models) == 2 and all(map(is_file, models)):
         return models[0], models[1]
-    from duo.models import pairs
     from duo.models.hub.head_files import KINDS
     from duo.models.hub.repository import parse
 
     if len(models) == 1:
-        target, draft = pairs.paths(models[0], stand_in)
+        target, draft = _of_pair(models[0], stand_in)
     else:
         target, draft = (
             Path(m) if is_file(m) else stand_in(parse(m)._replace(heads=heads))
             for m, heads in zip(models, ((), KINDS), strict=True)
         )
     return str(target), str(draft)
+
+
+def _of_pair(name: str, stand_in: Callable[[Source], Path]) -> tuple[Path, Path]:
+    """Raises DuoError, also if n-grams are its only source of guesses."""
+    from duo.models import pairs
+
+    target, draft = pairs.paths(name, stand_in)
+    if draft is None and not pairs.find(name).pair.own_layers:
+        raise BadValue(f"the pair {name} has no draft, only n-grams; give a target and a draft")
+    return target, target if draft is None else draft
 
 
 def is_file(model: str) -> bool:
