@@ -9,10 +9,8 @@ from duo.cli import show
 from duo.cli.models import TARGET, Models, chosen_models
 
 if TYPE_CHECKING:
-    from duo.api.engine import Duo
     from duo.models.beside import Found
 
-NGRAMS = "ngram-map-k"
 _OF_GUESSES = ("model_draft", "draft_host", "verify_host", "spec_type")
 
 
@@ -63,17 +61,3 @@ def tell_of(found: Found) -> None:
         show.warn(f"a file beside the target has the name of a draft, but is not used: {found.why_not}")
     elif found.tip:
         show.warn(f"a known pair has a draft for this target (duo pairs); to download it, add {found.tip}")
-
-
-def add_ngrams(d: Duo, params: dict[str, Any]) -> None:
-    """Texts that repeat themselves are guessed by n-grams, if that can change no text and costs next to nothing: the
-    target has the same bits at every width, and takes wrong guesses back without computing again."""
-    from duo.models.header import read_header
-    from duo.placement.states import way_back
-
-    m = d.engine.target
-    if m is None or params.get("accept") not in (None, "noise"):
-        return
-    if not m.devices and m.same_bits and way_back(read_header(m.path)) == "cells":
-        d.defaults["spec_type"] = [NGRAMS]
-        d.ngrams_unasked = True

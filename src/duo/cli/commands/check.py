@@ -125,11 +125,13 @@ def _token(text: str, number: int, added: bool) -> str:
     return f"{number} {text!r}, {'added' if added else 'not added'}"
 
 
-def _print(c: PairCheck) -> None:
+def _print(c: PairCheck, cache_types: tuple[str, str]) -> None:
+    """cache_types: of the draft's keys and values."""
     from rich.console import Console
     from rich.table import Table
 
     from duo import _core
+    from duo.models.head import cache_warning
     from duo.placement import states
 
     out = Console(highlight=False, soft_wrap=True)
@@ -154,6 +156,8 @@ def _print(c: PairCheck) -> None:
     if head := c.draft.head:
         own = head.kind == "mtp" and c.draft.header.has_trunk
         out.print(f"the draft is {'its own ' if own else ''}" + head.line())
+        for line in cache_warning(*cache_types):
+            out.print(line)
     elif (n := c.target.header.n_mtp) and _core.runs_mtp(c.target.header.architecture):
         out.print(f"the target has {plural(n, 'MTP layer')}, which can be its draft: --spec-type draft-mtp without -md")
     if line := states.sentence(c.target.header):
@@ -235,14 +239,15 @@ def _checked(params: dict[str, Any]) -> PairCheck:
 
 
 def run(params: dict[str, Any]) -> None:
-    from duo.options.validate import generate_options
+    from duo.options.validate import engine_options, generate_options
 
     rule = generate_options(given(params, GENERATE_OPTIONS))["accept"]
     c = _checked(params)
     if params["json"]:
         click.echo(json.dumps({**c.as_dict(), "acceptance": promise(rule)}, indent=2))
     else:
-        _print(c)
+        o = engine_options(given(params, ENGINE_OPTIONS))
+        _print(c, (o["type_k_draft"], o["type_v_draft"]))
         click.echo(promise(rule))
     if not c.compatible:
         raise click.exceptions.Exit(1)
