@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,14 @@ def test_a_draft_that_does_not_suit_is_not_taken(target: Path, tmp_path: Path) -
     assert found.path is None and found.tip == ""
 
 
+def test_a_draft_of_nearly_half_the_target_is_taken(target: Path, tmp_path: Path) -> None:
+    """As in the pair that benchmarks measure: 0.44."""
+    listed(repo="me/Big-7B-GGUF")
+    draft = cached(tmp_path)
+    os.truncate(draft, int(0.44 * target.stat().st_size))
+    assert find(str(target)).path == str(draft)
+
+
 def test_a_broken_list_or_cache_stops_no_text(target: Path, run: Run, empty_lists: Path) -> None:
     listed(repo="me/Big-7B-GGUF")
     add(Pair(name="nobodys", target=ModelRef(file="~no-such-user/x.gguf"), draft=ModelRef(file="y.gguf")))
@@ -90,3 +99,5 @@ def test_names_that_many_models_have_say_nothing(tmp_path: Path) -> None:
 def test_targets_of_the_list_that_comes_with_duo(tmp_path: Path) -> None:
     target = Path(shutil.copy(TARGET, tmp_path / "Llama-3.3-70B-Instruct-Q2_K-00001-of-00002.gguf"))
     assert find(str(target)).tip == "-hfd bartowski/Llama-3.2-1B-Instruct-GGUF:Q8_0"
+    target = target.rename(tmp_path / "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf")
+    assert find(str(target)).tip == "-hfd Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF:Q4_K_M"

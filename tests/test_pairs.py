@@ -5,12 +5,14 @@ import shlex
 from pathlib import Path
 
 import pytest
+from real_files import CODER, CODER_DRAFT, brought
 
 from duo import Duo, DuoError
 from duo.cli.commands.run import command as run_command
 from duo.cli.main import main, program
 from duo.models import pairs
 from duo.models.demo import demo_pair
+from duo.models.hub.listing import choose
 from duo.models.hub.repository import Hub
 
 GOOD = """\
@@ -50,11 +52,20 @@ def test_the_list_has_a_dozen_real_pairs_and_the_demo() -> None:
     real = [e.pair for e in known.values() if e.pair.target.repo is not None]
     assert len(real) >= 12
     for p in real:
-        assert p.draft.repo is not None and p.licence, p.name
-        assert p.placement, p.name
-        assert p.target.memory_gb is not None and p.draft.memory_gb is not None, p.name
-        assert p.target.memory_gb > p.draft.memory_gb, p.name
+        assert p.licence and p.placement, p.name
+        assert p.target.memory_gb is not None and p.target.memory_gb > p.draft_gb, p.name
+        assert p.draft is None or (p.draft.repo is not None and p.draft.memory_gb is not None), p.name
+        assert p.draft is not None or (p.ngrams and p.sources), p.name
         assert p.target != p.draft, p.name
+
+
+def test_the_list_has_the_families_that_people_run() -> None:
+    known = {name: e.pair for name, e in pairs.entries().items()}
+    mixtures = {"gpt-oss-20b", "gpt-oss-120b", "qwen3-30b-a3b", "qwen3-coder-30b-a3b", "qwen3.6-35b-a3b", "glm-4.5-air"}
+    assert all(known[name].target.dense_gb for name in mixtures)
+    assert {name for name, p in known.items() if p.own_layers} >= {"qwen3.6-27b", "qwen3.5-9b", "glm-4.5-air"}
+    assert known["demo-eagle3"].head == "eagle3"
+    assert all(p.sources for p in known.values() if p.gain)
 
 
 def test_the_pair_of_llama_duos_readme_has_its_files() -> None:
@@ -64,13 +75,19 @@ def test_the_pair_of_llama_duos_readme_has_its_files() -> None:
     assert p.draft.file == "Meta-Llama-3-8B-Instruct-v2.Q8_0.gguf"
 
 
+def test_the_pair_that_benchmarks_measure_is_listed_with_the_same_files() -> None:
+    p = pairs.find("qwen2.5-coder-1.5b").pair
+    for ref, name in ((p.target, CODER), (p.draft, CODER_DRAFT)):
+        repo, file = brought.MODELS[name].hub
+        assert ref.repo == repo and choose([file], ref.quant) == file, name
+
+
 def test_every_suggested_placement_is_made_of_duos_options() -> None:
-    flags = {o for p in run_command.params for o in p.opts}
     for name, e in pairs.entries().items():
         for box, options in e.pair.placement.items():
-            words = shlex.split(options)
-            assert words, (name, box)
-            assert all(w in flags for w in words[::2]), (name, box)
+            assert options, (name, box)
+            with run_command.make_context("run", ["--pair", name, *shlex.split(options)]) as ctx:
+                assert ctx.params["pair"] == name, box
 
 
 def test_the_demo_pair_is_the_packages_own() -> None:
@@ -104,7 +121,11 @@ def test_the_users_own_list_adds_and_wins(own: Path) -> None:
         ("quant: Q8_0", "quant: 8", "line 4: pairs[0].target.quant is 8, but input should be a valid string"),
         ("{file: little.gguf}", "{}", "line 5: pairs[0].draft: give repo (user/repo), or file with a path"),
         ("{file: little.gguf}", "{file: a, quant: Q8_0}", "line 5: pairs[0].draft: quant needs repo, and excludes"),
-        ("    draft:", "    darft:", "line 3: pairs[0].draft: field required"),
+        ("    draft:", "    darft:", "line 5: pairs[0].darft: extra inputs are not permitted"),
+        ("    draft: {file: little.gguf}", "", "line 3: pairs[0]: give draft, head: mtp (the target's own MTP layers)"),
+        ("    draft: {file: little.gguf}", "    head: eagle3", "a head of the kind eagle3 is a file; give it as draft"),
+        ("    draft: {file: little.gguf}", "    head: mpt", "line 5: pairs[0].head is 'mpt', but input should be"),
+        ("quant: Q8_0}", "dense_gb: 3}", "line 4: pairs[0].target: dense_gb is a part of memory_gb; give both"),
         ("{file: little.gguf}", "{file: a}\n    colour: red", "line 6: pairs[0].colour is 'red', but extra inputs are"),
         ("name: small", "name: -ngl", "line 3: pairs[0].name is '-ngl', but string should match pattern"),
         ("pairs:", "couples:", "line 2: pairs: field required"),

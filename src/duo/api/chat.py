@@ -166,7 +166,7 @@ class Chats(Completions):
             reasoning=reasoning_of(options.pop("reasoning_format", None)),
             variables=self._variables(options),
         )
-        wanted = of_llama(self.defaults, "create_chat_completion", options, DEFAULTS)
+        wanted = of_llama(self._own_defaults(options), "create_chat_completion", options, DEFAULTS)
         prompt = self.chat_prompt(messages, asked)
         wanted |= prompt.shape
         if logprobs:

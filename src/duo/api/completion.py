@@ -86,7 +86,7 @@ class Completions(LlamaMembers):
         if isinstance(prompt, Iterator):
             prompt = list(prompt)  # it is read more than once
         stream, echo, model, suffix = (options.pop(name, None) for name in ("stream", "echo", "model", "suffix"))
-        wanted = of_llama(self.defaults, "create_completion", options, DEFAULTS)
+        wanted = of_llama(self._own_defaults(options), "create_completion", options, DEFAULTS)
         if suffix is None:
             tokens = self._prompt_tokens(prompt)
         else:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from typing_extensions import Self, Unpack
 
 from duo import _core
-from duo.api import llama_cpp_names
+from duo.api import auto_draft, llama_cpp_names
 from duo.api.chat import Chats
 from duo.api.embeddings import Embeddings, open_embedder, pooling_named
 from duo.errors import BadValue, DoesNotFit, DuoError
@@ -69,7 +69,8 @@ class Duo(Chats, Embeddings, Loading):
     """A target model and, if given, a draft model, loaded and ready.
 
     `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
-    package; without `draft` plain decoding. One of the two may be on another machine (`draft_host`, `verify_host`).
+    package; without `draft` plain decoding; with `draft="auto"` what `duo -m` would use: MTP layers, a file beside the
+    target, a known pair's draft, or n-grams. One of the two may be on another machine (`draft_host`, `verify_host`).
     Keywords: those of `duo.options.engine` (llama_cpp's names, `_draft` twins), and as defaults for every text those
     of `duo.options.generate`. `trace`: a file for the Chrome trace of all that runs, or `RecentEvents` that keep the
     last events in memory.
@@ -102,6 +103,9 @@ class Duo(Chats, Embeddings, Loading):
         arguments: dict[str, Any] = {"trace": trace, "verbose": verbose, "log_file": log_file, **given}
         self._made_of = (model, draft, arguments)
         model, options = llama_cpp_names.translated(model, dict(given), with_draft=draft is not None)
+        auto = draft == auto_draft.AUTO
+        if auto:
+            draft, options = auto_draft.chosen(model, options)
         self._choose_chat(options)
         options.pop("spm_infill", None)  # see the property
         embeds, pooling = bool(options.pop("embedding", False)), pooling_named(options.pop("pooling_type", -1))
@@ -190,6 +194,8 @@ class Duo(Chats, Embeddings, Loading):
             self._host is None and placed.delay_us == 0 and not vocab_only
         ):  # a warm start, with what earlier runs learned
             self.profile_key = profiles.restore(self.engine, placed)
+        if auto and self.draft is None and defaults["mode"] != "plain":
+            auto_draft.add_ngrams(self, defaults["accept"])
 
     # ---- life
 

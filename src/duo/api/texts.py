@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
@@ -33,6 +33,12 @@ class Texts:
 
     # ---- texts
 
+    def _own_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The defaults of a text with these options. N-grams that nobody asked for guess only where they can change no
+        text: with the rule `noise`."""
+        lossy = {**self.defaults, **options}.get("accept", "noise") != "noise"
+        return {k: v for k, v in self.defaults.items() if not (k == "spec_type" and self.ngrams_unasked and lossy)}
+
     @keywords(GenerateOptions)
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Stream:
         """Starts a text and returns its chunks as they come. Abandon or close it and its slot is free.
@@ -45,12 +51,12 @@ class Texts:
         (this thread has a stream open), ContextFull; here, and not later. A failure while it runs is a DuoError whose
         `.result` holds the text so far.
         """
-        return start(self.session, prompt, {**self.defaults, **options}, "stream")
+        return start(self.session, prompt, {**self._own_defaults(options), **options}, "stream")
 
     @keywords(GenerateOptions)
     def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result:
         """The whole text, when it has ended. Keywords and errors are those of `stream`."""
-        with start(self.session, prompt, {**self.defaults, **options}, "generate") as s:
+        with start(self.session, prompt, {**self._own_defaults(options), **options}, "generate") as s:
             for _ in s:
                 pass
             return s.result
@@ -83,7 +89,7 @@ class Texts:
         from duo.text.stream_async import chunks_async
 
         # Who closes this one closes the text: without it the loop would, later.
-        async with aclosing(chunks_async(self.session, prompt, {**self.defaults, **options})) as chunks:
+        async with aclosing(chunks_async(self.session, prompt, {**self._own_defaults(options), **options})) as chunks:
             async for chunk in chunks:
                 yield chunk
 
@@ -92,7 +98,7 @@ class Texts:
         """`generate` for asyncio. Raises as `stream`."""
         from duo.text.stream_async import result_async
 
-        return await result_async(self.session, prompt, {**self.defaults, **options})
+        return await result_async(self.session, prompt, {**self._own_defaults(options), **options})
 
     # ---- tokens
 

@@ -15,7 +15,7 @@ from duo.errors import BadValue
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
-    from duo.models.hub.repository import Hub
+    from duo.models.hub.repository import Hub, Source
 
 TARGET = {"model": "-m", "hf_repo": "-hf"}
 DRAFT = {"model_draft": "-md", "hf_repo_draft": "-hfd"}
@@ -42,13 +42,17 @@ def model_sources() -> list[click.Option]:
                           "of pairs has for the target, if it is here. If there is none, duo run, chat and serve use "
                           "n-grams where they can change no text. none: nothing guesses."),
         click.Option(["pair", "--pair"], metavar="NAME", shell_complete=pair_names,
-                     help="Target and draft by the name of a pair (see duo pairs). The first use downloads them."),
+                     help="Target and draft by the name of a pair (see duo pairs). The first use downloads them. -md "
+                          "none leaves the draft out."),
         click.Option(["hf_repo", "-hf", "-hfr", "--hf-repo"], metavar="USER/REPO[:QUANT]",
                      envvar="LLAMA_ARG_HF_REPO",
-                     help="The target from the Hugging Face Hub. Default quantisation: Q4_K_M, else Q8_0, else any."),
+                     help="The target from the Hugging Face Hub. Default quantisation: Q4_K_M, else Q8_0, else any. "
+                          "--spec-type draft-mtp (or another head) without a draft takes this head from there too."),
         click.Option(["hf_repo_draft", "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"],
                      metavar="USER/REPO[:QUANT]", envvar="LLAMA_ARG_SPEC_DRAFT_HF_REPO",
-                     help="The draft from the Hugging Face Hub."),
+                     help="The draft from the Hugging Face Hub. If the repository has draft heads (mtp-*, dspark-*, "
+                          "dflash-*, eagle3-*), the first of these kinds is taken, or the one that --spec-type "
+                          "names."),
         click.Option(["hf_file", "-hff", "--hf-file"], metavar="FILE", envvar="LLAMA_ARG_HF_FILE",
                      help="The file in the repository of -hf."),
         click.Option(["hf_file_draft", "-hffd", "--hf-file-draft"], metavar="FILE",
@@ -82,13 +86,16 @@ def names_target(params: dict[str, Any]) -> bool:
 
 
 def names_draft(params: dict[str, Any]) -> bool:
-    return any(params[n] not in (None, NO_DRAFT) for n in (*DRAFT, "pair"))
+    of_pair = params["pair"] is not None and params["model_draft"] != NO_DRAFT
+    return of_pair or any(params[n] not in (None, NO_DRAFT) for n in DRAFT)
 
 
 def chosen_models(params: dict[str, Any]) -> Models:
     """The models that the options name, downloaded if necessary. Raises DuoError."""
     both = {"pair": "--pair"}
     target = _one_of(params, TARGET | both)
+    if target == "pair" and params["model_draft"] == NO_DRAFT and params["hf_repo_draft"] is None:
+        return _found(params, target, None)
     draft = _one_of(params, DRAFT | both)
     if params.get("pair") is not None and "pair" not in (
         target,
@@ -128,17 +135,43 @@ def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Mod
             return Models(str(demo_pair()[0]), None)
         return Models(params["model"] if target else None, _draft_file(params) if draft else None)
     from duo.models import pairs
-    from duo.models.hub.repository import parse
     from duo.options.validate import engine_options
 
     engine_options(given(params, ENGINE_OPTIONS))  # reports a bad value before a long download
     hub = hub_of(params)
     if target == "pair":
-        pairs.find(params["pair"], "--pair")
-        return Models(*(str(p) for p in pairs.paths(params["pair"], hub.fetch)))
-    of_target = parse(params["hf_repo"], params["hf_file"], "-hf") if target == "hf_repo" else None
-    of_draft = parse(params["hf_repo_draft"], params["hf_file_draft"], "-hfd") if draft == "hf_repo_draft" else None
-    return Models(
-        str(hub.fetch(of_target)) if of_target else params["model"] if target else None,
-        str(hub.fetch(of_draft)) if of_draft else _draft_file(params) if draft else None,
-    )
+        entry = pairs.find(params["pair"], "--pair")
+        if draft is None:
+            return Models(str(pairs.path_of(entry.pair.target, entry.folder, hub.fetch)), None)
+        return Models(*(None if p is None else str(p) for p in pairs.paths(params["pair"], hub.fetch)))
+    return Models(_target_of(params, target, hub), _draft_of(params, target, draft, hub))
+
+
+def _target_of(params: dict[str, Any], target: str | None, hub: Hub) -> str | None:
+    if target != "hf_repo":
+        return params["model"] if target else None
+    return str(hub.fetch(_source(params, "hf_repo", "hf_file", "-hf")))
+
+
+def _draft_of(params: dict[str, Any], target: str | None, draft: str | None, hub: Hub) -> str | None:
+    """As llama.cpp (common/arg.cpp: common_models_handler_init): a draft's repository is searched for heads first, and
+    the target's for the one that --spec-type names if no draft is named."""
+    from duo.models.hub.head_files import kinds_of
+
+    kinds = kinds_of(params.get("spec_type"))
+    if draft == "hf_repo_draft":
+        of_draft = _source(params, "hf_repo_draft", "hf_file_draft", "-hfd")
+        return str(hub.fetch(of_draft if of_draft.file else of_draft._replace(heads=kinds)))
+    if draft is not None:
+        return _draft_file(params)
+    unsaid = params.get("spec_type") is None or params.get("draft_host") is not None
+    if target != "hf_repo" or unsaid or not kinds:
+        return None
+    head = hub.fetch_head(_source(params, "hf_repo", "hf_file", "-hf"), kinds)
+    return None if head is None else str(head)
+
+
+def _source(params: dict[str, Any], repo: str, file: str, flag: str) -> Source:
+    from duo.models.hub.repository import parse
+
+    return parse(params[repo], params[file], flag)

@@ -13,7 +13,7 @@ from duo.cli import show
 from duo.cli.first_line import elsewhere, first_line
 from duo.cli.models import Models, chosen_models
 from duo.cli.options import given
-from duo.cli.own_guesses import add_ngrams, draft_of_target, left_to_duo, tell_of
+from duo.cli.own_guesses import draft_of_target, left_to_duo, tell_of
 from duo.errors import DuoError
 from duo.options.speculation import has_no_length
 from duo.options.tables import ENGINE_OPTIONS
@@ -42,18 +42,20 @@ def open_duo(
     models = chosen_models(params) if models is None else models
     if not finds_guesses or not left_to_duo(params, models):
         return _open(params, models, progress, **more)
+    from duo.api.auto_draft import add_ngrams
+
     found = draft_of_target(models)
     if not found.own and found.path is None:
         tell_of(found)
         d = _open(params, models, progress, **more)
-        add_ngrams(d, params)
+        add_ngrams(d, params.get("accept"))
         return d
     try:
         d = _open(params, models._replace(draft=found.path), progress, own_layers=found.own, **more)
     except DuoError as e:  # an error that has nothing to do with the draft comes again
         what = Path(found.path).name if found.path else "the target's MTP layers"
         d = _open(params, models, progress, **more)
-        add_ngrams(d, params)
+        add_ngrams(d, params.get("accept"))
         show.warn(f"no draft is used: {what} could draft for the target, but {e}")
         return d
     tell_of(found)
@@ -128,6 +130,7 @@ def introduce(d: Duo, wanted: GenerateOptions) -> None:
 def warn_of_models(d: Duo) -> None:
     from duo import _core
     from duo._libs import reinstall
+    from duo.models.head import cache_warning
 
     models = [m for m in (d.engine.target, d.draft) if m is not None]
     why = _core.other_ggml()
@@ -142,6 +145,9 @@ def warn_of_models(d: Duo) -> None:
     for m in models:
         if m.warning:
             show.warn(m.warning)
+    if d.draft is not None and d.draft.head:
+        for line in cache_warning(d.options["type_k_draft"], d.options["type_v_draft"]):
+            show.warn(line)
 
 
 def warn_of_start(d: Duo) -> str:

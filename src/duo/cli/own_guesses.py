@@ -10,10 +10,8 @@ from duo.cli.models import TARGET, Models, chosen_models
 from duo.options.speculation import has_no_length
 
 if TYPE_CHECKING:
-    from duo.api.engine import Duo
     from duo.models.beside import Found
 
-NGRAMS = "ngram-map-k"
 _OF_GUESSES = ("model_draft", "draft_host", "verify_host", "spec_type")
 
 
@@ -34,9 +32,13 @@ def draft_of_target(models: Models) -> Found:
 def with_targets_own(params: dict[str, Any]) -> dict[str, Any]:
     """Options of a command that measures a draft: what the target brings along stands there as if the user had named
     it. Raises DuoError."""
-    if not any(params[name] is not None for name in TARGET):
+    if any(params[name] is not None for name in TARGET):
+        models = chosen_models(params)
+    elif _without_draft(params.get("pair")):
+        models = chosen_models(params)
+        params = {**params, "pair": None, "model": models.target}
+    else:
         return params
-    models = chosen_models(params)
     if not left_to_duo(params, models):
         return params
     found = draft_of_target(models)
@@ -44,6 +46,13 @@ def with_targets_own(params: dict[str, Any]) -> dict[str, Any]:
     if found.path is not None:
         return {**params, "model_draft": found.path}
     return {**params, "spec_type": "draft-mtp"} if found.own else params
+
+
+def _without_draft(pair: str | None) -> bool:
+    """A pair of the lists whose draft is not a file. Raises DuoError: there is no such pair."""
+    from duo.models.pairs import find
+
+    return pair is not None and find(pair, "--pair").pair.draft is None
 
 
 def tell_of(found: Found) -> None:
@@ -54,17 +63,3 @@ def tell_of(found: Found) -> None:
         show.warn(f"a file beside the target has the name of a draft, but is not used: {found.why_not}")
     elif found.tip:
         show.warn(f"a known pair has a draft for this target (duo pairs); to download it, add {found.tip}")
-
-
-def add_ngrams(d: Duo, params: dict[str, Any]) -> None:
-    """Texts that repeat themselves are guessed by n-grams, if that can change no text and costs next to nothing: the
-    target has the same bits at every width, and takes wrong guesses back without computing again."""
-    from duo.models.header import read_header
-    from duo.placement.states import way_back
-
-    m = d.engine.target
-    if m is None or params.get("accept") not in (None, "noise"):
-        return
-    if not m.devices and m.same_bits and way_back(read_header(m.path)) == "cells":
-        d.defaults["spec_type"] = [NGRAMS]
-        d.ngrams_unasked = True

@@ -49,19 +49,18 @@ def find(target: str) -> Found:
     for draft in listed(Path(target)):
         if draft.path is None:
             tip = tip or draft.options
-        elif not _why_not(draft.path, target, header, at_most=1 / 3):
+        elif not _why_not(draft.path, target, header):
             return Found(path=str(draft.path), where=f"is the draft of this target in the pair {draft.pair}")
     return Found(why_not=why_not, tip=tip)
 
 
-def _why_not(draft: Path, target: str, header: Header, *, at_most: float = 1 / 2) -> str:
-    """Why this file cannot or should not draft for a target with this header; empty if it can. at_most: of the target's
-    size. A file beside the target is meant for it, and one in a cache is perhaps there for itself."""
+def _why_not(draft: Path, target: str, header: Header) -> str:
+    """Why this file cannot or should not draft for a target with this header; empty if it can."""
     from duo import _core
 
     try:
         found = read_header(draft)
-        if Head.of(found) is None and found.n_file_bytes > header.n_file_bytes * at_most:
+        if Head.of(found) is None and found.n_file_bytes > header.n_file_bytes / 2:
             return f"{draft} is a model of more than half the target's size; give it with -md if it is to draft"
         return str(_core.vocab_check(os.fsencode(target), os.fsencode(draft), False)["mismatch"])
     except DuoError as e:

@@ -65,6 +65,15 @@ class Head:
         return asdict(self)
 
 
+def cache_warning(type_k: str, type_v: str) -> list[str]:
+    """Of a head whose cache has these types: a sentence, or none."""
+    asked = [f"{flag} {t}" for flag, t in (("-ctkd", type_k), ("-ctvd", type_v)) if t not in ("f32", "f16", "bf16")]
+    if not asked:
+        return []
+    why = "a quantised cache of a draft head can cost nearly all right guesses (from 99 to 2%, llama.cpp #25725)"
+    return [f"{why}; leave out {' and '.join(asked)}, and it is f16"]
+
+
 def check_kind(draft: str | os.PathLike[str], wanted: str) -> None:
     """Raises BadValue: the draft's file is not of the kind that --spec-type names, and what read_header raises."""
     kind = wanted.removeprefix("draft-")

@@ -34,12 +34,14 @@ def listed(target: Path) -> list[Listed]:
 
 def _draft(e: Entry, target: Path) -> Listed | None:
     ref, path = e.pair.draft, None
+    if ref is None:
+        return None
     try:
         if not _is(e, target):
             return None
         hub = Hub(token=None, offline=True)
         if ref.repo is None or hub.has(ref.repo):
-            path = path_of(ref, e.folder, hub.fetch)
+            path = path_of(ref, e.folder, hub.fetch, e.pair.head)
     except (DuoError, OSError, ValueError):
         pass
     if path is not None and path.is_file():

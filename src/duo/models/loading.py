@@ -36,10 +36,12 @@ class Loading(ABC):
         """`Duo` with models from the Hugging Face Hub: "user/repo" or "user/repo:quant".
 
         filename: a file in the repository, or a pattern with * that matches one file. Without it the choice is
-        llama.cpp's: Q4_K_M, otherwise Q8_0, otherwise any. token: by default HF_TOKEN. cache_dir: by default the hub's.
-        offline: use the cache only.
+        llama.cpp's: Q4_K_M, otherwise Q8_0, otherwise any; for the draft first a draft head (mtp-*, dspark-*, dflash-*,
+        eagle3-*), of the kind that spec_type names if it names one.
+        token: by default HF_TOKEN. cache_dir: by default the hub's. offline: use the cache only.
         Raises UnknownModel, PeerLost (no network), AccessDeniedError, DoesNotFit (disk), and what `Duo` raises.
         """
+        from duo.models.hub.head_files import kinds_of
         from duo.models.hub.repository import from_hub
 
         wanted: dict[str, Any] = dict(options)
@@ -49,9 +51,10 @@ class Loading(ABC):
         wanted.pop("local_dir_use_symlinks", None)
         if draft_filename is not None and draft_repo_id is None:
             raise BadValue("draft_filename was given without a repository; give draft_repo_id too")
+        kinds = kinds_of(options.get("spec_type"))
         paths = [
-            None if repo is None else from_hub(repo, file, cache_dir=cache_dir, token=token, offline=offline)
-            for repo, file in ((repo_id, filename), (draft_repo_id, draft_filename))
+            None if repo is None else from_hub(repo, file, heads, cache_dir=cache_dir, token=token, offline=offline)
+            for repo, file, heads in ((repo_id, filename, ()), (draft_repo_id, draft_filename, kinds))
         ]
         return cls(*paths, **wanted)
 
@@ -59,6 +62,8 @@ class Loading(ABC):
     @keywords(LoadOptions)
     def from_pair(cls, name: str, **options: Unpack[LoadOptions]) -> Self:
         """`Duo` with a named pair (see `duo pairs`), which is downloaded the first time. Raises as from_pretrained."""
-        from duo.models.pairs import paths
+        from duo.models.pairs import find, paths
 
+        if find(name).pair.own_layers:
+            options.setdefault("spec_type", "draft-mtp")  # type: ignore[typeddict-item]
         return cls(*paths(name), **options)

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import yaml
 from platformdirs import user_config_path
@@ -22,6 +22,7 @@ from duo.support.wording import one_line
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 # Must not look like a number or a flag, because names are used on command lines.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,63}$")]
+Gigabytes = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class ModelRef(BaseModel):
@@ -32,7 +33,8 @@ class ModelRef(BaseModel):
     repo: Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")] | None = None
     quant: Annotated[str, StringConstraints(pattern=r"^[\w.-]+$")] | None = None
     file: Text | None = None  # in the repository; without repo a path, relative to the list's folder
-    memory_gb: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None  # with N_CTX_DEFAULT tokens of context
+    memory_gb: Gigabytes | None = None  # with N_CTX_DEFAULT tokens of context
+    dense_gb: Gigabytes | None = None  # of memory_gb, what is not experts: what a device needs with -cmoe
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -40,6 +42,8 @@ class ModelRef(BaseModel):
             raise ValueError("give repo (user/repo), or file with a path")
         if self.quant is not None and (self.repo is None or self.file is not None):
             raise ValueError("quant needs repo, and excludes file")
+        if self.dense_gb is not None and not self.dense_gb < (self.memory_gb or 0):
+            raise ValueError("dense_gb is a part of memory_gb; give both, and the smaller one here")
         return self
 
     def __str__(self) -> str:
@@ -47,16 +51,38 @@ class ModelRef(BaseModel):
 
 
 class Pair(BaseModel):
-    """A target and a matching draft."""
+    """A target and what makes guesses for it: a draft, the target's own MTP layers, or n-grams alone."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
     target: ModelRef
-    draft: ModelRef
+    draft: ModelRef | None = None
+    head: Literal["mtp", "dspark", "dflash", "eagle3"] | None = None  # the draft's kind; without one: the target's own
+    ngrams: Text | None = None  # when they help
+    gain: Text | None = None  # in speed, who measured it and where
+    sources: tuple[Text, ...] = ()  # where names and sizes were seen
     licence: Text | None = None
     placement: dict[Text, str] = {}  # description of a machine -> options for it
     notes: Text | None = None
+
+    @model_validator(mode="after")
+    def _something_guesses(self) -> Self:
+        if self.draft is None and self.head not in (None, "mtp"):
+            raise ValueError(f"a head of the kind {self.head} is a file; give it as draft")
+        if self.draft is None and self.head is None and self.ngrams is None:
+            raise ValueError("give draft, head: mtp (the target's own MTP layers) or ngrams")
+        return self
+
+    @property
+    def own_layers(self) -> bool:
+        """The target's file has MTP layers, which are its draft."""
+        return self.draft is None and self.head == "mtp"
+
+    @property
+    def draft_gb(self) -> float:
+        """Memory of a draft file; 0: there is none, or it is unknown."""
+        return 0.0 if self.draft is None else self.draft.memory_gb or 0.0
 
 
 class _List(BaseModel):
@@ -193,11 +219,12 @@ def expanded(path: str) -> Path:
         raise BadValue(f"{path} begins with an unknown home folder; write the whole path") from None
 
 
-def path_of(model: ModelRef, folder: Path, fetch: Callable[[Source], Path]) -> Path:
-    """The model's file. fetch: gets a file from the hub; what it raises is passed on."""
+def path_of(model: ModelRef, folder: Path, fetch: Callable[[Source], Path], head: str | None = None) -> Path:
+    """The model's file. head: its kind, if it is one. fetch: gets a file from the hub; what it raises is passed on."""
     if model.repo is None:
         return local_path(model, folder)
-    return fetch(Source(model.repo, model.quant, model.file))
+    heads = () if head is None or model.file is not None else (head,)
+    return fetch(Source(model.repo, model.quant, model.file, heads))
 
 
 def local_path(model: ModelRef, folder: Path) -> Path:
@@ -205,11 +232,13 @@ def local_path(model: ModelRef, folder: Path) -> Path:
     return folder / expanded(str(model.file))
 
 
-def paths(name: str, fetch: Callable[[Source], Path] | None = None) -> tuple[Path, Path]:
-    """Target and draft of a pair, downloaded if necessary. Raises UnknownModel, and what fetch raises."""
+def paths(name: str, fetch: Callable[[Source], Path] | None = None) -> tuple[Path, Path | None]:
+    """Target and draft of a pair, downloaded if necessary; None: it has no draft file. Raises UnknownModel, and what
+    fetch raises."""
     entry = find(name)
-    fetch = fetch or Hub().fetch
-    return path_of(entry.pair.target, entry.folder, fetch), path_of(entry.pair.draft, entry.folder, fetch)
+    p, fetch = entry.pair, fetch or Hub().fetch
+    target = path_of(p.target, entry.folder, fetch)
+    return target, None if p.draft is None else path_of(p.draft, entry.folder, fetch, p.head)
 
 
 def add(pair: Pair, *, replace: bool = False) -> Path:

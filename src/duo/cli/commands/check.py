@@ -91,14 +91,27 @@ def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple
         raise BadValue(f"{len(models)} models were given; give a target and a draft, or the name of a pair")
     if len(models) == 2 and all(map(is_file, models)):
         return models[0], models[1]
-    from duo.models import pairs
+    from duo.models.hub.head_files import KINDS
     from duo.models.hub.repository import parse
 
     if len(models) == 1:
-        target, draft = pairs.paths(models[0], stand_in)
+        target, draft = _of_pair(models[0], stand_in)
     else:
-        target, draft = (Path(m) if is_file(m) else stand_in(parse(m)) for m in models)
+        target, draft = (
+            Path(m) if is_file(m) else stand_in(parse(m)._replace(heads=heads))
+            for m, heads in zip(models, ((), KINDS), strict=True)
+        )
     return str(target), str(draft)
+
+
+def _of_pair(name: str, stand_in: Callable[[Source], Path]) -> tuple[Path, Path]:
+    """Raises DuoError, also if n-grams are its only source of guesses."""
+    from duo.models import pairs
+
+    target, draft = pairs.paths(name, stand_in)
+    if draft is None and not pairs.find(name).pair.own_layers:
+        raise BadValue(f"the pair {name} has no draft, only n-grams; give a target and a draft")
+    return target, target if draft is None else draft
 
 
 def is_file(model: str) -> bool:
@@ -112,11 +125,13 @@ def _token(text: str, number: int, added: bool) -> str:
     return f"{number} {text!r}, {'added' if added else 'not added'}"
 
 
-def _print(c: PairCheck) -> None:
+def _print(c: PairCheck, cache_types: tuple[str, str]) -> None:
+    """cache_types: of the draft's keys and values."""
     from rich.console import Console
     from rich.table import Table
 
     from duo import _core
+    from duo.models.head import cache_warning
     from duo.placement import states
 
     out = Console(highlight=False, soft_wrap=True)
@@ -141,6 +156,8 @@ def _print(c: PairCheck) -> None:
     if head := c.draft.head:
         own = head.kind == "mtp" and c.draft.header.has_trunk
         out.print(f"the draft is {'its own ' if own else ''}" + head.line())
+        for line in cache_warning(*cache_types):
+            out.print(line)
     elif (n := c.target.header.n_mtp) and _core.runs_mtp(c.target.header.architecture):
         out.print(f"the target has {plural(n, 'MTP layer')}, which can be its draft: --spec-type draft-mtp without -md")
     if line := states.sentence(c.target.header):
@@ -222,14 +239,15 @@ def _checked(params: dict[str, Any]) -> PairCheck:
 
 
 def run(params: dict[str, Any]) -> None:
-    from duo.options.validate import generate_options
+    from duo.options.validate import engine_options, generate_options
 
     rule = generate_options(given(params, GENERATE_OPTIONS))["accept"]
     c = _checked(params)
     if params["json"]:
         click.echo(json.dumps({**c.as_dict(), "acceptance": promise(rule)}, indent=2))
     else:
-        _print(c)
+        o = engine_options(given(params, ENGINE_OPTIONS))
+        _print(c, (o["type_k_draft"], o["type_v_draft"]))
         click.echo(promise(rule))
     if not c.compatible:
         raise click.exceptions.Exit(1)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from duo.cli import pair_table
 from duo.cli.complete import by_metavar, pair_names
 from duo.errors import BadValue
 from duo.support.context import N_CTX_DEFAULT
@@ -22,56 +24,56 @@ The list comes with duo (models.yaml). Pairs that you add with `duo pairs add` e
 \b
 Examples:
   duo pairs
+  duo pairs --for 12G --ram 64G
   duo pairs show llama-3.3-70b
   duo pairs add mine -hf bartowski/Qwen2.5-14B-Instruct-GGUF:Q6_K -hfd bartowski/Qwen2.5-0.5B-Instruct-GGUF:Q8_0
   duo --pair mine -p "Why is the sky blue?"
 """
 
 
-def _memory(m: known.ModelRef) -> str:
-    return "" if m.memory_gb is None else f"{m.memory_gb:g} GB" if m.memory_gb >= 0.1 else f"{1e3 * m.memory_gb:g} MB"
-
-
 def _as_dict(e: known.Entry) -> dict[str, Any]:
-    return {**e.pair.model_dump(exclude_none=True), "own": e.own}
+    return {**e.pair.model_dump(mode="json", exclude_none=True), "own": e.own}
 
 
 @click.group("pairs", invoke_without_command=True, help=HELP)
+@click.option(
+    "--for",
+    "device",
+    metavar="SIZE",
+    help="Only what fits beside a GPU with so much memory (12G, 8192M): where the models lie, and the options for it.",
+)
+@click.option("--ram", metavar="SIZE", help="With --for: leave out what needs more RAM than this.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.pass_context
-def pairs(ctx: click.Context, as_json: bool) -> None:
+def pairs(ctx: click.Context, device: str | None, ram: str | None, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
-    from rich.console import Console
-    from rich.table import Table
-
     from duo.models import pairs as known
 
-    found = known.entries()
-    if as_json:
-        click.echo(json.dumps([_as_dict(e) for e in found.values()], indent=2))
+    found = known.entries().values()
+    if device is not None:
+        _print_fits(found, device, ram, as_json=as_json)
         return
-    out = Console(highlight=False)
-    if not out.is_terminal:
-        out.width = 200  # do not cut or wrap lines in a pipe
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("name", no_wrap=True)
-    for column in ("target", "draft", "memory"):
-        table.add_column(column, overflow="fold")
-    table.add_column("")
-    for name, e in found.items():
-        memory = " + ".join(filter(None, (_memory(e.pair.target), _memory(e.pair.draft))))
-        table.add_row(name, _short(e.pair.target), _short(e.pair.draft), memory, "yours" if e.own else "")
-    out.print(table)
-    out.print("duo pairs show NAME shows the details of a pair; duo --pair NAME runs it.", style="dim")
+    if ram is not None:
+        raise BadValue("--ram needs --for; give the memory of the GPU (--for 12G)")
+    if as_json:
+        click.echo(json.dumps([_as_dict(e) for e in found], indent=2))
+    else:
+        pair_table.print_all(found)
 
 
-def _short(m: known.ModelRef) -> str:
-    """The name without the user, to keep lines short."""
-    if m.repo is None:
-        return str(m.file)
-    name = m.repo.split("/")[1].removesuffix("-GGUF").removesuffix("-GGUF-v2")
-    return f"{name} {m.quant or ''}".strip()
+def _print_fits(known: Iterable[known.Entry], device: str, ram: str | None, *, as_json: bool) -> None:
+    from duo.placement.pair_fit import fits, gigabytes_of
+
+    host_gb = None if ram is None else gigabytes_of(ram, "--ram")
+    found = fits(known, gigabytes_of(device, "--for"), host_gb)
+    if as_json:
+        click.echo(json.dumps([{**_as_dict(f.entry), "fit": pair_table.fit_as_dict(f)} for f in found], indent=2))
+    elif found:
+        pair_table.print_fits(found, device)
+    else:
+        beside = f" with {ram} of RAM" if ram is not None else ""
+        raise BadValue(f"duo knows no pair for a GPU of {device}{beside}; duo pairs shows all of them")
 
 
 @pairs.command("show")
@@ -88,12 +90,17 @@ def show(name: str, as_json: bool) -> None:
     p = e.pair
     click.echo(f"{p.name}{' (yours)' if e.own else ''}")
     for what, m in (("target", p.target), ("draft", p.draft)):
-        memory = f", {_memory(m)} of memory at a context of {N_CTX_DEFAULT} tokens" if m.memory_gb is not None else ""
-        click.echo(f"{what}: {m}{memory}")
-    if p.licence:
-        click.echo(f"licence: {p.licence}")
-    if p.notes:
-        click.echo(f"notes: {p.notes}")
+        if m is None:
+            click.echo(f"{what}: none; {pair_table.guesser(p)} guess")
+            continue
+        memory = f", {pair_table.memory(m)} of memory at a context of {N_CTX_DEFAULT} tokens" if m.memory_gb else ""
+        memory += f", {m.dense_gb:g} GB of it without the experts" if m.dense_gb is not None else ""
+        kind = f" ({pair_table.KINDS[p.head]})" if what == "draft" and p.head is not None else ""
+        click.echo(f"{what}: {m}{kind}{memory}")
+    told = {"n-grams": p.ngrams, "gain": p.gain, "licence": p.licence, "notes": p.notes}
+    for what, text in {**told, "names and sizes from": "; ".join(p.sources)}.items():
+        if text:
+            click.echo(f"{what}: {text}")
     for box, options in p.placement.items():
         click.echo(f"{box}: duo --pair {p.name} {options}")
     if not p.placement:

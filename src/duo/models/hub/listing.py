@@ -11,7 +11,7 @@ from typing import NamedTuple
 from duo.errors import BadValue, UnknownModel
 
 DEFAULT_QUANTS = ("Q4_K_M", "Q8_0")  # in this order; otherwise the first model file
-# Files beside a model that are not one: image encoders, importance matrices, other kinds of drafts.
+# Files beside a model that are not one: image encoders, importance matrices, draft heads (head_files.py).
 _COMPANIONS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
 _PART = re.compile(r"(?P<prefix>.+)-(?P<part>[0-9]{5})-of-(?P<parts>[0-9]{5})\.gguf", re.IGNORECASE)
 _QUANT = re.compile(r"[-.]([A-Z0-9_]+)$", re.IGNORECASE)
@@ -51,12 +51,13 @@ def is_blob(etag: str) -> bool:
 def is_model(name: str) -> bool:
     """Whether this is the file of a model, or the first of its parts. name: path inside the repository."""
     base = name.rsplit("/", 1)[-1]
+    return name.lower().endswith(".gguf") and not any(c in base for c in _COMPANIONS) and is_first_part(name)
+
+
+def is_first_part(name: str) -> bool:
+    """Whether a file is no later part of a split model."""
     part = _PART.fullmatch(name)
-    return (
-        name.lower().endswith(".gguf")
-        and not any(c in base for c in _COMPANIONS)
-        and (part is None or int(part["part"]) == 1)
-    )
+    return part is None or int(part["part"]) == 1
 
 
 def quant_of(name: str) -> str:

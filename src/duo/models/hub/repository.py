@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duo.errors import BadValue, PeerLost
+from duo.models.hub import head_files
 from duo.models.hub import listing as hub_files
 from duo.models.hub.settings import HubSettings
 
@@ -20,6 +21,7 @@ class Source(NamedTuple):
     repo: str  # user/repo
     quant: str | None = None
     file: str | None = None  # a name, or a pattern that matches one file
+    heads: tuple[str, ...] = ()  # kinds of draft heads (head_files.KINDS); the first one there is taken, not the model
 
     def __str__(self) -> str:
         return self.repo + (f" {self.file}" if self.file else f":{self.quant}" if self.quant else "")
@@ -47,6 +49,14 @@ class Hub(HubSettings):
 
         there, wanted = self._look(source)
         return there or download(self, source.repo, *wanted)
+
+    def fetch_head(self, of_target: Source, kinds: tuple[str, ...]) -> Path | None:
+        """The head for a target, from the target's own repository; None if it has none of these kinds. Raises as
+        fetch."""
+        quiet = replace(self, note=lambda _: None)  # fetch has already said what there is to say
+        target = quiet.fetch(of_target)
+        head = quiet.fetch(of_target._replace(heads=kinds))
+        return None if head == target else head
 
     def has(self, repo: str) -> bool:
         """Whether the cache has anything of a repository."""
@@ -96,6 +106,8 @@ class Hub(HubSettings):
             chosen = hub_files.choose(names, source.quant)
             there = hub_files.quants(names)
             missing = f"there is no {source.quant} in {where}" if source.quant else f"{where} has no GGUF model"
+        if source.heads:
+            chosen = head_files.find(names, source.heads, chosen or "", source.quant) or chosen
         if chosen is None:
             advice = f"choose from {hub_files.shown(there)}" if there else "choose a repository with GGUF files"
             raise hub_files.Missing(missing, advice)
@@ -104,16 +116,11 @@ class Hub(HubSettings):
     # ---- the cache
 
     def _cached(self, source: Source) -> Path:
-        folder, names = self._snapshot(source.repo), self._models(source.repo)
-        if folder is None or not names:
+        folder = self._snapshot(source.repo)
+        names = [] if folder is None else _files_in(folder)
+        if folder is None or not any(n.lower().endswith(".gguf") for n in names):
             raise hub_files.Missing(f"the cache {self._has(source.repo)}", "leave out --offline once to download it")
         return folder / self._chosen(names, source, f"the cache ({self.cache})")[0]
-
-    def _models(self, repo: str) -> list[str]:
-        """The files of a repository in the cache; empty if none of them is a model."""
-        folder = self._snapshot(repo)
-        names = [] if folder is None else _files_in(folder)
-        return names if any(hub_files.is_model(n) for n in names) else []
 
     def _snapshot(self, repo: str) -> Path | None:
         """The newest snapshot of a repository in the cache."""
@@ -138,22 +145,25 @@ class Hub(HubSettings):
         """Repositories with a model in the cache."""
         for root in self.cache.glob("models--*--*"):
             repo = root.name.removeprefix("models--").replace("--", "/", 1)
-            if self._models(repo):
+            folder = self._snapshot(repo)
+            if folder is not None and any(map(hub_files.is_model, _files_in(folder))):
                 yield repo
 
 
 def from_hub(
     repo: str,
     file: str | None = None,
+    heads: tuple[str, ...] = (),
     *,
     cache_dir: str | os.PathLike[str] | None = None,
     token: str | None = None,
     offline: bool | None = None,
 ) -> Path:
-    """Path of a model from the hub, downloaded if necessary. Defaults: from the environment. Raises as Hub.fetch."""
+    """Path of a model from the hub, downloaded if necessary. heads: kinds that are taken before a model, if no file is
+    named. Defaults: from the environment. Raises as Hub.fetch."""
     given = {"cache": None if cache_dir is None else Path(cache_dir), "token": token, "offline": offline}
     hub = replace(Hub(), **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
-    return hub.fetch(parse(repo, file))
+    return hub.fetch(parse(repo, file)._replace(heads=() if file else heads))
 
 
 def _files_in(folder: Path) -> list[str]:

@@ -1,0 +1,98 @@
+"""`duo pairs --for SIZE`: which pairs fit beside a GPU, and where their models lie."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from duo.cli.commands.run import command as run_command
+from duo.errors import BadValue
+from duo.models.pairs import Entry, ModelRef, Pair
+from duo.placement.pair_fit import fit, fits, gigabytes_of
+
+pytestmark = pytest.mark.usefixtures("empty_lists")
+Run = Callable[..., tuple[int, str, str]]
+
+
+def entry(
+    target: float | None, draft: float | None = 1.0, dense: float | None = None, *, name: str = "x", own: bool = False
+) -> Entry:
+    guesses = {"head": "mtp"} if own else {"draft": ModelRef(file="d.gguf", memory_gb=draft)}
+    model = ModelRef(file="t.gguf", memory_gb=target, dense_gb=dense)
+    return Entry(Pair.model_validate({"name": name, "target": model, **guesses}), Path(), False)
+
+
+def test_a_pair_lies_where_it_fits() -> None:
+    whole = fit(entry(9.0), 12.0)
+    assert whole is not None and (whole.way, whole.device_gb, whole.host_gb) == ("whole", 10.0, 0.0)
+    part = fit(entry(24.0), 12.0)
+    assert part is not None and part.way == "partly" and part.options == "-ngl auto -ngld all"
+    assert part.device_gb == 12.0 * 15 / 16, "a sixteenth of a small card stays free"
+    assert part.device_gb + part.host_gb == pytest.approx(25.0)
+    mixture = fit(entry(24.0, dense=3.0), 12.0)
+    assert mixture is not None and mixture.way == "experts in RAM" and "-cmoe" in mixture.options
+    assert (mixture.device_gb, mixture.host_gb) == (4.0, 21.0)
+    own = fit(entry(24.0, own=True), 80.0)
+    assert own is not None and (own.device_gb, own.options) == (24.0, "-ngl all")
+
+
+@pytest.mark.parametrize("e", [entry(12.0, 12.0), entry(500.0), entry(None), entry(9.0, None)])
+def test_one_that_does_not_fit_or_has_no_figures_is_left_out(e: Entry) -> None:
+    assert fit(e, 12.0) is None
+
+
+def test_large_ones_that_fit_whole_come_first() -> None:
+    known = [
+        entry(30.0, name="part"),
+        entry(1.5, name="small"),
+        entry(9.0, name="large"),
+        entry(40.0, dense=2.0, name="m"),
+    ]
+    assert [f.entry.pair.name for f in fits(known, 12.0)] == ["large", "small", "m", "part"]
+    assert [f.entry.pair.name for f in fits(known, 12.0, 25.0)] == ["large", "small", "part"]
+
+
+@pytest.mark.parametrize(
+    ("text", "gb"),
+    [("12G", 12.0), ("12", 12.0), ("8192M", 8.192), ("24 GB", 24.0), ("12GiB", 12.884901888), ("1.5t", 1500)],
+)
+def test_sizes(text: str, gb: float) -> None:
+    assert gigabytes_of(text, "--for") == pytest.approx(gb)
+
+
+@pytest.mark.parametrize("text", ["", "G", "12X", "-3G", "0G", "12G 3", "nan"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(BadValue, match=r"--for is .* which is not an amount of memory; write it as 12G"):
+        gigabytes_of(text, "--for")
+
+
+def test_the_command_lists_them(run: Run) -> None:
+    code, out, _ = run("pairs", "--for", "12G")
+    rows = {line.split()[0]: line for line in out.splitlines()[1:]}
+    assert code == 0 and "all, 11.1 GB" in rows["qwen2.5-14b"]
+    assert "its own MTP layers" in rows["qwen3.6-35b-a3b"] and "all but the experts, 3.7 GB" in rows["qwen3.6-35b-a3b"]
+    assert "of the target and the draft" in rows["qwen3-32b"] and "llama-3-70b" not in rows
+    assert "gpt-oss-120b" in rows and "gpt-oss-120b" not in run("pairs", "--for", "12G", "--ram", "32G")[1]
+
+
+def test_json_has_the_options_that_place_them_so(run: Run) -> None:
+    code, out, _ = run("pairs", "--for", "24G", "--json")
+    found = {p["name"]: p["fit"] for p in json.loads(out)}
+    assert (
+        code == 0
+        and found["qwen3.6-27b"]["placement"] == "whole"
+        and found["glm-4.5-air"]["options"] == "-ngl auto -cmoe"
+    )
+    for name, told in found.items():
+        run_command.make_context("run", ["--pair", name, *shlex.split(told["options"])]).close()
+
+
+def test_mistakes_are_one_sentence(run: Run) -> None:
+    assert run("pairs", "--ram", "12G")[::2] == (1, "duo: --ram needs --for; give the memory of the GPU (--for 12G)\n")
+    assert run("pairs", "--for", "much")[0] == 1
+    code, _, err = run("pairs", "--for", "1M")
+    assert code == 1 and err == "duo: duo knows no pair for a GPU of 1M; duo pairs shows all of them\n"
