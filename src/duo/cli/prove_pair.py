@@ -153,7 +153,7 @@ def references(loader: Loader, proof: Proof, items: Sequence[Item], head: dict[s
         warn_of_models(d)
         settings = {k: v for k, v in d.options.items() if v != ENGINE_OPTIONS[k].default}
         head.update(head_of([d.target], command, settings))
-        proof.refer(writer, items, "nothing", How(logprobs=True))
+        proof.refer(writer, items, NONE.name, How(logprobs=True))
 
 
 def measure(params: dict[str, Any], plan: Plan, proof: Proof, head: dict[str, Any], command: str) -> None:

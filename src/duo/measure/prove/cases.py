@@ -22,7 +22,7 @@ class Guesses:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-NONE = Guesses("nothing", ("plain",))
+NONE = Guesses("target alone", ("plain",))
 NGRAMS = Guesses("n-grams", options={"spec_type": ["ngram-map-k"]})
 
 

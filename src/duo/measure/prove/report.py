@@ -68,7 +68,7 @@ def rows_of(tallies: Sequence[Tally]) -> list[tuple[str, Tally]]:
 
 def _table(tallies: Sequence[Tally], title: str) -> Table:
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
-    table.add_column("who guesses")
+    table.add_column("")
     table.add_column("case")
     table.add_column("at once", no_wrap=True)
     rows = rows_of(tallies)
