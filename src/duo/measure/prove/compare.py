@@ -62,7 +62,7 @@ def _of_tokens(item: Item, right: Text, found: Text, at: int) -> Difference:
         step = right.steps[at]
         near = [c for c in step.top if (c.ends if other is None else c.token == other)]
         piece = near[0].piece if near else piece
-        gap, is_least = _gap(step, max((c.logprob for c in near), default=None))
+        gap, is_least = _gap(item, step, max((c.logprob for c in near), default=None))
     return Difference(item, at, None, expected or _token(right.tokens, at), piece, gap, is_least)
 
 
@@ -70,7 +70,10 @@ def _token(tokens: tuple[int, ...], at: int) -> str:
     return f"token {tokens[at]}" if at < len(tokens) else ""
 
 
-def _gap(step: Step, logprob: float | None) -> tuple[float | None, bool]:
+def _gap(item: Item, step: Step, logprob: float | None) -> tuple[float | None, bool]:
+    """A sampled token need not be the most probable one, so its text has no gap."""
+    if item.kind == "sampled":
+        return None, False
     if logprob is not None:
         return max(0.0, step.chosen.logprob - logprob), False
     if not step.top:
@@ -91,7 +94,7 @@ def _of_characters(item: Item, right: Text, found: Text, at_char: int) -> Differ
             near = [c for c in near if c.piece != step.chosen.piece]
             best = max(near, key=lambda c: len(c.piece), default=None)
             # An end of the text has no piece that a server would tell.
-            gap, is_least = _gap(step, None if best is None else best.logprob) if rest else (None, False)
+            gap, is_least = _gap(item, step, None if best is None else best.logprob) if rest else (None, False)
             piece = other if best is None else best.piece
             return Difference(item, at, at_char, step.chosen.piece, piece, gap, is_least)
         begin = end
