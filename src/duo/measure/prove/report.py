@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -84,8 +85,8 @@ def _table(tallies: Sequence[Tally], title: str) -> Table:
 
 
 def findings(tallies: Iterable[Tally]) -> list[str]:
-    """A sentence for each text that differs, for each answer without its form, and for each failure."""
-    found = []
+    """A sentence for each text that differs, each answer without its form, each failure; equal ones once."""
+    found: list[str] = []
     for t in tallies:
         where = f"{t.guesses}, {t.case}" + (f", {t.at_once} at once" if t.at_once > 1 else "")
         for d in sorted(t.differences, key=lambda d: d.badness, reverse=True):
@@ -95,7 +96,7 @@ def findings(tallies: Iterable[Tally]) -> list[str]:
             found.append(f"{where}: {d.item.kind} text {d.item.i + 1}, {at}: {ends[1]} in place of {ends[0]}{near}")
         found += [f"{where}: arguments: {why}" for why in t.bad_arguments]
         found += [f"{where}: a text failed: {why}" for why in t.failures]
-    return found
+    return [line + f" ({n} times)" * (n > 1) for line, n in Counter(found).items()]
 
 
 def verdict(tallies: Iterable[Tally]) -> str:
