@@ -115,9 +115,10 @@ def test_what_is_no_call_has_no_pieces(text: str) -> None:
         assert pieces == [] and joined(parts).content.split() == text.split()
 
 
-def test_an_answer_that_is_the_arguments_of_one_tool() -> None:
+@pytest.mark.parametrize("around", ["", " ", "\n  "])
+def test_an_answer_that_is_the_arguments_of_one_tool(around: str) -> None:
     text = '{"city": "Rome"}'
     for cuts in ([], list(range(1, len(text)))):
-        parts, pieces = read(text, cuts, CallReader("weather"))
+        parts, pieces = read(around + text + around, cuts, CallReader("weather"))
         assert calls_of(pieces) == [("weather", "", text)]
         assert [(c.name, c.arguments) for c in joined(parts).calls] == [("weather", text)]

@@ -22,8 +22,8 @@ from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 HEAD = """# Command line
 
 `make docs` generates this page from the program; CI checks that it is up to date. The last column names the keyword if
-`Duo(...)` or `generate(...)` takes the same option. Exit codes: 0; 1 (an error, one line on standard error); 130
-(Ctrl-C).
+`Duo(...)` or `generate(...)` takes the same option. Exit codes: 0; 1 (an error, one line on standard error); 2 (`duo
+prove` found a difference); 130 (Ctrl-C).
 """
 
 

@@ -33,6 +33,7 @@ COMMANDS = {
     "draft-host": ("host.draft_host", "Run the draft for clients on other machines."),
     "pack": ("pack.pack", "Pack a model's weights once, so that later starts are fast."),
     "pairs": ("pairs.pairs", "List the pairs of models that duo knows by name."),
+    "prove": ("prove.command", "Count texts that differ with drafts, in company, or on a server."),
     "race": ("race.command", "Show plain decoding and a pair writing the same text, side by side."),
     "rpc-server": ("rpc_server.rpc_server", "Serve this machine's devices over GGML RPC."),
     "serve": ("serve.command", "Serve a pair over HTTP, as llama-server, OpenAI and Anthropic."),
@@ -136,7 +137,7 @@ def program() -> None:
       duo run -h                    options of a run, which need no word `run`
       duo COMMAND -h                options of a command
 
-    Exit codes: 0; 1: an error, printed as one line; 130: Ctrl-C.
+    Exit codes: 0; 1: an error, printed as one line; 2: duo prove found a difference; 130: Ctrl-C.
     """
 
 

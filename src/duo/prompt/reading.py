@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from json import JSONDecoder
 
 from duo.errors import BadValue
 from duo.prompt.call_pieces import Piece
@@ -248,8 +250,11 @@ class CallReader:
         return []
 
     def finish(self) -> list[Part]:
-        """The call."""
-        return [Part(calls=(Call(self._tool, self._text),))]
+        """The call. White space around the object, which grammars allow, is no part of it, as in the pieces."""
+        text = self._text.lstrip()
+        with suppress(ValueError, RecursionError):  # it may be cut
+            text = text[: JSONDecoder().raw_decode(text)[1]]
+        return [Part(calls=(Call(self._tool, text),))]
 
     @property
     def begun(self) -> tuple[str, str]:

@@ -32,8 +32,8 @@ class Address:
         return httpx2.URL(self.base).host in ("localhost", "127.0.0.1", "::1")
 
 
-def parse_address(text: str) -> Address:
-    """[NAME=]URL; the name is the host and the port unless it is given. Raises BadValue."""
+def parse_address(text: str, flag: str = "--url") -> Address:
+    """[NAME=]URL; the name is the host and the port unless it is given. flag: the option. Raises BadValue."""
     match = re.fullmatch(r"(?:([^=/:]*)=)?(.*)", text, re.DOTALL)
     name, given = (match[1], match[2]) if match else (None, text)
     try:
@@ -41,11 +41,13 @@ def parse_address(text: str) -> Address:
     except (httpx2.InvalidURL, ValueError):
         url = httpx2.URL("")
     if url.userinfo or url.query or url.fragment or "@" in given:  # not repeated here: it may hold a key
-        raise BadValue("a --url has a user, a query or a fragment; give the key with --api-key-file, and the URL bare")
+        raise BadValue(
+            f"a {flag} has a user, a query or a fragment; give the key with --api-key-file, and the URL bare"
+        )
     if url.scheme not in ("http", "https") or not url.host or not 0 < (url.port or 80) < 1 << 16:
-        raise BadValue(f"--url {text!r} is no address of a server; write it as http://127.0.0.1:8080")
+        raise BadValue(f"{flag} {text!r} is no address of a server; write it as http://127.0.0.1:8080")
     if name is not None and not name.strip():
-        raise BadValue(f"--url {text!r} has an empty name; write NAME=URL")
+        raise BadValue(f"{flag} {text!r} has an empty name; write NAME=URL")
     path = url.path.rstrip("/")
     chat = path.endswith(CHAT)
     for route in (CHAT, COMPLETIONS):

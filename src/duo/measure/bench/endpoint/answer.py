@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from duo.support.wording import quoted
@@ -16,9 +16,13 @@ class BadStream(Exception):  # noqa: N818 - becomes a DuoError with the server's
 
 
 class StreamedAnswer:
-    """Reads the events of /v1/completions and /v1/chat/completions. Times are seconds on the caller's clock."""
+    """Reads the events of /v1/completions and /v1/chat/completions. Times are seconds on the caller's clock.
 
-    def __init__(self) -> None:
+    on_choice: called with each choice of an event, for what is not kept here (calls of tools).
+    """
+
+    def __init__(self, on_choice: Callable[[Mapping[str, Any]], None] | None = None) -> None:
+        self._on_choice = on_choice
         self.text = ""  # thoughts included, because usage counts them
         self.first_at: float | None = None  # the first text; the role of a chat is none
         self.last_at: float | None = None
@@ -44,6 +48,8 @@ class StreamedAnswer:
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
                 self._choice(choice, now)
+                if self._on_choice is not None:
+                    self._on_choice(choice)
         usage, timings = event.get("usage"), event.get("timings")
         n = usage.get("completion_tokens") if isinstance(usage, dict) else None
         if isinstance(n, int) and n >= 0:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,10 +102,38 @@ class Client:
             self.model = self.model or mine[0]["id"]
             self.owner = str(mine[0].get("owned_by"))
 
-    def ask(self, body: Mapping[str, Any]) -> Asked:
-        """One streamed text. Raises PeerLost: the server fails; BadValue: it does not take the request."""
+    def on(self, address: Address) -> Client:
+        """The same client, with the same connections, for another route."""
+        other = copy.copy(self)
+        other.address = address
+        return other
+
+    def ask_whole(self, body: Mapping[str, Any]) -> Any:
+        """The JSON of a text that is not streamed; None: refused. Raises as `ask`."""
+        with self._failures():
+            response = self._http.post(self.address.url, json={**body, "model": self.model, "stream": False})
+        if response.status_code in REFUSED:
+            return None
+        if response.status_code != 200:
+            self._bad_status(response.status_code, response.content)
+        try:
+            return response.json()
+        except (ValueError, RecursionError):
+            self._fail("sent an answer that is not JSON; check the URL")
+
+    def ask(
+        self,
+        body: Mapping[str, Any],
+        *,
+        on_choice: Callable[[Mapping[str, Any]], None] | None = None,
+        enough: Callable[[StreamedAnswer], bool] = lambda _answer: False,
+    ) -> Asked:
+        """One streamed text. on_choice: see StreamedAnswer. enough: whether to close the connection before the end.
+
+        Raises PeerLost: the server fails; BadValue: it does not take the request.
+        """
         sent = {**body, "model": self.model, "stream": True, "stream_options": {"include_usage": True}}
-        answer, events = StreamedAnswer(), EventReader()
+        answer, events = StreamedAnswer(on_choice), EventReader()
         begin = time.perf_counter()
         with self._failures(answer), self._http.stream("POST", self.address.url, json=sent) as response:
             if response.status_code in REFUSED:
@@ -122,8 +151,10 @@ class Client:
                         answer.take(name, data, now)
                 except ValueError as e:
                     raise BadStream(f"sent what is no stream of events ({one_line(e, 100)})") from None
+                if enough(answer):
+                    break
         whole = time.perf_counter() - begin
-        if not answer.is_whole:
+        if not (answer.is_whole or enough(answer)):
             raise PeerLost(f"{self._who} ended a text in the middle; see its log{come_of(answer)}")
         first, last = (None if t is None else t - begin for t in (answer.first_at, answer.last_at))
         return Asked(answer, 200, first, last, whole)

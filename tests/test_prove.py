@@ -1,0 +1,339 @@
+"""`duo prove`: it counts what differs, and finds each kind of fault."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import EXACT
+from faulty_server import GAP, NEAR, faulty_server
+
+from duo import BadValue, Duo, DuoError
+from duo.measure.prove import plan as plans
+from duo.measure.prove.cases import NGRAMS, NONE, Case, Guesses, How, of_pair, of_server, wanted
+from duo.measure.prove.compare import difference
+from duo.measure.prove.form import SCHEMA, fault
+from duo.measure.prove.message import Message, whole
+from duo.measure.prove.pair import PairWriter
+from duo.measure.prove.plan import Item, Plan, prompts_of
+from duo.measure.prove.run import Proof
+from duo.measure.prove.tally import Tally, counts, together
+from duo.measure.prove.text import Candidate, Step, Text
+from duo.models.demo import demo_pair
+
+TARGET, DRAFT = map(str, demo_pair())
+Run = Callable[..., tuple[int, str, str]]
+SMALL = Plan(("Once upon a time", "The king said"), 6, 1, (1, 2))
+SHORT = ("-n", 8, "--n-prompts", 2, "--slots", 2)
+GUESSES = Guesses("draft model")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(plans, "N_LONG", 200)
+        yield
+
+
+# ---- a pair
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Duo]:
+    with Duo(TARGET, DRAFT, n_ctx=2048, n_parallel=2, **EXACT) as d:
+        yield d
+
+
+@pytest.fixture(scope="module")
+def proof(pair: Duo) -> Proof:
+    """With the references, by plain decoding."""
+    found = Proof()
+    found.refer(PairWriter(pair, SMALL), wanted(SMALL), NONE.name, How(logprobs=True))
+    return found
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("guesses", [NONE, NGRAMS, GUESSES], ids=lambda g: g.name)
+def test_each_case_of_a_pair_has_the_targets_texts(guesses: Guesses, n: int, pair: Duo, proof: Proof) -> None:
+    for case in of_pair(SMALL, guesses, n):
+        tally = proof.measure(guesses.name, PairWriter(pair, SMALL), case)
+        assert (tally.differences, tally.bad_arguments, tally.failures, tally.warnings) == ([], [], [], []), case.name
+        assert tally.n_texts == len(case.items) > 0
+    drafted = sum(t.n_drafted for t in proof.tallies if t.guesses == guesses.name)
+    assert (drafted > 0) == (guesses is not NONE)
+
+
+def test_another_model_is_found(proof: Proof) -> None:
+    """The draft in the target's place: each text differs, and for greedy ones it is known by how much."""
+    with Duo(DRAFT, n_ctx=2048, n_parallel=2, **EXACT) as d:
+        writer = PairWriter(d, SMALL)
+        for case in (*of_pair(SMALL, NONE, 1)[:1], *of_pair(SMALL, NONE, 2)):
+            tally = proof.measure("another", writer, case)
+            assert tally.differences, case.name
+            for x in tally.differences:
+                assert x.at is None or x.at < SMALL.n_tokens
+                assert x.gap is None or x.gap > 0
+                assert (x.gap is not None) == (x.item.kind in ("greedy", "long"))
+    names = {t.case: t for t in proof.tallies if t.guesses == "another"}
+    assert names["neighbours, sampled"].n_unrepeated == len(names["neighbours, sampled"].differences) > 0
+    assert any(x.item.cancel_after for x in names["neighbours cancelled"].differences)
+
+
+def test_a_state_that_is_not_restored_is_found(pair: Duo, proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second half then goes on from another prompt."""
+    generate = pair.generate
+    monkeypatch.setattr(pair, "load_state", lambda _state: None)
+    monkeypatch.setattr(
+        pair, "generate", lambda p, **o: generate(p[-3:] if isinstance(p, list) and len(p) > 9 else p, **o)
+    )
+    plan = Plan(("Once upon a time there was a",), 6, 1, (1,))
+    mine = Proof()
+    mine.refer(PairWriter(pair, plan), plan.items("greedy"), "x", How(logprobs=True))
+    tally = mine.measure("x", PairWriter(pair, plan), Case("halves", plan.items("greedy"), How(halved=True)))
+    assert [x.at for x in tally.differences] and all((x.at or 0) >= 3 for x in tally.differences)
+
+
+@pytest.mark.full
+def test_the_command_on_the_demo_pair(run: Run) -> None:
+    code, out, err = run("prove", "-m", TARGET, "-md", DRAFT, "-n", 6, "--n-prompts", 1, "--slots", 2, "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["complete"] and found["target"]["same_bits"]
+    assert (found["total"]["n_different"], found["total"]["n_bad_arguments"], found["total"]["n_failed"]) == (0, 0, 0)
+    assert found["total"]["n_texts"] == sum(c["n_texts"] for c in found["cases"]) > 100
+    names = {c["guesses"] for c in found["cases"]}
+    assert names == {"target alone", "n-grams", "draft model", "draft and n-grams"}
+    for name in names - {"target alone"}:
+        assert sum(c["draft_n"] for c in found["cases"] if c["guesses"] == name) > 0
+    assert {c["at_once"] for c in found["cases"]} == {1, 2}
+
+
+def test_ctrl_c_shows_what_was_counted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure = Proof.measure
+
+    def interrupted(self: Proof, *args: Any) -> Tally:
+        if len(self.tallies) == 3:
+            raise KeyboardInterrupt
+        return measure(self, *args)
+
+    monkeypatch.setattr(Proof, "measure", interrupted)
+    code, out, _ = run("prove", "-m", TARGET, "-md", "none", *SHORT)
+    assert code == 130 and "ended early after" in out and "first answers" in out and " 0 differ" in out
+
+
+# ---- a server
+
+
+def test_a_server_without_faults(run: Run) -> None:
+    with faulty_server() as (url, server):
+        code, out, err = run("prove", "--against", url, *SHORT, "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["total"]["n_texts"] > 40 and found["total"]["n_different"] == 0 and found["notes"] == []
+    assert next(c["case"] for c in found["cases"]) == "first answers"
+    assert {c["case"] for c in found["cases"]} >= {c.name for c in of_server(SMALL)}
+    # Only what any server knows is sent.
+    known = {"prompt", "messages", "max_tokens", "temperature", "seed", "model", "stream", "stream_options", "tools",
+             "tool_choice", "response_format", "logprobs"}  # fmt: skip
+    assert all(body.keys() <= known for body in server.asked)
+    assert {body["temperature"] for body in server.asked} == {0.0, 0.8}
+
+
+def cases_of(out: str) -> dict[str, dict[str, Any]]:
+    return {f"{c['case']} {c['at_once']}": c for c in json.loads(out)["cases"]}
+
+
+def test_faults_that_company_brings_are_found(run: Run) -> None:
+    with faulty_server("in_company", "arguments", "seeds") as (url, _):
+        code, out, err = run("prove", "--against", url, *SHORT, "--json")
+        assert (code, err) == (2, "")
+        found = cases_of(out)
+    alone = [c for c in found.values() if c["at_once"] == 1]
+    assert sum(c["n_different"] + c["n_bad_arguments"] for c in alone) == 0 and len(alone) > 5
+    near = [d for d in found["neighbours 2"]["differences"] if d["kind"] == "greedy"]
+    assert near and all((d["token"], d["found"], d["near_tie"]) == (3, NEAR, True) for d in near)
+    assert near[0]["gap"] == pytest.approx(GAP)
+    assert found["neighbours, sampled 2"]["n_unrepeated"] > 0
+    calls = found["calls and JSON among neighbours 2"]
+    assert calls["n_bad_arguments"] > 0 and "Invalid JSON" in calls["bad_arguments"][0]
+    assert json.loads(out)["total"]["n_near_ties"] >= len(near)
+
+
+@pytest.mark.full
+def test_the_table_names_what_was_found(run: Run) -> None:
+    with faulty_server("in_company", "arguments", "streams", "logprobs") as (url, _):
+        code, out, err = run("prove", "--against", f"mine={url}", *SHORT)
+    assert (code, err) == (2, "")
+    for words in ("near tie", "bad arguments", "unknown", "char ", "mine, streamed: greedy text 1, character",
+                  "mine tells no log-probabilities: ", "more findings", " differ; arguments of "):  # fmt: skip
+        assert words in out, words
+    assert "with log-probabilities" not in out
+
+
+def test_what_a_server_lacks_is_left_out(run: Run) -> None:
+    with faulty_server("tools", "schema") as (url, server):
+        code, out, _ = run("prove", "--against", url, *SHORT, "--json")
+    assert code == 0
+    assert ["calls of tools were left out" in note for note in json.loads(out)["notes"]] == [True]
+    forms = [b["response_format"]["type"] for b in server.asked if "response_format" in b]
+    assert forms[:2] == ["json_schema", "json_object"] and "json_schema" not in forms[2:]
+
+
+@pytest.mark.full
+def test_texts_that_fail_and_texts_that_are_refused(run: Run) -> None:
+    with faulty_server("fails", "full") as (url, _):
+        code, out, _ = run("prove", "--against", url, *SHORT, "--json")
+    total = json.loads(out)["total"]
+    assert code == 2 and total["n_failed"] > 0 and total["n_refused"] > 0 and total["n_different"] == 0
+    assert any("oops" in why for c in json.loads(out)["cases"] for why in c["failures"])
+
+
+def test_a_server_that_dies(run: Run) -> None:
+    with faulty_server("dies") as (url, _):
+        code, out, err = run("prove", "--against", url, *SHORT)
+    assert code == 1 and err.count("\n") == 1 and "ended early" in out and "first answers" in out
+
+
+def test_a_model_here_is_compared_with_a_server(run: Run) -> None:
+    with faulty_server() as (url, _):
+        code, out, _ = run("prove", "--against", url, "-m", TARGET, *SHORT, "--json")
+    compared = cases_of(out)["first answers, with the model here 1"]
+    assert code == 2 and (compared["n_texts"], compared["n_different"]) == (2, 2)
+    assert all(d["gap"] is not None for d in compared["differences"])
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--against", "x"], "--against 'x' is no address"),
+        (["--against", "http://127.0.0.1:1"], "cannot be reached"),
+        (["--against", "http://h", "-md", DRAFT], "has its own draft"),
+        (["--against", "http://h", "-ngl", "3"], "-m"),
+        (["--against", "http://h/v1/chat/completions", "-m", TARGET], "/v1/completions"),
+        (["--timeout", "5"], "--against"),
+        (["-n", "-1"], "-n -1"),
+        (["--slots", "0"], "--slots"),
+        (["--n-prompts", "1000"], "only 64"),
+        (["--prompts", "nowhere.txt"], "cannot be read"),
+        (["-m", "nowhere.gguf"], "nowhere.gguf"),
+        (["--verify-host", "h:1"], "--verify-host"),
+        (["-np", "3"], "unknown option"),
+    ],
+)
+def test_mistakes(args: list[str], words: str, run: Run) -> None:
+    code, out, err = run("prove", *args)
+    assert (code, out) == (1, "") and words in err and err.count("\n") == 1, err
+
+
+# ---- parts
+
+ITEM = Item("greedy", 0)
+
+
+def step(piece: str, token: int, *top: tuple[str, float, int]) -> Step:
+    first = Candidate(piece, -0.1, token)
+    return Step(first, (first, *(Candidate(p, lp, t, p == "END") for p, lp, t in top)))
+
+
+RIGHT = Text(
+    "a b c", (1, 2, 3),
+    (step("a", 1), step(" b", 2, (" x", -0.2, 9), ("END", -3.1, 7)), step(" c", 3, (" y", -5.0, 8))),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "cancelled", "expected"),
+    [
+        (Text("a b c", (1, 2, 3)), None, None),
+        (Text("a b", (1, 2)), 2, None),
+        (Text(None, (1, 2, 3)), None, None),
+        (Text("a x c", (1, 9, 3)), None, (1, " b", " x", 0.1, False, True)),
+        (Text("a z c", (1, 5, 3)), None, (1, " b", "token 5", 3.0, True, False)),
+        (Text("a", (1,)), None, (1, " b", "END", 3.0, False, False)),
+        (Text("a b c d", (1, 2, 3, 4)), None, (3, "", "token 4", None, False, None)),
+        (Text("a x"), None, (1, " b", " x", 0.1, False, True)),
+        (Text("a b y"), None, (2, " c", " y", 4.9, False, False)),
+        (Text("a q"), None, (1, " b", "q", 3.0, True, False)),
+        (Text("a b"), None, (2, " c", "", None, False, None)),
+        (Text("a b"), 2, None),
+        (Text("a b d"), 3, (2, " c", "d", 4.9, True, False)),
+    ],
+)
+def test_differences(found: Text, cancelled: int | None, expected: tuple[Any, ...] | None) -> None:
+    d = difference(ITEM._replace(cancel_after=cancelled), RIGHT, found)
+    if d is None or expected is None:
+        assert d is expected
+        return
+    assert (d.at, d.expected, d.found, d.gap and round(d.gap, 3), d.is_least, d.is_near_tie) == expected
+
+
+def test_the_worst_text_is_the_one_that_is_no_near_tie() -> None:
+    t = Tally("x", "y", 1)
+    for found in (Text("a x c", (1, 9, 3)), Text("a b y", (1, 2, 8)), RIGHT):
+        t.add(ITEM, RIGHT, found)
+    assert t.worst is not None and t.worst.at == 2
+    assert (counts(together([t, t]))["n_texts"], counts(t)["n_different"], counts(t)["n_near_ties"]) == (6, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"guests": 2, "name": "Miller", "day": "friday", "outside": true}', ""),
+        ('{"guests": 2, "name": "Miller", "day": "friday", "outside": true', "Invalid JSON"),
+        ('{"guests": 2, "name": "Miller", "day": "friday"}', "outside: Field required"),
+        ('{"guests": "2", "name": "Miller", "day": "friday", "outside": true}', "guests: "),
+        ('{"guests": 2, "name": "Miller", "day": "tuesday", "outside": true}', "day: "),
+        ('{"guests": 2, "name": "Miller", "day": "friday", "outside": true, "x": 1}', "x: "),
+        ("", "Invalid JSON"),
+    ],
+)
+def test_the_form_of_a_booking(text: str, words: str) -> None:
+    assert fault(text).startswith(words) and bool(fault(text)) == bool(words)
+    assert SCHEMA["additionalProperties"] is False and len(SCHEMA["required"]) == 4
+
+
+def test_a_message_is_the_same_whole_and_in_pieces() -> None:
+    function = {"name": "f", "arguments": '{"a": 1}'}
+    right = whole({"message": {"content": "So: ", "tool_calls": [{"function": function}]}, "finish_reason": "stop"})
+    pieces = Message()
+    for delta in ({"role": "assistant", "content": None}, {"content": "So"}, {"content": ": "},
+                  {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": '{"a"'}}]},
+                  {"tool_calls": [{"index": 0, "function": {"arguments": ": 1}"}}]}, {}):  # fmt: skip
+        pieces.add({"delta": delta, "finish_reason": None})
+    assert pieces.text == right == Text('So: f({"a": 1})', arguments='{"a": 1}')
+    for odd in ({"delta": 3}, {"delta": {"tool_calls": ["x"], "content": 5}}, {}):
+        pieces.add(odd)
+    assert pieces.text.text == right.text
+
+
+def test_prompts(tmp_path: Path) -> None:
+    file = tmp_path / "p.txt"
+    file.write_text("one\n\n two \none\nthree")
+    assert prompts_of(file, None) == ("one", "two", "three")
+    many = prompts_of(file, 9)
+    assert len(set(many)) == 9 and many[3] == "one\n\ntwo"
+    with pytest.raises(BadValue, match="only 9"):
+        prompts_of(file, 10)
+    file.write_text(" \n")
+    with pytest.raises(BadValue, match="has no prompt"):
+        prompts_of(file, None)
+    assert len(prompts_of(None, None)) == 8
+
+
+def test_errors_of_a_writer_are_counted_and_chats_may_be_missing() -> None:
+    class Writer:
+        def write(self, item: Item, how: How) -> Text:
+            if item.kind == "call":
+                raise BadValue("no tools")
+            if how.streamed:
+                raise DuoError("broken")
+            return Text("text")
+
+    proof = Proof()
+    proof.refer(Writer(), wanted(SMALL), "w", How())
+    assert list(proof.notes) == ["calls of tools were left out: no tools"]
+    tally = proof.measure("w", Writer(), Case("c", wanted(SMALL), How(streamed=True)))
+    assert (tally.n_texts, set(tally.failures), tally.is_clean) == (0, {"broken"}, False)
