@@ -1,4 +1,9 @@
 // A caller's hook is asked about each token once, in order, in every mode; it can end the text, and fail.
+#include <atomic>
+#include <functional>
+#include <thread>
+#include <utility>
+
 #include "pair.h"
 #include "scripted_hook.h"
 
@@ -7,6 +12,18 @@ using namespace duo_test;
 namespace {
 
 const ask q{.prompt = {1, 2, 3, 4, 5}, .n_predict = 30};
+
+// Says when it is freed.
+class mortal_hook : public token_hook {
+  public:
+    explicit mortal_hook(std::function<void()> on_end) : on_end_(std::move(on_end)) {}
+    ~mortal_hook() override { on_end_(); }
+
+    bool on_row(std::span<const token_id> /*text*/, std::span<float> /*logits*/) override { return true; }
+
+  private:
+    const std::function<void()> on_end_;
+};
 
 } // namespace
 
@@ -37,5 +54,34 @@ TEST(hook_is_asked_once_for_each_token) {
                 p.run(q.as(mode, 4), "the next text has no hook");
             }
         }
+    }
+}
+
+// One in Python is freed under the GIL, which another reader may hold while it waits for the pipeline's locks.
+TEST(hook_is_freed_without_a_lock) {
+    pair              p(behaviour{.pass_us = 50}, behaviour{});
+    std::atomic<bool> freed{false};
+    std::atomic<bool> was_free{false};
+    std::thread       other;
+    const auto        look = [&] {
+        other = std::thread([&] {
+            (void)p.line.n_queued(); // waits for the lock
+            was_free.store(true);
+        });
+        for (const int64_t t = now_us(); !was_free.load() && now_us() < t + 10000000;) {
+            std::this_thread::yield();
+        }
+        freed.store(true);
+    };
+    auto req  = q.as(run_mode::plain, 4).make();
+    req->hook = std::make_shared<mortal_hook>(look);
+    p.line.begin(std::move(req)); // nobody keeps this text
+    p.line.begin(q.as(run_mode::plain, 4).make());
+    read_all(p.line);
+    p.run(q.as(run_mode::plain, 4), "ended texts are freed when the next one begins");
+    CHECK(freed.load());
+    CHECK(was_free.load());
+    if (other.joinable()) {
+        other.join();
     }
 }
