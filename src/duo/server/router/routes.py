@@ -16,7 +16,7 @@ from duo.server.errors import ApiError
 from duo.server.fields import Fields
 from duo.server.reading import body_of, fields_of
 from duo.server.respond import CLIENT_GONE, Json
-from duo.server.router.model_events import EventStream
+from duo.server.router.event_stream import EventStream
 from duo.server.routes.about import CREATED
 from duo.server.sse import first_of
 
