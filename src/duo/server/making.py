@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from duo.text.session import Session
 
 N_MOST = 1024  # prompts of one request
-N_SCORES = 1 << 22  # log-probabilities of prompts in one answer: about half a GiB while it is made
+N_SCORES = 1 << 20  # log-probabilities of prompts in one answer: more would stop the event loop while it is encoded
 
 
 def listed(prompt: Any) -> list[Any]:

@@ -76,6 +76,8 @@ async def _answer(
                 text, chunks = batch
                 for chunk in chunks:
                     text.take(chunk)
+            if any(t.scores is not None for t in texts):  # as long as the prompts
+                return await service.in_thread(lambda: Json(shape.whole()))
             return Json(shape.whole())
         # An early error is to be an ordinary answer with its status, so the headers wait for the first token.
         pending: asyncio.Task[Batch | None] = asyncio.create_task(writing.next())

@@ -14,6 +14,7 @@ from duo.server.errors import as_api_error
 
 if TYPE_CHECKING:
     from duo.server.shapes.shape import Event, Shape
+    from duo.server.text import Taken, Text
     from duo.server.writing import Batch, Writing
 
 Message = MutableMapping[str, Any]
@@ -94,10 +95,19 @@ class Events(Response):
     async def _send_texts(self, send: Send) -> None:
         while (batch := await self._next(send)) is not None:
             text, chunks = batch
-            events = (event for chunk in chunks for event in self._shape.events(text, text.take(chunk)))
-            if body := b"".join(map(encoded, events)):
+            body = b""
+            for chunk in chunks:
+                taken = text.take(chunk)
+                if taken.is_first and text.scores is not None:  # as long as the prompt
+                    body += await asyncio.to_thread(self._body, text, taken)
+                else:
+                    body += self._body(text, taken)
+            if body:
                 await self._send(send, body)
         await self._send(send, b"".join(map(encoded, self._shape.last())) + DONE * self._shape.done)
+
+    def _body(self, text: Text, taken: Taken) -> bytes:
+        return b"".join(map(encoded, self._shape.events(text, taken)))
 
     async def _next(self, send: Send) -> Batch | None:
         """What comes next; a comment goes out while nothing does."""

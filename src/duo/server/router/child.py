@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -15,6 +16,7 @@ from duo.server.router.sources import Source
 
 LOOK_S = 0.05  # between two questions whether it is ready
 HEAD_S = 10.0  # for a short answer
+SHORT_S = 5.0  # for one that others wait for
 DEATH_S = 1.0  # from the last word of a process to its end
 
 
@@ -23,14 +25,24 @@ class NotLoaded(Exception):  # noqa: N818 - told as a sentence
 
 
 class Child:
-    """For one event loop. env: of the process. say: gets the lines that it writes on standard error."""
+    """For one event loop. env: of the process. say: gets the lines that it writes on standard error. ended: called with
+    its exit code when it has ended, 0 if it was stopped."""
 
-    def __init__(self, source: Source, socket: Path, env: Mapping[str, str], say: Callable[[str], None]) -> None:
-        self.source, self._socket, self._env, self._say = source, socket, env, say
+    def __init__(
+        self,
+        source: Source,
+        socket: Path,
+        env: Mapping[str, str],
+        say: Callable[[str], None],
+        *,
+        ended: Callable[[int], None],
+    ) -> None:
+        self.source, self._socket, self._env, self._say, self._ended = source, socket, env, say, ended
         self.last_line = ""
         self._stopped = False
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         transport = httpx2.AsyncHTTPTransport(uds=str(socket), limits=httpx2.Limits(max_connections=None))
         self.http = httpx2.AsyncClient(transport=transport, base_url="http://model", timeout=None)
 
@@ -68,14 +80,16 @@ class Child:
             await asyncio.sleep(LOOK_S)
         return not self.is_alive
 
-    async def start(self) -> None:
-        """Returns when it serves. Raises NotLoaded, with what it said last."""
+    async def start(self, begun: Callable[[], None]) -> None:
+        """Returns when it serves. begun: called when there is a process. Raises NotLoaded, with what it said last."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "duo", *self.args, WITH_PARENT,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
             env=self._env,
         )  # fmt: skip
         self._reading = asyncio.create_task(self._read())
+        begun()
+        self._watching = asyncio.create_task(self._watch())
         if self._stopped:  # while the process began
             await self.stop()
         while self.is_alive and not self._stopped:
@@ -87,6 +101,18 @@ class Child:
         if self._stopped:
             raise NotLoaded("it was unloaded")
         raise NotLoaded(self.last_line.removeprefix("duo: ") or f"its process ended with code {self.exit_code}")
+
+    async def _watch(self) -> None:
+        assert self._process is not None
+        code = await self._process.wait()
+        self._ended(0 if self._stopped else code)
+
+    async def about(self) -> dict[str, Any] | None:
+        """What it says of its model; None: it gives no answer."""
+        with suppress(httpx2.HTTPError, RuntimeError, ValueError, LookupError):
+            found: dict[str, Any] = (await self.http.get("/v1/models", timeout=SHORT_S)).json()["data"][0]
+            return found
+        return None
 
     async def _read(self) -> None:
         assert self._process is not None and self._process.stderr is not None
@@ -113,6 +139,7 @@ class Child:
                 with suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
-        if self._reading is not None:
-            await self._reading
+        for task in (self._reading, self._watching):
+            if task is not None:
+                await task
         await self.http.aclose()

@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from duo.remote.parent import FOLDER_PREFIX
 from duo.server.errors import ApiError
 from duo.server.router.child import Child, NotLoaded
+from duo.server.router.model_events import ModelEvents
 from duo.server.router.sources import Source
 
 
@@ -68,6 +70,7 @@ class Fleet:
         self._n_started = 0
         self._room = asyncio.Lock()  # held by who makes room, who waits for processes alone
         self._closed = False
+        self.events = ModelEvents()
 
     @property
     def n_started(self) -> int:
@@ -126,12 +129,21 @@ class Fleet:
             _check_wanted(member)
             self._n_started += 1
             socket = self._folder / f"{self._n_started}.sock"
-            child = Child(member.source, socket, self._env, lambda line: self._say(f"[{name}] {line}"))
+            child = Child(
+                member.source,
+                socket,
+                self._env,
+                lambda line: self._say(f"[{name}] {line}"),
+                ended=partial(self.events.ended, name),
+            )
             member.child, member.failed, member.used_at = child, False, time.monotonic()
         try:
-            await child.start()
+            await child.start(partial(self.events.begun, name))
+            about = await child.about()
             _check_wanted(member)
             member.is_ready = member.child is child
+            if member.is_there:
+                self.events.loaded(name, about)
         except NotLoaded as e:
             if member.child is child:
                 member.failed, member.exit_code = True, child.exit_code

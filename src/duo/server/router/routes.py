@@ -16,6 +16,7 @@ from duo.server.errors import ApiError
 from duo.server.fields import Fields
 from duo.server.reading import body_of, fields_of
 from duo.server.respond import CLIENT_GONE, Json
+from duo.server.router.event_stream import EventStream
 from duo.server.routes.about import CREATED
 from duo.server.sse import first_of
 
@@ -70,6 +71,13 @@ def add(router: APIRouter, service: Router) -> None:
         await service.fleet.unload(service.fleet.find(f.model))
         return Json({"success": True})
 
+    @router.get("/models/sse", response_class=Response)
+    async def events() -> Response:
+        """What becomes of the models, as it happens."""
+        if not service.is_ready:
+            raise service.not_ready()
+        return EventStream(service)
+
     @router.get("/metrics", response_class=Response)
     async def metrics(request: Request) -> Response:
         """The router's own figures; model=NAME: those of a model."""
@@ -92,9 +100,7 @@ async def _listed(service: Router, member: Member) -> dict[str, Any]:
         "status": member.status,
     }  # fmt: skip
     if member.is_there and member.child is not None:  # who only lists does not use it
-        with suppress(httpx2.HTTPError, RuntimeError, ValueError, LookupError):
-            said = (await member.child.http.get("/v1/models", timeout=5.0)).json()["data"][0]
-            one = {**said, **one}
+        one = {**(await member.child.about() or {}), **one}
     return one
 
 

@@ -19,8 +19,11 @@ MISSING = {
     "transcription of speech": ("/v1/audio/transcriptions", "/audio/transcriptions"),
     "tools of the server's own": ("/tools",),
     "a proxy for web pages": ("/cors-proxy",),
-    "loading and unloading of models (of a server with --models-dir)": ("/models/load", "/models/unload"),
-    "events of models": ("/models/sse",),
+    "loading and unloading of models (of a server with --models-dir)": (
+        "/models/load",
+        "/models/unload",
+        "/models/sse",
+    ),
     "control of a running stream": ("/v1/chat/completions/control",),
     "streams that can be resumed": ("/v1/stream", "/v1/streams/lookup"),
 }
