@@ -64,6 +64,9 @@ def test_a_repository_of_heads_alone_is_a_draft(run: Run, fake: FakeHub) -> None
     n = fake.requests.total()
     assert run(*args, "--offline")[:2] == (0, text) and fake.requests.total() == n
     assert run("check", target, HEADS, "--offline")[0] == 0
+    n = fake.requests.total()
+    code, _, err = run("-hf", REPO, "-hfd", "no repository", *LINE)
+    assert code == 1 and "is not a repository" in err and fake.requests.total() == n, "before any download"
     code, _, err = run("-m", target, "-hfd", HEADS, *LINE, "--spec-type", "draft-mtp")
     assert code == 1 and "has no GGUF model" in err
 
@@ -89,10 +92,10 @@ def test_heads_without_a_network(fake: FakeHub, tmp_path: Path) -> None:
     said: list[str] = []
     hub = Hub(cache=tmp_path / "cache", offline=False, note=said.append)
     target = hub.fetch(parse(REPO))
-    assert hub.fetch_head(parse(REPO), ("mtp",)) is None
-    assert hub.fetch_head(parse(REPO), ("mtp", "eagle3")) == target.with_name("eagle3-tales-Q8_0.gguf")
+    assert hub.fetch_head(parse(REPO), target, ("mtp",)) is None
+    assert hub.fetch_head(parse(REPO), target, ("mtp", "eagle3")) == target.with_name("eagle3-tales-Q8_0.gguf")
     away = replace(hub, endpoint="http://127.0.0.1:9")
-    assert away.fetch_head(parse(REPO), ("eagle3",)) == target.with_name("eagle3-tales-Q8_0.gguf")
+    assert away.fetch_head(parse(REPO), target, ("eagle3",)) == target.with_name("eagle3-tales-Q8_0.gguf")
     assert said == [], "the target's download tells it"
 
 

@@ -218,6 +218,17 @@ def test_add_keeps_what_is_there_and_its_comments(own: Path, capfd: pytest.Captu
     assert [e.pair.name for e in pairs.entries().values() if e.own] == ["small", "two"]
 
 
+def test_a_list_with_all_fields_is_rewritten(own: Path) -> None:
+    written(
+        own,
+        GOOD + "    head: mtp\n    ngrams: often\n    gain: '2'\n    sources: [a, b]\n    placement: {box: -ngl 0}\n",
+    )
+    small = pairs.find("small").pair
+    for more in ([], ["--replace"]):
+        assert main(["pairs", "add", "two", "-m", "t.gguf", "-md", "d.gguf", *more]) == 0
+        assert pairs.find("small").pair == small
+
+
 def test_a_list_that_is_rewritten_is_kept_beside_it_and_a_link_stays_one(own: Path) -> None:
     real = own.parents[1] / "mine.yaml"
     real.write_text(GOOD)

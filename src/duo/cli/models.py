@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -15,7 +16,7 @@ from duo.errors import BadValue
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
-    from duo.models.hub.repository import Hub, Source
+    from duo.models.hub.repository import Hub
 
 TARGET = {"model": "-m", "hf_repo": "-hf"}
 DRAFT = {"model_draft": "-md", "hf_repo_draft": "-hfd"}
@@ -135,6 +136,8 @@ def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Mod
             return Models(str(demo_pair()[0]), None)
         return Models(params["model"] if target else None, _draft_file(params) if draft else None)
     from duo.models import pairs
+    from duo.models.hub.head_files import kinds_of
+    from duo.models.hub.repository import parse
     from duo.options.validate import engine_options
 
     engine_options(given(params, ENGINE_OPTIONS))  # reports a bad value before a long download
@@ -144,34 +147,15 @@ def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Mod
         if draft is None:
             return Models(str(pairs.path_of(entry.pair.target, entry.folder, hub.fetch)), None)
         return Models(*(None if p is None else str(p) for p in pairs.paths(params["pair"], hub.fetch)))
-    return Models(_target_of(params, target, hub), _draft_of(params, target, draft, hub))
-
-
-def _target_of(params: dict[str, Any], target: str | None, hub: Hub) -> str | None:
-    if target != "hf_repo":
-        return params["model"] if target else None
-    return str(hub.fetch(_source(params, "hf_repo", "hf_file", "-hf")))
-
-
-def _draft_of(params: dict[str, Any], target: str | None, draft: str | None, hub: Hub) -> str | None:
-    """As llama.cpp (common/arg.cpp: common_models_handler_init): a draft's repository is searched for heads first, and
-    the target's for the one that --spec-type names if no draft is named."""
-    from duo.models.hub.head_files import kinds_of
-
+    of_target = parse(params["hf_repo"], params["hf_file"], "-hf") if target == "hf_repo" else None
+    of_draft = parse(params["hf_repo_draft"], params["hf_file_draft"], "-hfd") if draft == "hf_repo_draft" else None
     kinds = kinds_of(params.get("spec_type"))
-    if draft == "hf_repo_draft":
-        of_draft = _source(params, "hf_repo_draft", "hf_file_draft", "-hfd")
-        return str(hub.fetch(of_draft if of_draft.file else of_draft._replace(heads=kinds)))
+    target_path = str(hub.fetch(of_target)) if of_target else params["model"] if target else None
+    if of_draft is not None:  # its heads come first, as in llama.cpp (common/arg.cpp: common_models_handler_init)
+        return Models(target_path, str(hub.fetch(of_draft if of_draft.file else of_draft._replace(heads=kinds))))
     if draft is not None:
-        return _draft_file(params)
-    unsaid = params.get("spec_type") is None or params.get("draft_host") is not None
-    if target != "hf_repo" or unsaid or not kinds:
-        return None
-    head = hub.fetch_head(_source(params, "hf_repo", "hf_file", "-hf"), kinds)
-    return None if head is None else str(head)
-
-
-def _source(params: dict[str, Any], repo: str, file: str, flag: str) -> Source:
-    from duo.models.hub.repository import parse
-
-    return parse(params[repo], params[file], flag)
+        return Models(target_path, _draft_file(params))
+    head = None
+    if of_target is not None and params.get("spec_type") is not None and params.get("draft_host") is None:
+        head = hub.fetch_head(of_target, Path(str(target_path)), kinds)
+    return Models(target_path, None if head is None else str(head))

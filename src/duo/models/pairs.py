@@ -246,11 +246,13 @@ def add(pair: Pair, *, replace: bool = False) -> Path:
     file = user_file()
     old = _text(file) if file.exists() else ""
     known = parse(old, file)
-    entry = pair.model_dump(exclude_none=True, exclude_defaults=True)
+    entry = pair.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     if any(p.name == pair.name for p in known):
         if not replace:
             raise BadValue(f"{file} already has a pair {pair.name}; use --replace, or another name")
-        kept = [p.model_dump(exclude_none=True, exclude_defaults=True) for p in known if p.name != pair.name]
+        kept = [
+            p.model_dump(mode="json", exclude_none=True, exclude_defaults=True) for p in known if p.name != pair.name
+        ]
         text = _dump({"pairs": [*kept, entry]})
     else:
         text = _appended(old, entry, file)

@@ -50,12 +50,11 @@ class Hub(HubSettings):
         there, wanted = self._look(source)
         return there or download(self, source.repo, *wanted)
 
-    def fetch_head(self, of_target: Source, kinds: tuple[str, ...]) -> Path | None:
-        """The head for a target, from the target's own repository; None if it has none of these kinds. Raises as
+    def fetch_head(self, of_target: Source, target: Path, kinds: tuple[str, ...]) -> Path | None:
+        """The head for a target that was fetched, from its repository; None if that has none of these kinds. Raises as
         fetch."""
-        quiet = replace(self, note=lambda _: None)  # fetch has already said what there is to say
-        target = quiet.fetch(of_target)
-        head = quiet.fetch(of_target._replace(heads=kinds))
+        quiet = replace(self, note=lambda _: None)  # the target's fetch has said what there is to say
+        head = quiet.fetch(of_target._replace(heads=kinds)) if kinds else target
         return None if head == target else head
 
     def has(self, repo: str) -> bool:
