@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import duo
+from duo.dev.switched_duo import SwitchedDuo
 
 WINDOWS: tuple[int | str, ...] = (64, 128, 256, 512, "all")
 # So that the draft begins at once, whether that pays or not.
@@ -84,7 +85,7 @@ def main() -> None:
     a = p.parse_args()
     out: dict[str, Any] = {"acceptance": {}, "times": {}}
     if not a.times:
-        with duo.Duo(a.target, a.draft, n_ctx=4096, _always=True, **OWN_CORES) as d:
+        with SwitchedDuo(a.target, a.draft, n_ctx=4096, always=True, **OWN_CORES) as d:
             for category in CATEGORIES:
                 prompts = prompts_of(d, category, a.questions)
                 print(f"{category}: prompts of {min(map(len, prompts))} to {max(map(len, prompts))} tokens")

@@ -25,7 +25,7 @@ from typing import Any
 
 from run_overhead import with_vocabulary
 
-import duo
+from duo.dev.switched_duo import SwitchedDuo
 from duo.measure.bench.head import command_of, head_of
 from duo.models.demo import demo_pair
 
@@ -115,7 +115,7 @@ def host(pattern: str, *args: str) -> Iterator[str]:
 
 def measured(proxy: CountingProxy, n_tokens: int, model: Path, draft: Path | None, **options: Any) -> dict[str, Any]:
     """Measures one text after an uncounted one, which covers the loading of the model and the first graphs."""
-    with duo.Duo(model, draft, n_ctx=1024, _always=True, **options) as d:
+    with SwitchedDuo(model, draft, n_ctx=1024, always=True, **options) as d:
         d.generate(PROMPT, max_tokens=32, temperature=0)
         while not d.timings["draft_n_accepted"]:
             d.generate(PROMPT, max_tokens=32, temperature=0)

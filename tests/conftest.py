@@ -57,7 +57,7 @@ EXACT = {"cpu_kernels": "duo"} if kernels.available() else STOCK
 
 # The target does not wait for a draft that runs ahead. For tests that count its guesses in async, every decode is up to
 # 0.3 ms late: the draft has time while the target sleeps, on a busy machine, too.
-HELD: dict[str, Any] = {"_always": True, "_delay": (300, 1)}
+HELD: dict[str, Any] = {"always": True, "delay": (300, 1)}
 
 # A run in the background of a shell ignores Ctrl-C, and so would the children that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -221,7 +221,7 @@ def server() -> "Iterator[Server]":
     """`duo serve` with the demo pair, which speculates whether it pays or not."""
     from served import TEMPLATE, served
 
-    with served({"queue": 100}, chat_template=TEMPLATE, _always=True) as s:
+    with served({"queue": 100}, chat_template=TEMPLATE, always=True) as s:
         yield s
 
 

@@ -12,6 +12,7 @@ from prompts import PROMPTS
 from sizes import size
 
 from duo import Duo
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 N_TOKENS = size(24, 40)
@@ -53,7 +54,7 @@ def written() -> Written:
 @contextmanager
 def guessing(head: Path) -> Iterator[Duo]:
     """The demo target with a head that guesses whether that pays or not, or nothing would be tested."""
-    with Duo(demo_pair()[0], head, n_ctx=512, _always=True, **EXACT) as d:
+    with SwitchedDuo(demo_pair()[0], head, n_ctx=512, always=True, **EXACT) as d:
         yield d
 
 

@@ -21,6 +21,7 @@ from ports import free_port
 from waits import first_line
 
 from duo import Duo, Result
+from duo.dev.switched_duo import SwitchedDuo
 
 PROMPT = "Once upon a time there was"
 # A verify host's, so that its texts are those that EXACT writes here.
@@ -83,8 +84,8 @@ def host(role: str, *args: str | Path, listen: str = "") -> Iterator[HostProcess
 
 def remote(role: str, end: Any, **options: Any) -> Duo:
     """A Duo with the demo pair, of which the model of this role is at `end.address`."""
-    options = {"n_ctx": 1024, "_always": True} | (EXACT if role == "draft" else {}) | options
-    return Duo(**{f"{role}_host": end.address}, **options)
+    options = {"n_ctx": 1024, "always": True} | (EXACT if role == "draft" else {}) | options
+    return SwitchedDuo(**{f"{role}_host": end.address}, **options)
 
 
 def write(d: Duo, options: dict[str, Any], at: dict[int, Callable[[], None]]) -> Result:

@@ -6,6 +6,7 @@ from typing import Any
 from conftest import EXACT
 
 from duo import Duo
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
@@ -16,7 +17,7 @@ SEEDED = {**GREEDY, "temperature": 0.9, "seed": 5}
 
 
 def loaded(**options: Any) -> Duo:
-    return Duo(TARGET, DRAFT, _always=True, **{**LOAD, **options})
+    return SwitchedDuo(TARGET, DRAFT, always=True, **{**LOAD, **options})
 
 
 @cache

@@ -15,6 +15,7 @@ import httpx
 from conftest import HANG_S
 
 from duo import Duo
+from duo.dev.switched_duo import SwitchedDuo
 from duo.options.validate import serve_options
 from duo.server.listening import listeners
 from duo.server.service import Service
@@ -102,7 +103,7 @@ class Server:
 
 def narrow() -> AbstractContextManager[Server]:
     """A server with two places, whose passes are slow, and room for two that wait. Its clients may be slow."""
-    return served(NARROW, n_parallel=2, n_ctx=4096, _delay=(30_000, 1))
+    return served(NARROW, n_parallel=2, n_ctx=4096, delay=(30_000, 1))
 
 
 def raw(server: Server, data: bytes = b"") -> socket.socket:
@@ -163,7 +164,7 @@ def served(given: dict[str, Any] | None = None, **options: Any) -> Iterator[Serv
     there = threading.Event()
 
     def load() -> Duo:
-        return Duo(**{"n_ctx": 2048, "n_parallel": 4, "trace": service.events, **options})
+        return SwitchedDuo(**{"n_ctx": 2048, "n_parallel": 4, "trace": service.events, **options})
 
     serving = Serving(service, found, load, drain_s=asked["drain"], ready=lambda _duo: there.set(),
                       cert=asked.get("ssl_cert_file"), key=asked.get("ssl_key_file"),

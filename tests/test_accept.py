@@ -12,6 +12,7 @@ from prompts import PROMPTS
 
 from duo import Duo, DuoError, _core
 from duo.cli.main import main
+from duo.dev.switched_duo import SwitchedDuo
 from duo.measure.doctor import options
 from duo.models.demo import demo_pair
 from duo.options.accept import promise
@@ -32,7 +33,7 @@ def pair() -> Iterator[Duo]:
 
 @pytest.fixture(scope="module")
 def held() -> Iterator[Duo]:
-    with Duo(TARGET, DRAFT, n_ctx=512, **HELD) as d:
+    with SwitchedDuo(TARGET, DRAFT, n_ctx=512, **HELD) as d:
         yield d
 
 

@@ -99,7 +99,7 @@ def test_refused_requests_are_counted(run: Run, tmp_path: Path) -> None:
 
 def test_a_full_duo_server_refuses(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "x.json"
-    with served({"queue": 0}, n_parallel=1, _delay=(20_000, 1)) as s:
+    with served({"queue": 0}, n_parallel=1, delay=(20_000, 1)) as s:
         code, _, err = run("bench", "--url", s.url, *SHORT, "--slots", "3", "--modes", "plain", "--json-file", file)
     assert (code, err) == (0, "")
     alone, crowded = json.loads(file.read_text())["summaries"]

@@ -16,6 +16,7 @@ from company import PROMPTS, alone, at_once, open_streams, requests, same, storm
 from conftest import EXACT, HANG_S
 
 from duo import Duo, _core
+from duo.dev.switched_duo import SwitchedDuo
 from duo.text.errand import finish, turn
 
 pytestmark = pytest.mark.full
@@ -53,7 +54,7 @@ def test_texts_in_company_are_those_written_alone(
 ) -> None:
     asked = requests(n, seed)
     want = alone(one, asked)
-    with Duo(n_ctx=4096, n_parallel=n_parallel, _always=True, **EXACT) as d:
+    with SwitchedDuo(n_ctx=4096, n_parallel=n_parallel, always=True, **EXACT) as d:
         got = at_once(d, asked, n_parallel + 2)
     wrong = [i for i in range(n) if not same(got[i], want[i])]
     n_drafted = sum(r.timings.get("draft_n_accepted", 0) for r in got)

@@ -17,6 +17,7 @@ from sizes import LARGE, mostly_proof, mostly_proof_of_two, size
 from tiny_models import tiny
 
 from duo import Duo
+from duo.dev.switched_duo import SwitchedDuo
 from duo.errors import BadValue
 from duo.models.demo import demo_pair
 
@@ -33,7 +34,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Duo]:
-    with Duo(TARGET, DRAFT, n_ctx=N_CTX, **HELD, **EXACT) as d:
+    with SwitchedDuo(TARGET, DRAFT, n_ctx=N_CTX, **HELD, **EXACT) as d:
         yield d
 
 
@@ -112,7 +113,7 @@ def test_the_noise_goes_on_where_it_was(pair: Duo) -> None:
 @pytest.mark.parametrize("more", [{}, {"rope_scaling_type": "yarn", "rope_freq_scale": 0.5}])
 def test_texts_at_once_are_those_alone(more: dict[str, Any]) -> None:
     prompts = [PROMPT, "The dog saw the cat", "A king had three sons"]
-    with Duo(TARGET, DRAFT, n_ctx=N_CTX, n_parallel=3, _always=True, **EXACT, **more) as d:
+    with SwitchedDuo(TARGET, DRAFT, n_ctx=N_CTX, n_parallel=3, always=True, **EXACT, **more) as d:
         alone = [d.generate(p, **SEEDED).tokens for p in prompts]
         streams = [d.stream(p, **SEEDED) for p in prompts]
         for s in streams:
@@ -132,7 +133,7 @@ def test_all_kinds_of_caches(name: str, n_ctx: int, tmp_path: Path) -> None:
     target = tiny(name, DRAFT, tmp_path / "target.gguf")
     draft = tiny(name, DRAFT, tmp_path / "draft.gguf", apart=0.02)
     o = SEEDED | {"max_tokens": 200, "n_discard": 0}
-    with Duo(target, draft, n_ctx=n_ctx, strict=True, _always=True) as d:
+    with SwitchedDuo(target, draft, n_ctx=n_ctx, strict=True, always=True) as d:
         want = d.generate("once upon a time", mode="plain", **o)
         assert want.timings["context_shift_n"] >= 2
         for mode in ("sync", "async"):
@@ -143,7 +144,7 @@ def test_all_kinds_of_caches(name: str, n_ctx: int, tmp_path: Path) -> None:
 # libllama moves keys of these types not at all, or not in all shapes (head sizes), so the text is read again.
 @pytest.mark.parametrize("kind", mostly_proof(["q8_0", "bf16", "q4_0"], ["q8_0"]))
 def test_other_types_of_the_cache(kind: str) -> None:
-    with Duo(TARGET, DRAFT, n_ctx=N_CTX, type_k=kind, type_v=kind, strict=True, _always=True) as d:
+    with SwitchedDuo(TARGET, DRAFT, n_ctx=N_CTX, type_k=kind, type_v=kind, strict=True, always=True) as d:
         want = d.generate(PROMPT, mode="plain", **GREEDY)
         assert d.generate(PROMPT, mode="sync", **GREEDY).tokens == want.tokens
         assert want.timings["context_shift_n"] >= 2
@@ -152,7 +153,7 @@ def test_other_types_of_the_cache(kind: str) -> None:
 def test_mtp_layers_go_on_behind_the_gap(tmp_path: Path) -> None:
     target = foreseeing("hy_v3", DRAFT, tmp_path / "target.gguf")
     o = GREEDY | {"max_tokens": 200}
-    with Duo(target, n_ctx=96, strict=True, spec_type="draft-mtp", _always=True) as d:
+    with SwitchedDuo(target, n_ctx=96, strict=True, spec_type="draft-mtp", always=True) as d:
         want = d.generate("once upon a time", mode="plain", **o)
         for mode in ("sync", "async"):
             r = d.generate("once upon a time", mode=mode, **o)

@@ -12,6 +12,7 @@ from conftest import EXACT
 from hosts import KERNELS, host
 
 from duo import BadValue, Duo, UnknownModel
+from duo.dev.switched_duo import SwitchedDuo
 from duo.dev.whole_file import Reader
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
@@ -43,7 +44,7 @@ def directions(path: Path, seed: int = 1, *, architecture: str = "controlvector"
 
 
 def text(draft: Path | None = None, mode: Any = "plain", **options: Any) -> tuple[int, ...]:
-    with Duo(TARGET, draft, n_ctx=256, _always=draft is not None, **{**EXACT, **options}) as d:
+    with SwitchedDuo(TARGET, draft, n_ctx=256, always=draft is not None, **{**EXACT, **options}) as d:
         assert d.target.same_bits
         return d.generate(PROMPT, mode=mode, n_draft=3, **GREEDY).tokens
 

@@ -11,6 +11,7 @@ import pytest
 from prompts import PROMPTS
 
 from duo import Duo
+from duo.dev.switched_duo import SwitchedDuo
 from duo.dev.widen import widen
 from duo.dev.widen_head import widen_head
 from duo.models import pairs
@@ -73,7 +74,7 @@ def test_a_saved_text_goes_on_as_if_it_had_been_read(n_before: int) -> None:
             ids += d.generate(ids, max_tokens=n_before + 40, temperature=0, ignore_eos=True).tokens
             rest.append(ids[-40:])
             del ids[-40:]
-    with Duo(TARGET, HEAD, n_ctx=512, _always=True) as d:
+    with SwitchedDuo(TARGET, HEAD, n_ctx=512, always=True) as d:
         shares = {}
         for way in ("read", "loaded"):
             counts = np.zeros(2, int)
@@ -98,7 +99,7 @@ def test_a_widened_head_drafts_the_same_for_the_widened_target(tmp_path: Path) -
     widen_head(HEAD, tmp_path / "head.gguf", tmp_path / "target.gguf", n_embd=768, n_ff=1024)
     counts = []
     for target, head in ((TARGET, HEAD), (tmp_path / "target.gguf", tmp_path / "head.gguf")):
-        with Duo(target, head, n_ctx=512, n_draft=N_CHAIN, _always=True) as d:
+        with SwitchedDuo(target, head, n_ctx=512, n_draft=N_CHAIN, always=True) as d:
             rows = []
             for p in PROMPTS[:3]:
                 text = d.generate(p, max_tokens=48, temperature=0, mode="sync", draft_tree="chain").tokens

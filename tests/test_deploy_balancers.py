@@ -24,7 +24,7 @@ ASKED: dict[str, Any] = {"model": "duo", "messages": TALE, "temperature": 0, "ma
 LONG = {**ASKED, "max_tokens": 1500}  # such a text is left before it ends
 # A balancer with threads learns of an end late. So three texts, of which two come through it, may meet at one replica.
 N_PLACES = 3
-SLOW = {"n_parallel": N_PLACES, "_delay": (20_000, 1)}  # µs of a pass: a text lasts long enough to see it being written
+SLOW = {"n_parallel": N_PLACES, "delay": (20_000, 1)}  # µs of a pass: a text lasts long enough to see it being written
 SERVER = {"queue": 0, "alias": "duo", "drain": 60.0}
 BALANCERS = {"nginx": nginx, "haproxy": haproxy, "litellm": litellm, "sglang": sglang}
 PLAIN = ("nginx", "haproxy")  # they pass on what they get

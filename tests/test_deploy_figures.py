@@ -32,7 +32,7 @@ QUERIES = [t["expr"] for p in PANELS for t in p["targets"]] + [SCALED]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with served({"queue": 0}, n_parallel=1, _always=True) as s:
+    with served({"queue": 0}, n_parallel=1, always=True) as s:
         yield s
 
 

@@ -31,6 +31,7 @@ from tiny_models import tiny
 
 from duo import Duo, DuoError
 from duo.cli.main import main
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import devices
@@ -76,7 +77,7 @@ def test_right_blocks_are_accepted_as_a_whole(right: tuple[Path, Path]) -> None:
     options: dict[str, Any] = {"max_tokens": 120, "ignore_eos": True}
     with Duo(right[0], n_ctx=512, **EXACT) as alone:
         want = [alone.generate(t, **options, **s).tokens for t in TEXTS for s in SAMPLINGS[:2]]
-    with Duo(*right, n_ctx=512, **HELD, **EXACT) as d:
+    with SwitchedDuo(*right, n_ctx=512, **HELD, **EXACT) as d:
         assert d.draft is not None
         assert d.draft.head == "dflash"
         for mode in ("sync", "async"):
@@ -89,7 +90,7 @@ def test_right_blocks_are_accepted_as_a_whole(right: tuple[Path, Path]) -> None:
 
 
 def test_a_text_that_goes_on_keeps_its_states(right: tuple[Path, Path]) -> None:
-    with Duo(*right, n_ctx=512, _always=True, **EXACT) as d, Duo(right[0], n_ctx=512, **EXACT) as alone:
+    with SwitchedDuo(*right, n_ctx=512, always=True, **EXACT) as d, Duo(right[0], n_ctx=512, **EXACT) as alone:
         ids = d.tokenize(TEXTS[1])
         for turn in range(4):
             r = d.generate(ids, max_tokens=40, temperature=0, mode="sync", n_draft=7)
@@ -109,7 +110,7 @@ def test_several_texts_at_once(head: Path, right: tuple[Path, Path]) -> None:
     for target, draft in ((TARGET, head), right):
         with Duo(target, n_ctx=1024, **EXACT) as alone:
             want = [alone.generate(p, **options).tokens for p in PROMPTS[:8]]
-        with Duo(target, draft, n_ctx=1024, n_parallel=4, **HELD, **EXACT) as d:
+        with SwitchedDuo(target, draft, n_ctx=1024, n_parallel=4, **HELD, **EXACT) as d:
             for mode in ("async", "sync"):
                 found = d.generate_many(PROMPTS[:8], mode=mode, n_draft=7, **options)
                 assert [r.tokens for r in found] == want
@@ -117,7 +118,7 @@ def test_several_texts_at_once(head: Path, right: tuple[Path, Path]) -> None:
 
 
 def test_a_text_that_is_cancelled(right: tuple[Path, Path]) -> None:
-    with Duo(*right, n_ctx=512, _always=True, **EXACT) as d, Duo(right[0], n_ctx=512, **EXACT) as alone:
+    with SwitchedDuo(*right, n_ctx=512, always=True, **EXACT) as d, Duo(right[0], n_ctx=512, **EXACT) as alone:
         want = alone.generate(TEXTS[2], max_tokens=60, temperature=0).tokens
         for n in (1, 5, 20):
             stream = d.stream(TEXTS[2], max_tokens=400, temperature=0, ignore_eos=True)
@@ -128,7 +129,7 @@ def test_a_text_that_is_cancelled(right: tuple[Path, Path]) -> None:
 
 
 def test_rules_that_draw(right: tuple[Path, Path]) -> None:
-    with Duo(*right, n_ctx=512, _always=True, **EXACT) as d:
+    with SwitchedDuo(*right, n_ctx=512, always=True, **EXACT) as d:
         for tree in ("chain", "auto", TREE):
             r = d.generate(TEXTS[0], max_tokens=60, seed=3, temperature=0.8, mode="sync", n_draft=6, accept="rejection",
                            draft_tree=tree, ignore_eos=True)  # fmt: skip
@@ -150,7 +151,7 @@ def test_a_head_may_use_its_targets_matrices(tmp_path: Path) -> None:
         shape = BlockShape(own_embedding=own_embedding, own_output=own_output)
         path = random_head(TARGET, tmp_path / f"{own_embedding}{own_output}.gguf", shape)
         for exact in (EXACT, {"cpu_kernels": "stock"}):
-            with Duo(TARGET, path, n_ctx=512, _always=True, **exact) as d:
+            with SwitchedDuo(TARGET, path, n_ctx=512, always=True, **exact) as d:
                 r = d.generate(TEXTS[0], max_tokens=16, mode="sync", n_draft=3, temperature=0)
                 assert d.timings["draft_n"] > 0
                 assert not r.warning
@@ -159,7 +160,7 @@ def test_a_head_may_use_its_targets_matrices(tmp_path: Path) -> None:
 @pytest.mark.parametrize("anchored", [True, False])
 def test_dspark_heads(plain: Written, anchored: bool, tmp_path: Path) -> None:
     path = random_head(TARGET, tmp_path / "head.gguf", BlockShape(n_rank=32, anchored=anchored))
-    with Duo(TARGET, path, n_ctx=512, n_parallel=2, _always=True, **EXACT) as d:
+    with SwitchedDuo(TARGET, path, n_ctx=512, n_parallel=2, always=True, **EXACT) as d:
         assert d.draft is not None
         assert d.draft.head == "dspark"
         for mode in ("sync", "async"):
@@ -181,7 +182,7 @@ def test_a_head_of_a_recurrent_target(tmp_path: Path) -> None:
     with Duo(target, **strict) as alone:
         want = alone.generate(TEXTS[2], max_tokens=32, temperature=0, ignore_eos=True).tokens
     for draft in (path, parts):
-        with Duo(target, draft, _always=True, **strict) as d:
+        with SwitchedDuo(target, draft, always=True, **strict) as d:
             for mode in ("async", "sync"):
                 r = d.generate(TEXTS[2], max_tokens=32, temperature=0, ignore_eos=True, mode=mode, n_draft=3)
                 assert (r.tokens, r.warning) == (want, "")

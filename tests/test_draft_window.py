@@ -10,6 +10,7 @@ from hosts import host, remote
 from prompts import LONG
 
 from duo import BadValue, Duo, _core
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.text.errand import finish
 
@@ -23,7 +24,7 @@ PROMPTS = [LONG[0], LONG[4]]
 @pytest.fixture(scope="module")
 def eager() -> Iterator[Duo]:
     """Speculates whether it pays or not."""
-    with Duo(n_ctx=1024, **HELD, **EXACT) as d:
+    with SwitchedDuo(n_ctx=1024, **HELD, **EXACT) as d:
         yield d
 
 
@@ -82,7 +83,7 @@ def test_a_text_that_goes_on_is_not_read_again(eager: Duo, right: dict[tuple[str
 
 @pytest.mark.full
 def test_several_texts_at_once(right: dict[tuple[str, str], tuple[int, ...]]) -> None:
-    with Duo(n_ctx=4096, n_parallel=4, _always=True, **EXACT) as d:
+    with SwitchedDuo(n_ctx=4096, n_parallel=4, always=True, **EXACT) as d:
         for window in (8, 64, "auto"):
             for mode in ("sync", "async"):
                 how: dict[str, Any] = {"max_tokens": N_TOKENS, "mode": mode, "n_draft": 4, "draft_window": window}
@@ -115,7 +116,7 @@ def test_a_saved_prompt_is_the_targets(tmp_path: Path, right: dict[tuple[str, st
         "prompt_cache": file,
     }  # fmt: skip
     for cached in (False, True):
-        with Duo(n_ctx=1024, _always=True, **EXACT) as d:
+        with SwitchedDuo(n_ctx=1024, always=True, **EXACT) as d:
             r = d.generate(LONG[0], **how)
             assert (r.tokens, r.warning) == (right[LONG[0], "greedy"], "")
             assert (r.timings["cache_n"] > 0) == cached

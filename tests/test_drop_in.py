@@ -15,6 +15,7 @@ from llama_cpp import llama_chat_format
 from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
 from duo import Duo, DuoError
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
@@ -244,7 +245,7 @@ def test_a_template_without_a_place_for_tools_says_so() -> None:
 
 def test_prompt_lookup_means_n_grams() -> None:
     guesser = LlamaPromptLookupDecoding(max_ngram_size=3, num_pred_tokens=7)
-    with Duo(model_path=TARGET, draft_model=guesser, n_ctx=512, seed=1, _always=True) as d:
+    with SwitchedDuo(model_path=TARGET, draft_model=guesser, n_ctx=512, seed=1, always=True) as d:
         text = PROMPT + " there was a king. " + PROMPT
         t = d.generate(text, max_tokens=60, temperature=0).timings
         assert d.defaults["spec_type"] == ["ngram-simple"]

@@ -14,6 +14,7 @@ from sizes import size
 
 from duo import Duo
 from duo.dev.random_model import randomize
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 N_TOKENS = 128
@@ -83,7 +84,7 @@ def test_whole_texts_with_stock_kernels_under_strict() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_text_does_not_depend_on_timing(seed: int, plain: list[tuple[int, ...]]) -> None:
-    with Duo(*demo_pair(), n_ctx=512, **EXACT, _delay=(3000, seed)) as d:
+    with SwitchedDuo(*demo_pair(), n_ctx=512, **EXACT, delay=(3000, seed)) as d:
         for i in range(seed, N_PROMPTS, size(4, 8)):
             mode = MODES[i % 2]
             length = LENGTHS[(i // 2 + seed) % 4]

@@ -13,6 +13,7 @@ from model_files import TYPES, random_model, run
 from model_files import options as probe_options
 
 from duo import Duo, _core
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models import pairs
 
 TARGET, HEAD = pairs.paths("demo-eagle3")
@@ -40,7 +41,7 @@ def test_there_is_a_device() -> None:
 
 @pytest.fixture(scope="module", params=PLACEMENTS)
 def placed(request: pytest.FixtureRequest) -> Iterator[Duo]:
-    with Duo(n_ctx=512, _always=True, **{"n_gpu_layers_draft": "all"} | PLACEMENTS[request.param]) as d:
+    with SwitchedDuo(n_ctx=512, always=True, **{"n_gpu_layers_draft": "all"} | PLACEMENTS[request.param]) as d:
         yield d
 
 
@@ -62,14 +63,14 @@ def test_most_guesses_are_right(placed: Duo) -> None:
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_a_target_on_the_cpu_keeps_every_bit(temperature: float) -> None:
     options: dict[str, Any] = {"max_tokens": 24, "temperature": temperature, "seed": 5}
-    with Duo(n_ctx=512, n_gpu_layers=0, n_gpu_layers_draft="all", _always=True, **EXACT) as d:
+    with SwitchedDuo(n_ctx=512, n_gpu_layers=0, n_gpu_layers_draft="all", always=True, **EXACT) as d:
         for prompt in PROMPTS:
             plain = d.generate(prompt, mode="plain", **options)
             assert all(d.generate(prompt, mode=m, **options).tokens == plain.tokens for m in ("sync", "async"))
 
 
 def test_strict_texts_are_equal() -> None:
-    with Duo(n_ctx=512, n_gpu_layers="all", n_gpu_layers_draft="all", strict=True, _always=True) as d:
+    with SwitchedDuo(n_ctx=512, n_gpu_layers="all", n_gpu_layers_draft="all", strict=True, always=True) as d:
         for prompt in PROMPTS[:2]:
             texts = [d.generate(prompt, mode=m, **SHORT).tokens for m in MODES]
             assert texts[1:] == texts[:1] * 2
@@ -79,14 +80,14 @@ def test_several_texts_at_once() -> None:
     with Duo(n_ctx=512, n_parallel=3, n_gpu_layers=0, n_gpu_layers_draft="all", **EXACT) as d:
         alone = [d.generate(p, mode="plain", **SHORT).tokens for p in PROMPTS]
         assert [r.tokens for r in d.generate_many(PROMPTS, **SHORT)] == alone
-    with Duo(n_ctx=512, n_parallel=3, n_gpu_layers="all", n_gpu_layers_draft="all", _always=True) as d:
+    with SwitchedDuo(n_ctx=512, n_parallel=3, n_gpu_layers="all", n_gpu_layers_draft="all", always=True) as d:
         plain = [d.generate(p, mode="plain", **SHORT) for p in PROMPTS]
         for prompt, got, want in zip(PROMPTS, d.generate_many(PROMPTS, **SHORT), plain, strict=True):
             assert same_but_for_ties(d, prompt, got, want)
 
 
 def test_a_draft_head_on_the_device() -> None:
-    with Duo(TARGET, HEAD, n_ctx=512, n_gpu_layers=0, n_gpu_layers_draft="all", _always=True, **EXACT) as d:
+    with SwitchedDuo(TARGET, HEAD, n_ctx=512, n_gpu_layers=0, n_gpu_layers_draft="all", always=True, **EXACT) as d:
         plain = d.generate(PROMPTS[0], mode="plain", **SHORT)
         for mode in ("sync", "async"):
             assert d.generate(PROMPTS[0], mode=mode, **SHORT).tokens == plain.tokens
@@ -96,7 +97,7 @@ def test_a_draft_head_on_the_device() -> None:
 
 def test_the_head_and_its_target_on_the_device() -> None:
     where = {"n_gpu_layers": "all", "n_gpu_layers_draft": "all"}
-    with Duo(TARGET, HEAD, n_ctx=512, _always=True, **where) as d:
+    with SwitchedDuo(TARGET, HEAD, n_ctx=512, always=True, **where) as d:
         plain = d.generate(PROMPTS[0], mode="plain", **SHORT)
         for mode in ("sync", "async"):
             assert same_but_for_ties(d, PROMPTS[0], d.generate(PROMPTS[0], mode=mode, **SHORT), plain)
@@ -105,7 +106,7 @@ def test_the_head_and_its_target_on_the_device() -> None:
 @needs_flash
 @pytest.mark.parametrize("flash_attn", ["on", "off"])
 def test_flash_attention_changes_no_text(flash_attn: str) -> None:
-    with Duo(n_ctx=512, n_gpu_layers="all", n_gpu_layers_draft="all", flash_attn=flash_attn, _always=True) as d:
+    with SwitchedDuo(n_ctx=512, n_gpu_layers="all", n_gpu_layers_draft="all", flash_attn=flash_attn, always=True) as d:
         plain = d.generate(PROMPTS[0], mode="plain", **SHORT)
         for mode in ("sync", "async"):
             assert same_but_for_ties(d, PROMPTS[0], d.generate(PROMPTS[0], mode=mode, **SHORT), plain)

@@ -12,6 +12,7 @@ import pytest
 from random_schemas import schema
 
 from duo import Duo, DuoError, _core
+from duo.dev.switched_duo import SwitchedDuo
 from duo.measure.doctor import options as model_options
 from duo.models.demo import demo_pair
 from duo.prompt.schema import not_enforced, schema_to_gbnf
@@ -64,7 +65,7 @@ def test_every_mode_writes_the_same_text(strict_pair: Duo, shape: Any, options: 
 
 
 def test_the_draft_is_held_to_the_grammar_too() -> None:
-    with Duo(n_ctx=512, _always=True) as d:
+    with SwitchedDuo(n_ctx=512, always=True) as d:
         t = d.generate("Once", json_schema=PERSON, temperature=0, mode="sync", n_draft=3, max_tokens=100).timings
     assert t["draft_n"] > 5
     assert t["draft_acceptance"] > 0.4  # the models' own guesses have hardly a token of JSON among them

@@ -19,6 +19,7 @@ from sizes import mostly_proof_of_two
 from duo import Duo, DuoError
 from duo.cli.main import main
 from duo.dev.random_head import HeadShape, random_head, random_weights, write_head
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import devices
@@ -71,7 +72,7 @@ def test_several_texts_at_once(head: Path) -> None:
     options: dict[str, Any] = {"max_tokens": 24, "temperature": 0}
     with Duo(TARGET, n_ctx=1024, **EXACT) as alone:
         want = [alone.generate(p, **options).tokens for p in PROMPTS[:8]]
-    with Duo(TARGET, head, n_ctx=1024, n_parallel=4, _always=True, **EXACT) as d:
+    with SwitchedDuo(TARGET, head, n_ctx=1024, n_parallel=4, always=True, **EXACT) as d:
         for mode in ("async", "sync"):
             found = d.generate_many(PROMPTS[:8], mode=mode, **options)
             assert [r.tokens for r in found] == want
@@ -83,7 +84,7 @@ def test_a_head_may_use_its_targets_matrices(tmp_path: Path) -> None:
         path = tmp_path / f"{own_embedding}{own_output}.gguf"
         random_head(TARGET, path, seed=1, shape=shape)
         for exact in (EXACT, {"cpu_kernels": "stock"}):
-            with Duo(TARGET, path, n_ctx=512, _always=True, **exact) as d:
+            with SwitchedDuo(TARGET, path, n_ctx=512, always=True, **exact) as d:
                 r = d.generate(TEXTS[0], max_tokens=16, mode="sync", n_draft=3, temperature=0)
                 assert d.timings["draft_n"] > 0
                 assert not r.warning

@@ -17,6 +17,7 @@ from sizes import size
 from waits import in_threads
 
 from duo import Duo, DuoError, _core
+from duo.dev.switched_duo import SwitchedDuo
 from duo.errors import Cancelled
 
 pytestmark = pytest.mark.full
@@ -25,7 +26,7 @@ PROMPT = "Once upon a time"
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 40}
 ENDLESS: dict[str, Any] = {"ignore_eos": True, "max_tokens": -1}
 # Decodes that take so long, at most, that something can happen meanwhile.
-SLOW: dict[str, Any] = {"n_ctx": 256, "_delay": (40_000, 1)}
+SLOW: dict[str, Any] = {"n_ctx": 256, "delay": (40_000, 1)}
 
 LIBC = ctypes.CDLL(None)
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -173,7 +174,7 @@ def test_a_duo_that_could_not_be_made_is_closed() -> None:
 
 
 def test_close_while_a_stream_is_open() -> None:
-    d = Duo(**SLOW)
+    d = SwitchedDuo(**SLOW)
     s = d.stream(PROMPT, **ENDLESS)
     next(s)
     d.close()
@@ -189,7 +190,7 @@ def test_close_while_a_stream_is_open() -> None:
 
 def test_close_from_another_thread_ends_the_reader_and_those_who_wait() -> None:
     for i in range(10):
-        d = Duo(n_ctx=256, _delay=(3000, i))
+        d = SwitchedDuo(n_ctx=256, delay=(3000, i))
         reading = threading.Event()
 
         def read(d: Duo = d, reading: threading.Event = reading) -> None:
@@ -277,8 +278,9 @@ def test_a_program_may_end_with_a_stream_open(how: str) -> None:
 
 def test_ctrl_c_during_generate() -> None:
     code = """
-import duo, os, signal, threading
-d = duo.Duo(n_ctx=256, _delay=(100_000, 1))
+import os, signal, threading
+from duo.dev.switched_duo import SwitchedDuo
+d = SwitchedDuo(n_ctx=256, delay=(100_000, 1))
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     while True:

@@ -19,12 +19,13 @@ from tiny_models import MTP, MTP_TIED, tiny
 from duo import Duo, DuoError, _core
 from duo.cli.main import main
 from duo.dev.random_head import HeadShape, random_head
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 pytestmark = pytest.mark.full
 
 TARGET, DRAFT = demo_pair()
-STRICT: dict[str, Any] = {"n_ctx": 256, "strict": True, "_always": True}
+STRICT: dict[str, Any] = {"n_ctx": 256, "strict": True, "always": True}
 SAMPLINGS: list[dict[str, Any]] = [{"temperature": 0}, {"temperature": 0.8, "seed": 7}]
 LONG = "once upon a time there was a little town, once upon a time there was a"
 TEXTS = [LONG, "Once upon a time", "The dog saw the cat"]
@@ -62,10 +63,10 @@ def hy(tmp_path_factory: pytest.TempPathFactory) -> Model:
 def test_random_layers_do_not_change_the_text(name: str, tmp_path: Path) -> None:
     m = Model(name, tmp_path, right=False)
     n_drafted = 0
-    with Duo(m.whole, **STRICT) as alone:
+    with SwitchedDuo(m.whole, **STRICT) as alone:
         plain = written(alone)
     for target, draft, more in m.ways():
-        with Duo(target, draft, **STRICT, **more) as d:
+        with SwitchedDuo(target, draft, **STRICT, **more) as d:
             for mode in ("plain", "sync", "async"):
                 assert written(d, mode=mode, n_draft=4) == plain, mode
                 n_drafted += d.timings.get("draft_n", 0)
@@ -75,10 +76,10 @@ def test_random_layers_do_not_change_the_text(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", mostly_proof(MTP, ("glm4moe", "qwen3next", "mimo2")))
 def test_right_layers_are_accepted(name: str, tmp_path: Path) -> None:
     m = Model(name, tmp_path, right=True)
-    with Duo(m.trunk, **STRICT) as alone:
+    with SwitchedDuo(m.trunk, **STRICT) as alone:
         plain = written(alone)
     for target, draft, more in m.ways():
-        with Duo(target, draft, **STRICT | HELD, **more) as d:
+        with SwitchedDuo(target, draft, **STRICT | HELD, **more) as d:
             assert d.draft is not None
             assert d.draft.head == "mtp"
             for mode in ("sync", "async"):
@@ -146,7 +147,7 @@ def test_several_texts_at_once(hy: Model) -> None:
     with Duo(hy.whole, n_ctx=512, strict=True) as alone:
         want = [alone.generate(p, temperature=0, **LIMITS).tokens for p in prompts]
     for target, draft, more in hy.ways():
-        with Duo(target, draft, n_ctx=512, strict=True, n_parallel=4, **HELD, **more) as d:
+        with SwitchedDuo(target, draft, n_ctx=512, strict=True, n_parallel=4, **HELD, **more) as d:
             for mode in ("async", "sync"):
                 found = d.generate_many(prompts, temperature=0, mode=mode, **LIMITS)
                 assert [r.tokens for r in found] == want
@@ -155,16 +156,16 @@ def test_several_texts_at_once(hy: Model) -> None:
 
 @pytest.mark.parametrize("tree", ["dynamic", [[0], [1], [0, 0], [0, 1], [0, 0, 0]]])
 def test_trees(hy: Model, tree: Any) -> None:
-    with Duo(hy.whole, **STRICT) as alone:
+    with SwitchedDuo(hy.whole, **STRICT) as alone:
         want = written(alone)
-    with Duo(hy.whole, **STRICT, **OWN) as d:
+    with SwitchedDuo(hy.whole, **STRICT, **OWN) as d:
         assert written(d, mode="async", draft_tree=tree, n_draft=6) == want
         assert written(d, mode="sync", draft_tree=tree, n_draft=6) == want
         assert d.timings["draft_n_accepted"] > 10
 
 
 def test_saved_states_and_texts_that_go_on(hy: Model) -> None:
-    with Duo(hy.whole, **STRICT, **OWN) as d, Duo(hy.trunk, **STRICT) as alone:
+    with SwitchedDuo(hy.whole, **STRICT, **OWN) as d, SwitchedDuo(hy.trunk, **STRICT) as alone:
         ids = d.tokenize(LONG)
         for _ in range(3):
             ids = [*ids, *d.generate(ids, mode="sync", temperature=0, **LIMITS).tokens]
@@ -180,7 +181,10 @@ def test_saved_states_and_texts_that_go_on(hy: Model) -> None:
 def test_a_recurrent_target_with_a_head_goes_on_from_its_state(name: str, tmp_path: Path) -> None:
     """Its last row is wanted again for the head, and there may be no way back to where it was."""
     target = tiny(name, DRAFT, tmp_path / "m.gguf", n_mtp=1)
-    with Duo(target, **STRICT | {"n_ctx": 512}, **OWN) as d, Duo(target, **STRICT | {"n_ctx": 512}) as alone:
+    with (
+        SwitchedDuo(target, **STRICT | {"n_ctx": 512}, **OWN) as d,
+        SwitchedDuo(target, **STRICT | {"n_ctx": 512}) as alone,
+    ):
         ids = d.tokenize(LONG)
         for turn in range(6):
             o: dict[str, Any] = {"temperature": 0, "max_tokens": 45 + turn, "ignore_eos": True}
@@ -194,7 +198,10 @@ def test_a_recurrent_target_with_a_head_goes_on_from_its_state(name: str, tmp_pa
 @pytest.mark.parametrize("name", ["qwen35", "qwen3next"])
 def test_a_recurrent_target_with_a_head_goes_back_to_the_same_state(name: str, tmp_path: Path) -> None:
     target = tiny(name, DRAFT, tmp_path / "m.gguf", n_mtp=1)
-    with Duo(target, **STRICT | {"n_ctx": 512}, **OWN) as d, Duo(target, **STRICT | {"n_ctx": 512}) as alone:
+    with (
+        SwitchedDuo(target, **STRICT | {"n_ctx": 512}, **OWN) as d,
+        SwitchedDuo(target, **STRICT | {"n_ctx": 512}) as alone,
+    ):
         history = d.tokenize(LONG)
         o: dict[str, Any] = {"temperature": 0, "max_tokens": 20, "ignore_eos": True, "prompt_mark": len(history)}
         for turn, end in enumerate((" The king said no.", " And then?", " But the old clock struck twelve times.")):
@@ -208,9 +215,9 @@ def test_a_recurrent_target_with_a_head_goes_back_to_the_same_state(name: str, t
 def test_an_eagle3_head_of_a_recurrent_target(name: str, tmp_path: Path) -> None:
     target, head = tiny(name, DRAFT, tmp_path / "target.gguf"), tmp_path / "eagle3.gguf"
     random_head(target, head, seed=1, shape=HeadShape(n_embd=64, n_ff=64, n_head=1, layers=(0, 1, 1)))
-    with Duo(target, **STRICT) as alone:
+    with SwitchedDuo(target, **STRICT) as alone:
         want = written(alone)
-    with Duo(target, head, **STRICT) as d:
+    with SwitchedDuo(target, head, **STRICT) as d:
         assert written(d, mode="async", n_draft=3) == want
         assert written(d, mode="sync", n_draft=3) == want
         assert d.timings["draft_n"] > 10

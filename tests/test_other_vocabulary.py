@@ -15,6 +15,7 @@ from other_vocabularies import shuffled, thinned
 from sizes import size
 
 from duo import Duo, DuoError
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import Device
@@ -44,7 +45,7 @@ def test_the_same_model_with_other_ids_guesses_the_same(other: Path) -> None:
     texts, shares = [], []
     for draft in (DRAFT, other):
         n_drafted = n_accepted = 0
-        with Duo(TARGET, draft, n_ctx=512, _always=True, **EXACT) as d:
+        with SwitchedDuo(TARGET, draft, n_ctx=512, always=True, **EXACT) as d:
             assert d.engine.shared_vocabulary == (None if draft == DRAFT else 1.0)  # all texts; the ids differ
             for prompt in PROMPTS:
                 for sampling in (GREEDY, SEEDED, SEEDED | {"repeat_penalty": 1.2, "top_k": 5}):
@@ -60,7 +61,7 @@ def test_the_same_model_with_other_ids_guesses_the_same(other: Path) -> None:
 
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED, SEEDED | {"accept": "typical"}])
 def test_no_mode_changes_the_text(fewer: Path, sampling: dict[str, Any]) -> None:
-    with Duo(TARGET, fewer, n_ctx=512, **HELD, **EXACT) as d:
+    with SwitchedDuo(TARGET, fewer, n_ctx=512, **HELD, **EXACT) as d:
         assert 0.5 < d.engine.shared_vocabulary <= 1.0
         for prompt in PROMPTS:
             want = d.generate(prompt, **sampling, mode="plain")
@@ -76,7 +77,7 @@ def test_no_mode_changes_the_text(fewer: Path, sampling: dict[str, Any]) -> None
 def test_a_smaller_vocabulary_of_the_target(fewer: Path, tmp_path: Path) -> None:
     """The other way round: a token of the draft is several of the target's."""
     target = thinned(TARGET, tmp_path / "target.gguf", 0.3, seed=2)
-    with Duo(target, DRAFT, n_ctx=512, _always=True, **EXACT) as d:
+    with SwitchedDuo(target, DRAFT, n_ctx=512, always=True, **EXACT) as d:
         want = d.generate(PROMPTS[0], mode="plain", **GREEDY)
         got = d.generate(PROMPTS[0], mode="sync", **GREEDY)
         assert got.tokens == want.tokens and got.timings["draft_n_accepted"] > 0
@@ -84,7 +85,7 @@ def test_a_smaller_vocabulary_of_the_target(fewer: Path, tmp_path: Path) -> None
 
 def test_texts_at_once_and_a_shift(fewer: Path) -> None:
     o = SEEDED | {"context_shift": True, "max_tokens": 200}
-    with Duo(TARGET, fewer, n_ctx=128, n_parallel=3, _always=True, **EXACT) as d:
+    with SwitchedDuo(TARGET, fewer, n_ctx=128, n_parallel=3, always=True, **EXACT) as d:
         alone = [d.generate(p, mode="plain", **o).tokens for p in PROMPTS]
         streams = [d.stream(p, mode="async", **o) for p in PROMPTS]
         for s in streams:
@@ -95,7 +96,7 @@ def test_texts_at_once_and_a_shift(fewer: Path) -> None:
 
 def test_a_grammar_is_one_of_the_targets_tokens(other: Path) -> None:
     o = SEEDED | {"grammar": 'root ::= ("yes" | "no") (" " ("yes" | "no"))*', "max_tokens": 30, "ignore_eos": False}
-    with Duo(TARGET, other, n_ctx=256, _always=True, **EXACT) as d:
+    with SwitchedDuo(TARGET, other, n_ctx=256, always=True, **EXACT) as d:
         want = d.generate("Answer: ", mode="plain", **o)
         got = d.generate("Answer: ", mode="sync", **o)
     assert got.tokens == want.tokens and got.timings["draft_n_accepted"] > 5
@@ -104,7 +105,7 @@ def test_a_grammar_is_one_of_the_targets_tokens(other: Path) -> None:
 def test_an_end_can_be_guessed(other: Path) -> None:
     """The ends of both vocabularies mean the same."""
     o: dict[str, Any] = {"temperature": 0, "max_tokens": 100, "mode": "sync", "n_draft": 4}
-    with Duo(TARGET, other, n_ctx=512, _always=True, **EXACT) as d:
+    with SwitchedDuo(TARGET, other, n_ctx=512, always=True, **EXACT) as d:
         ends = {"logit_bias": {d.token_eos(): 8.0}}
         want = d.generate(PROMPTS[0], **o | ends | {"mode": "plain"})
         r = d.generate(PROMPTS[0], **o | ends)
@@ -117,19 +118,19 @@ def test_a_saved_state_brings_the_draft_back(fewer: Path, tmp_path: Path) -> Non
     o = GREEDY | {"mode": "sync", "prompt_cache": tmp_path / "cache", "max_tokens": 30}
     texts = []
     for _ in range(2):
-        with Duo(TARGET, fewer, n_ctx=512, _always=True, **EXACT) as d:
+        with SwitchedDuo(TARGET, fewer, n_ctx=512, always=True, **EXACT) as d:
             texts.append(d.generate(PROMPTS[0], **o))
     assert texts[0].tokens == texts[1].tokens and texts[1].timings["cache_n"] > 5
     assert texts[0].warning == texts[1].warning == ""
     assert min(r.timings["draft_n_accepted"] for r in texts) > 5
-    with Duo(TARGET, DRAFT, n_ctx=512, _always=True, **EXACT) as d:  # a draft with the target's own vocabulary
+    with SwitchedDuo(TARGET, DRAFT, n_ctx=512, always=True, **EXACT) as d:  # a draft with the target's own vocabulary
         assert d.generate(PROMPTS[0], **o).tokens == texts[0].tokens
 
 
 def test_a_draft_that_needs_more_room_than_the_target_falls_silent(tmp_path: Path) -> None:
     letters = thinned(DRAFT, tmp_path / "letters.gguf", 0.98)
     o = GREEDY | {"max_tokens": 200, "mode": "sync", "n_draft": 2}
-    with Duo(TARGET, letters, n_ctx=256, _always=True, **EXACT) as d:
+    with SwitchedDuo(TARGET, letters, n_ctx=256, always=True, **EXACT) as d:
         want = d.generate(PROMPTS[0], **o | {"mode": "plain"})
         got = d.generate(PROMPTS[0], **o)
         assert (got.tokens, got.warning) == (want.tokens, "")

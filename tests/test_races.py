@@ -9,6 +9,7 @@ import pytest
 from conftest import HANG_S
 
 from duo import Duo, DuoError, Stream
+from duo.dev.switched_duo import SwitchedDuo
 from duo.text.trace_writer import TraceWriter
 from duo.text.turns import Turn
 
@@ -73,7 +74,7 @@ def test_a_text_inside_a_text_of_the_same_task_is_an_error_and_not_a_deadlock(mo
             with pytest.raises(DuoError, match="another stream open"):
                 await d.agenerate(PROMPT, max_tokens=2)
 
-    with Duo(n_ctx=256, _delay=(40_000, 1)) as d:  # some seconds for a text without an end
+    with SwitchedDuo(n_ctx=256, delay=(40_000, 1)) as d:  # some seconds for a text without an end
         assert asyncio.run(asyncio.wait_for(nested(d), 60)) == 2
         asyncio.run(asyncio.wait_for(after_a_sync_stream(d), 60))
         assert len(d.generate(PROMPT, max_tokens=4).tokens) == 4

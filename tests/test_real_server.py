@@ -35,7 +35,7 @@ def asked(question: str) -> list[dict[str, str]]:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     (path,) = need_models(SMOLLM2)
-    with served(model=path, draft=path, n_draft=4, n_threads=1, n_threads_draft=1, _always=True, **EXACT) as s:
+    with served(model=path, draft=path, n_draft=4, n_threads=1, n_threads_draft=1, always=True, **EXACT) as s:
         yield s
 
 

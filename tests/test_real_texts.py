@@ -9,6 +9,7 @@ from conftest import EXACT
 from real_files import GEMMA3, LIST, SMOLLM2, TALES, need_models
 
 from duo import Duo
+from duo.dev.switched_duo import SwitchedDuo
 
 pytestmark = pytest.mark.real
 
@@ -22,7 +23,7 @@ WAYS = {"greedy": {"temperature": 0}, "seeded": SEEDED}
 def pair(request: pytest.FixtureRequest) -> Iterator[Duo]:
     """A model as its own draft, so most guesses are right. They are verified whether that pays or not."""
     (path,) = need_models(request.param)
-    with Duo(path, path, n_ctx=2048, n_parallel=4, n_threads=1, n_threads_draft=1, _always=True, **EXACT) as d:
+    with SwitchedDuo(path, path, n_ctx=2048, n_parallel=4, n_threads=1, n_threads_draft=1, always=True, **EXACT) as d:
         assert d.target.same_bits
         yield d
 
@@ -73,7 +74,7 @@ def test_a_kept_prompt_changes_nothing(pair: Duo) -> None:
 def test_a_draft_of_another_vocabulary(target: str, draft: str) -> None:
     """Byte-pair encoding and SentencePiece: 49,152 and 262,144 tokens."""
     paths = need_models(target, draft)
-    with Duo(*paths, n_ctx=2048, n_threads=1, n_threads_draft=1, _always=True, **EXACT) as d:
+    with SwitchedDuo(*paths, n_ctx=2048, n_threads=1, n_threads_draft=1, always=True, **EXACT) as d:
         assert 0.1 < d.engine.shared_vocabulary < 1
         n_accepted = 0
         for prompt in (*TALES, LIST):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duo import Duo
+from duo.dev.switched_duo import SwitchedDuo
 from duo.text import recent_events
 from duo.text.recent_events import RecentEvents
 from duo.text.trace_writer import Event
@@ -38,7 +38,7 @@ def test_who_asks_often_enough_gets_each_event_once(parts: list[int], n: int, ev
 def test_events_stay_in_the_workers_rings_unless_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     recent = RecentEvents()
     options: dict[str, Any] = {"max_tokens": 70, "temperature": 0, "ignore_eos": True}
-    with Duo(n_ctx=512, trace=recent, _always=True) as d:
+    with SwitchedDuo(n_ctx=512, trace=recent, always=True) as d:
         d.generate("Once upon a time", **options)
         assert recent.since(0) == (0, [])
         recent.look()

@@ -24,6 +24,7 @@ from tiny_models import CELLS, COMPRESSED, KEPT, SNAPSHOTS, tiny
 
 from duo import Duo, _core
 from duo.cli.main import main
+from duo.dev.switched_duo import SwitchedDuo
 from duo.errors import BadValue
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
@@ -52,7 +53,7 @@ def mamba(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pair_of(name: str, folder: Path, **options: Any) -> Iterator[tuple[Path, Duo]]:
     target = tiny(name, DRAFT, folder / "target.gguf")
     draft = tiny(name, DRAFT, folder / "draft.gguf", apart=0.02)
-    with Duo(target, draft, n_ctx=256, _always=True, **options) as d:
+    with SwitchedDuo(target, draft, n_ctx=256, always=True, **options) as d:
         yield target, d
 
 
@@ -62,7 +63,7 @@ def test_guesses_do_not_change_the_text(name: str, tmp_path: Path) -> None:
     n_drafted = n_accepted = 0
     # Stock kernels compute some small products of Qwen3-Next and others, so only --strict promises them equal bits.
     with pair_of(name, tmp_path, strict=True) as (target, d):
-        with Duo(target, n_ctx=256, strict=True, _always=True) as alone:
+        with SwitchedDuo(target, n_ctx=256, strict=True, always=True) as alone:
             plain = [alone.generate(PROMPT, **o).tokens for o in (GREEDY, SEEDED)]
             assert [alone.generate(PROMPT, **o, **NGRAM).tokens for o in (GREEDY, SEEDED)] == plain
         for mode in ("plain", "sync", "async"):
@@ -89,7 +90,7 @@ def test_a_pair_of_which_one_has_a_state(mamba: Path) -> None:
     for target, draft in ((TARGET, mamba), (mamba, DRAFT)):
         with Duo(target, n_ctx=256) as alone:
             want.append(alone.generate(PROMPT, **GREEDY).tokens)
-        with Duo(target, draft, n_ctx=256, **HELD) as d:
+        with SwitchedDuo(target, draft, n_ctx=256, **HELD) as d:
             for mode in ("sync", "async"):
                 text = d.generate(PROMPT, mode=mode, **GREEDY)
                 assert (text.tokens, text.warning) == (want[-1], "")
@@ -101,7 +102,7 @@ def test_a_pair_of_which_one_has_a_state(mamba: Path) -> None:
 def test_a_recurrent_model_keeps_texts_apart(mamba: Path, guesses: dict[str, Any]) -> None:
     story = "It was a dark and stormy night, and the rain fell in torrents on the little town"
     options: dict[str, Any] = {"temperature": 0, "max_tokens": 16}
-    with Duo(mamba, n_ctx=256, n_batch=8, _always=True) as d:
+    with SwitchedDuo(mamba, n_ctx=256, n_batch=8, always=True) as d:
         ids = d.tokenize(story)
         first = d.generate(ids, **options).tokens
         prompts = [ids, [*ids, *first], [*ids, *first[:5], 7], ids[:9], [*ids[:9], 400], ids, [5], ids]
@@ -151,7 +152,7 @@ def test_a_text_is_the_same_in_company_and_alone(name: str, tmp_path: Path) -> N
     with pair_of(name, tmp_path, strict=True) as (_, d):
         alone = [[d.generate(p, **o).tokens for p in STORIES] for o in asked]
     target, draft = tmp_path / "target.gguf", tmp_path / "draft.gguf"
-    with Duo(target, draft, n_ctx=1024, n_parallel=3, _always=True, strict=True) as d:
+    with SwitchedDuo(target, draft, n_ctx=1024, n_parallel=3, always=True, strict=True) as d:
         for mode in ("plain", "sync", "async"):
             for o, want in zip(asked, alone, strict=True):
                 texts = d.generate_many(STORIES, mode=mode, **o)
@@ -166,7 +167,7 @@ def test_texts_of_a_model_that_cannot_have_company_take_turns(tmp_path: Path) ->
     target = tiny("plamo2", DRAFT, tmp_path / "target.gguf")
     with Duo(target, DRAFT, n_ctx=256, strict=True) as d:
         want = [d.generate(p, **GREEDY).tokens for p in STORIES]
-    with Duo(target, DRAFT, n_ctx=1024, n_parallel=3, strict=True, _always=True) as d:
+    with SwitchedDuo(target, DRAFT, n_ctx=1024, n_parallel=3, strict=True, always=True) as d:
         assert [t.tokens for t in d.generate_many(STORIES, **GREEDY)] == want
     with pytest.raises(BadValue, match="can draft for one text at a time only"):
         Duo(DRAFT, target, n_ctx=256, n_parallel=2)

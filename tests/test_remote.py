@@ -116,8 +116,8 @@ def test_two_clients_at_once_do_not_hear_of_each_other(
 def test_a_client_beyond_the_last_seat_is_told_that_the_host_is_busy() -> None:
     with (
         host("draft", "-td", "1") as h,
-        remote("draft", h, _delay=(500_000, 1)) as one,  # its text lasts
-        remote("draft", h, _delay=(20_000, 2)) as two,  # and this one longer than the host looks for a seat
+        remote("draft", h, delay=(500_000, 1)) as one,  # its text lasts
+        remote("draft", h, delay=(20_000, 2)) as two,  # and this one longer than the host looks for a seat
         one.stream(PROMPT, ignore_eos=True, max_tokens=-1) as s,
     ):
         for _ in range(20):  # the other may be the first to take the only seat

@@ -14,7 +14,7 @@ def test_a_cable_that_is_pulled_from_the_draft_host(long_texts: dict[str, str]) 
     with (
         host("draft", "-td", "1", "-np", "1") as h,
         Cable(h.address) as cable,
-        remote("draft", cable, _delay=(70_000, 1)) as d,
+        remote("draft", cable, delay=(70_000, 1)) as d,
     ):
         r = write(d, SEEDED, {50: cable.pull})
         assert r.text == long_texts["seeded"]
@@ -43,7 +43,7 @@ def test_a_cable_that_is_pulled_from_the_verify_host(long_texts: dict[str, str])
 @pytest.mark.parametrize("role", ["draft", "verify"])
 def test_a_long_way(role: str, long_texts: dict[str, str]) -> None:
     args = ("-td", "1") if role == "draft" else ("-t", "1", "-c", "1024", *KERNELS)
-    lasts = {"_delay": (20_000, 1)}  # beyond the first answer to a ping
+    lasts = {"delay": (20_000, 1)}  # beyond the first answer to a ping
     with host(role, *args) as h, Cable(h.address, delay_s=0.03) as cable, remote(role, cable, **lasts) as d:
         r = d.generate(PROMPT, **SEEDED | {"max_tokens": 120})
         assert long_texts["seeded"].startswith(r.text)

@@ -13,6 +13,7 @@ from hosts import GREEDY, KERNELS, LONG, PROMPT, SEEDED, deaf, host, remote, unt
 from waits import wait_until
 
 from duo import Duo, DuoError
+from duo.dev.switched_duo import SwitchedDuo
 from duo.errors import BadValue, Busy
 
 pytest.importorskip("grpc")
@@ -61,7 +62,7 @@ def test_a_draft_that_is_required_is_an_error() -> None:
 def test_a_draft_host_that_appears_later_joins() -> None:
     with nobody() as address:
         pass
-    d = Duo(draft_host=address, n_ctx=1024, _always=True, **EXACT)
+    d = SwitchedDuo(draft_host=address, n_ctx=1024, always=True, **EXACT)
     with d, host("draft", "-td", "1", listen=address):
         until_it_helps(d)
 

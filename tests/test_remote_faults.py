@@ -14,6 +14,7 @@ from sizes import size
 from storms import FAULTS, Storm, held, left
 
 from duo import Duo, Result
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 pytest.importorskip("grpc")
@@ -48,11 +49,11 @@ def nothing_left(draft_host: HostProcess, verify_host: HostProcess) -> Iterator[
 
 
 def with_draft_at(address: str, **options: Any) -> Duo:
-    return Duo(draft_host=address, **{"n_ctx": 512, "_always": True, "_delay": (LATE_US, 7)} | EXACT | options)
+    return SwitchedDuo(draft_host=address, **{"n_ctx": 512, "always": True, "delay": (LATE_US, 7)} | EXACT | options)
 
 
 def with_target_at(address: str, **options: Any) -> Duo:
-    return Duo(verify_host=address, **{"_always": True, "_delay": (LATE_US, 7)} | options)
+    return SwitchedDuo(verify_host=address, **{"always": True, "delay": (LATE_US, 7)} | options)
 
 
 def same(r: Result, e: Result) -> bool:
@@ -87,7 +88,7 @@ def test_a_text_never_waits_for_its_draft_host(
 ) -> None:
     """The host says nothing more, and the client never gives it up: a text that waited would not end."""
     monkeypatch.setattr(exchange, "LOST_S", 1e6)
-    with host("draft", "-td", "1") as h, proxy(h.address) as way, with_draft_at(way.address, _delay=(0, 1)) as d:
+    with host("draft", "-td", "1") as h, proxy(h.address) as way, with_draft_at(way.address, delay=(0, 1)) as d:
         until_it_helps(d)
         stop = (lambda: way.set("silent")) if how == "silent" else (lambda: h.send(signal.SIGSTOP))
         for text, e in zip(TEXTS, expected, strict=True):
@@ -139,7 +140,7 @@ def test_a_duo_is_closed_at_once_while_its_host_is_silent(role: str, request: py
 
 
 def test_the_counted_bytes_are_those_on_the_wire(draft_host: HostProcess, expected: list[Result]) -> None:
-    with proxy(draft_host.address) as way, with_draft_at(way.address, _delay=(0, 1)) as d:
+    with proxy(draft_host.address) as way, with_draft_at(way.address, delay=(0, 1)) as d:
         until_it_helps(d)
         before = way.n_bytes
         r = d.generate(PROMPT, **TEXTS[0])

@@ -20,6 +20,7 @@ from hosts import KERNELS, PROMPT, host, remote, rss_mb, until_it_helps
 from proxies import proxy
 
 from duo import Duo, DuoError, _core
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.remote.client import client
 from duo.remote.host.service import N_UNBEGUN_MAX
@@ -201,8 +202,8 @@ def test_a_hostile_host_harms_no_client(role: str, expected: str, monkeypatch: p
     monkeypatch.setattr(client, "BACK_OFF_MOST_S", 0.01)
     evil = HostileHost(role, 7)
     try:
-        options = {"n_ctx": 1024, "_always": True} | (EXACT if role == "draft" else {"host_patience": 0.02})
-        make = partial(Duo, **{f"{role}_host": evil.address}, **options)
+        options = {"n_ctx": 1024, "always": True} | (EXACT if role == "draft" else {"host_patience": 0.02})
+        make = partial(SwitchedDuo, **{f"{role}_host": evil.address}, **options)
         before = 0.0
         d = make()
         n_texts = 0

@@ -50,7 +50,7 @@ def verify_host() -> Iterator[HostProcess]:
 
 
 def client(role: str, address: Any, **given: Any) -> Duo:
-    return remote(role, address, **{"n_ctx": 2048, "n_parallel": 4, "_delay": (LATE_US, 7)} | given)
+    return remote(role, address, **{"n_ctx": 2048, "n_parallel": 4, "delay": (LATE_US, 7)} | given)
 
 
 def write_all(d: Duo, at: dict[int, Callable[[], None]]) -> list[Result]:
@@ -80,7 +80,7 @@ def check(found: list[Result], expected: list[Result]) -> None:
 def test_texts_at_once_are_those_written_alone(
     role: str, request: pytest.FixtureRequest, expected: list[Result]
 ) -> None:
-    with client(role, request.getfixturevalue(f"{role}_host"), _delay=(0, 1)) as d:
+    with client(role, request.getfixturevalue(f"{role}_host"), delay=(0, 1)) as d:
         found = write_all(d, {})
         check(found, expected)
         assert [r.warning for r in found] == [""] * len(found)
@@ -152,7 +152,7 @@ def test_a_client_that_hangs_stalls_nobody(role: str, request: pytest.FixtureReq
 
 def test_more_texts_than_the_host_takes(expected: list[Result]) -> None:
     why = "cannot take another text (the host is busy with 1 text"
-    with host("draft", "-td", "1") as h, client("draft", h, _always=True) as d:
+    with host("draft", "-td", "1") as h, client("draft", h, always=True) as d:
         for _ in range(10):  # its places may be free again before the next text begins
             found = write_all(d, {})
             check(found, expected)

@@ -12,6 +12,7 @@ from hosts import PROMPT, HostProcess, host, make_certificate, until_it_helps, w
 from waits import first_line
 
 from duo import Duo, DuoError
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 pytest.importorskip("grpc")
@@ -54,7 +55,7 @@ def keys(pki: dict[str, tuple[Path, Path]], who: str, h: Any) -> dict[str, Any]:
 
 
 def test_a_client_with_token_and_certificate_is_accepted(pki: Any, guarded: HostProcess) -> None:
-    with Duo(**keys(pki, "client", guarded), _always=True) as d:
+    with SwitchedDuo(**keys(pki, "client", guarded), always=True) as d:
         r = d.generate(PROMPT, max_tokens=30, temperature=0)
         assert r.warning == ""
         until_it_helps(d)

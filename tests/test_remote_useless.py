@@ -19,6 +19,7 @@ from duo import Chunk, Duo, DuoError
 from duo.api.conversation import Conversation
 from duo.cli import show
 from duo.cli.commands.chat import answer
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.text.stream import Stream
 
@@ -69,7 +70,7 @@ def test_a_draft_host_that_says_hello_and_nothing_else_is_not_asked_again_at_onc
 ) -> None:
     monkeypatch.setattr(client, "BACK_OFF_FIRST_S", 1000.0)
     monkeypatch.setattr(client, "BACK_OFF_MOST_S", 1000.0)
-    with poor_host("draft") as h, Duo(draft_host=h.address, n_ctx=1024, _always=True, **EXACT) as d:
+    with poor_host("draft") as h, SwitchedDuo(draft_host=h.address, n_ctx=1024, always=True, **EXACT) as d:
         assert d.network is not None
 
         def write_one() -> None:

@@ -13,6 +13,7 @@ from ports import free_port
 from rpc_servers import Server, needs_rpc, not_a_server, run_duo, serving
 
 from duo import Duo, DuoError
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.remote.client import child
 from duo.remote.client import draft as client_draft
@@ -39,7 +40,7 @@ def server() -> Iterator[Server]:
 
 
 def duo_with(endpoint: str, **options: Any) -> Duo:
-    return Duo(n_ctx=512, rpc=endpoint, _always=True, **EXACT, **options)
+    return SwitchedDuo(n_ctx=512, rpc=endpoint, always=True, **EXACT, **options)
 
 
 def child_of(d: Duo) -> Child:
@@ -89,7 +90,7 @@ def test_a_server_killed_in_mid_text_is_a_warning_and_its_draft_comes_back(undis
 def test_a_frozen_server_does_not_stop_the_text_and_helps_again_when_it_thaws(
     undisturbed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving("-t", "1") as s, duo_with(s.endpoint, _delay=(40_000, 1)) as d:
+    with serving("-t", "1") as s, duo_with(s.endpoint, delay=(40_000, 1)) as d:
         until_it_helps(d)
         monkeypatch.setattr(client_draft, "SILENT_S", 0.2)
         r = text_with(d, 20, lambda: s.signal(signal.SIGSTOP), temperature=0)
@@ -133,8 +134,8 @@ def test_a_draft_that_cannot_be_loaded_is_an_error_at_the_start(server: Server) 
 
 def test_a_target_on_rpc_writes_with_the_draft_here_and_goes_on_after_a_loss(undisturbed: list[str]) -> None:
     options = {"cpu_kernels": "stock", "strict": True}
-    how = {"device": "RPC0", "host_patience": float(HANG_S), "_always": True, **options}
-    with serving("-t", "1", port=free_port()) as s, Duo(n_ctx=512, rpc=s.endpoint, **how) as d:
+    how = {"device": "RPC0", "host_patience": float(HANG_S), "always": True, **options}
+    with serving("-t", "1", port=free_port()) as s, SwitchedDuo(n_ctx=512, rpc=s.endpoint, **how) as d:
         text = d.generate(PROMPT, max_tokens=N, temperature=0, mode="plain").text  # stock attention, as on any device
         assert d.generate(PROMPT, max_tokens=N, temperature=0).text == text
         again: list[Server] = []

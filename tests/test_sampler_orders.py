@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sizes import size
 
 from duo import BadValue, Duo
+from duo.dev.switched_duo import SwitchedDuo
 from duo.options.samplers import ALL
 
 PROMPT = "Once upon a time"
@@ -20,7 +21,7 @@ WORD = 2**64 - 1
 
 @pytest.fixture(scope="module")
 def duo() -> Iterator[Duo]:
-    with Duo(n_ctx=512, _always=True) as d:
+    with SwitchedDuo(n_ctx=512, always=True) as d:
         yield d
 
 

@@ -15,6 +15,7 @@ from prompts import PROMPTS
 from sizes import size
 
 from duo import Duo, _core
+from duo.dev.switched_duo import SwitchedDuo
 from duo.measure.doctor import options
 from duo.models.demo import demo_pair
 from duo.options.validate import generate_options
@@ -238,7 +239,7 @@ WAYS = st.fixed_dictionaries(
 @pytest.fixture(scope="module")
 def eager() -> Iterator[Duo]:
     """A pair that drafts whether it pays off or not."""
-    with Duo(n_ctx=512, _always=True, **EXACT) as d:
+    with SwitchedDuo(n_ctx=512, always=True, **EXACT) as d:
         yield d
 
 

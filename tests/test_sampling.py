@@ -9,6 +9,7 @@ from prompts import PROMPTS
 from sizes import size
 
 from duo import Duo, _core
+from duo.dev.switched_duo import SwitchedDuo
 from duo.measure.doctor import options
 from duo.models.demo import demo_pair
 from duo.options.validate import generate_options
@@ -28,7 +29,7 @@ def test_a_seed_gives_one_text_whatever_the_draft_mode_length_and_delays() -> No
         ({}, draft, {"mode": "async", "n_draft": 16}),
         ({}, draft, {"mode": "async"}),
         ({}, target, {"mode": "async", "n_draft": 8}),
-        ({"_delay": (2000, 5)}, draft, {"mode": "async", "n_draft": 4}),
+        ({"delay": (2000, 5)}, draft, {"mode": "async", "n_draft": 4}),
     ]
     runs = [(p, seed) for seed, p in enumerate(PROMPTS[: size(4, 12)])]
     n_tokens = size(64, 96)
@@ -43,7 +44,7 @@ def test_a_seed_gives_one_text_whatever_the_draft_mode_length_and_delays() -> No
         other = [d.generate(p, seed=s + 100, max_tokens=n_tokens, **SAMPLING).tokens for p, s in runs]
         assert other != plain
     for engine, guesser, wanted in cases:
-        with Duo(target, guesser, n_ctx=512, strict=True, **engine) as d:
+        with SwitchedDuo(target, guesser, n_ctx=512, strict=True, **engine) as d:
             assert texts(d, **wanted) == plain, f"{engine} {wanted}"
 
 
@@ -76,7 +77,7 @@ def _filtered(d: Duo, prompt: list[int]) -> dict[int, float]:
 def test_the_distribution_is_the_targets(mode: str) -> None:
     """Draws of the next token that the draft has guessed before (in sync: async waits for no guess)."""
     n, n_tokens = (size(1_000, 5_000), 1) if mode == "plain" else (size(1_000, 10_000), 2)
-    with Duo(*demo_pair(), n_ctx=512, _always=True) as d:
+    with SwitchedDuo(*demo_pair(), n_ctx=512, always=True) as d:
         # A context whose next tokens are many, but few enough to be counted.
         prompt, want = next((ids, w) for ids in map(d.tokenize, PROMPTS) if 10 <= len(w := _filtered(d, ids)) <= 60)
         counts: Counter[int] = Counter()
@@ -94,7 +95,7 @@ def test_the_distribution_is_the_targets(mode: str) -> None:
 @pytest.mark.slow
 @pytest.mark.random
 def test_acceptance_with_shared_noise_is_like_greedys() -> None:
-    with Duo(*demo_pair(), n_ctx=512, _always=True) as d:
+    with SwitchedDuo(*demo_pair(), n_ctx=512, always=True) as d:
 
         def rate(**options: object) -> float:
             n = k = 0

@@ -20,7 +20,7 @@ CHAT = "/v1/chat/completions"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with served(chat_template=TEMPLATE, _always=True, ignore_eos=True, n_ctx=16384) as s:
+    with served(chat_template=TEMPLATE, always=True, ignore_eos=True, n_ctx=16384) as s:
         yield s
 
 

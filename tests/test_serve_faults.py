@@ -75,7 +75,7 @@ def test_a_draft_host_that_is_killed_under_eight_streams() -> None:
                             temperature=b.get("temperature", 0.8)).text for b in bodies]  # fmt: skip
     with (
         host("draft", "-td", "1", "-np", "8", "-cd", "4096") as h,
-        served({"queue": 8}, draft_host=h.address, n_parallel=8, n_ctx=4096, _always=True, _delay=(10_000, 3),
+        served({"queue": 8}, draft_host=h.address, n_parallel=8, n_ctx=4096, always=True, delay=(10_000, 3),
                **EXACT) as s,
     ):  # fmt: skip
         running = threading.Barrier(len(bodies) + 1)

@@ -25,7 +25,7 @@ def compatible() -> Iterator[Server]:
     """Two places, one that waits, and llama.cpp's names."""
     asked = {"metrics_compat": "llamacpp", "queue": 1, "header_timeout": 0.3, "body_timeout": 0.3, "max_body": 0.01,
              "api_key": "k"}  # fmt: skip
-    with served(asked, n_parallel=2, _always=True) as s:
+    with served(asked, n_parallel=2, always=True) as s:
         yield s
 
 

@@ -61,7 +61,7 @@ def test_many_that_wake_it_at_once_are_all_answered(server: Server) -> None:
 
 def test_a_long_text_keeps_it_awake(server: Server) -> None:
     loaded = server.post("/tokenize", {"content": "x"}).status_code == 200 and server.duo
-    with served({"sleep_idle_seconds": 1}, _delay=(150_000, 1)) as slow:
+    with served({"sleep_idle_seconds": 1}, delay=(150_000, 1)) as slow:
         duo = slow.duo
         body = {"prompt": PROMPT, "n_predict": 12, "ignore_eos": True, "mode": "plain"}
         assert slow.post("/completion", body).status_code == 200

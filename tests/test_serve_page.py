@@ -16,7 +16,7 @@ CHAT = "/v1/chat/completions"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with served(chat_template=TEMPLATE, _always=True) as s:
+    with served(chat_template=TEMPLATE, always=True) as s:
         yield s
 
 

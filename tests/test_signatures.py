@@ -10,6 +10,7 @@ import pytest
 
 import duo
 from duo import Duo
+from duo.dev.switched_duo import SwitchedDuo
 from duo.options.llama_cpp import ChatOptions, CompletionOptions, DuoOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.text.result import Timings
@@ -77,3 +78,15 @@ def test_public_calls_say_what_they_raise() -> None:
     for call in (Duo, Duo.stream, Duo.generate, Duo.create_completion, Duo.create_chat_completion, Duo.astream,
                  Duo.agenerate, duo.generate, duo.stream, Duo.from_pair, Duo.from_pretrained):  # fmt: skip
         assert "Raises" in (inspect.getdoc(call) or "") or "errors are those of" in (inspect.getdoc(call) or ""), call
+
+
+@pytest.mark.parametrize("name", ["always", "delay", "_always", "_delay"])
+def test_switches_of_tests_are_no_keywords(name: str) -> None:
+    with pytest.raises(TypeError, match=name):
+        Duo(**{name: 1})
+
+
+def test_a_duo_with_switches(duo_pair: Duo) -> None:
+    assert not duo_pair.session.always and duo_pair.placed.delay_us == 0
+    with SwitchedDuo(n_ctx=64, always=True, delay=(1, 2)) as d:
+        assert d.session.always and (d.placed.delay_us, d.placed.delay_seed) == (1, 2)

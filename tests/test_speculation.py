@@ -17,6 +17,7 @@ from model_files import quantized
 from prompts import PROMPTS
 
 from duo import Duo
+from duo.dev.switched_duo import SwitchedDuo
 from duo.dev.whole_file import Reader
 from duo.models.demo import demo_pair
 
@@ -60,7 +61,7 @@ def pair() -> Iterator[Duo]:
 @pytest.fixture(scope="module")
 def eager() -> Iterator[Duo]:
     """Speculates whether it pays or not: on models so small it often does not, and then nothing would be tested."""
-    with Duo(n_ctx=512, _always=True, **EXACT) as d:
+    with SwitchedDuo(n_ctx=512, always=True, **EXACT) as d:
         yield d
 
 
@@ -151,7 +152,7 @@ def test_delays_do_not_change_the_text(
     plain: dict[tuple[str, str], tuple[int, ...]], ways: tuple[str, ...], mode: str
 ) -> None:
     for seed in range(2):
-        with Duo(n_ctx=512, **EXACT, _delay=(2000, seed)) as d:
+        with SwitchedDuo(n_ctx=512, **EXACT, delay=(2000, seed)) as d:
             for way, ((prompt, sampling), want) in itertools.product(ways, list(plain.items())[seed::4]):
                 text = tokens(d, prompt, 32, mode=mode, **SAMPLINGS[sampling], **WAYS[way])
                 assert text == want[:32], f"{way}, {prompt[:20]!r}, {sampling}, delays {seed}"

@@ -10,6 +10,7 @@ from kept_text import DRAFT, GREEDY, LOAD, PROMPT, SEEDED, TARGET, loaded, witho
 from waits import join
 
 from duo import BadValue, Busy, Duo
+from duo.dev.switched_duo import SwitchedDuo
 from duo.text.session import Session
 from duo.text.state import State
 
@@ -57,7 +58,7 @@ def test_the_drafts_cache_comes_back_too() -> None:
     with loaded() as d:
         state = written_by_both(d)
     # Steps of one batch each: the draft reads the prompt in more of them than it needs for the guesses.
-    with Duo(TARGET, DRAFT, _always=True, n_batch=16, **LOAD) as d:
+    with SwitchedDuo(TARGET, DRAFT, always=True, n_batch=16, **LOAD) as d:
         d.load_state(state)
         few = d.generate(PROMPT, mode="sync", n_draft=2, **GREEDY).timings["draft_steps_n"]
         d.generate("Something else", **GREEDY)

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from duo import Duo, DuoError
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 PROMPT = "Once upon a time"
@@ -183,7 +184,7 @@ def test_a_target_that_fails_halfway_reports_it_and_returns_the_text_so_far(tmp_
     for at in new[::3]:
         bad = poisoned(demo_pair()[0], tmp_path / "bad.gguf", whole.tokens[at])
         # The draft guesses the bad token before the target writes it. That must not end the text earlier.
-        with Duo(bad, demo_pair()[1], _always=True, **options) as d:
+        with SwitchedDuo(bad, demo_pair()[1], always=True, **options) as d:
             for mode in MODES:
                 with pytest.raises(DuoError, match="NaN instead of numbers") as e:
                     d.generate(PROMPT, temperature=0, max_tokens=40, mode=mode)
@@ -200,7 +201,7 @@ def test_the_text_continues_without_a_draft_that_fails_halfway(tmp_path: Path, t
     whole = target_alone.generate(PROMPT, temperature=0, max_tokens=80)
     at = next(i for i in range(14, 40) if whole.tokens.index(whole.tokens[i]) == i)
     bad = poisoned(demo_pair()[1], tmp_path / "bad.gguf", whole.tokens[at])
-    with Duo(demo_pair()[0], bad, n_ctx=256, strict=True, _always=True) as d:
+    with SwitchedDuo(demo_pair()[0], bad, n_ctx=256, strict=True, always=True) as d:
         for mode in ("sync", "async", "async"):
             r = d.generate(PROMPT, temperature=0, max_tokens=80, mode=mode, n_draft=2)
             assert r.tokens == whole.tokens

@@ -14,7 +14,8 @@ from duo import _core
 PROGRAM = """
 import sys
 import llama_cpp, torch
-from duo import Duo, _core
+from duo import _core
+from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 target, draft = map(str, demo_pair())
@@ -32,7 +33,7 @@ if "llama_cpp" in others:
 if "torch" in others:
     other_library(None, None)
 hook = {"logits_processor": other_library} if "hook" in others else {}
-with Duo(target, draft, n_ctx=1024, n_threads=2, cpu_kernels=kernels, _always=True) as d:
+with SwitchedDuo(target, draft, n_ctx=1024, n_threads=2, cpu_kernels=kernels, always=True) as d:
     for mode in ("plain", "sync", "async"):
         o = {"max_tokens": 12, "temperature": 0, "mode": mode, "n_draft": 12, **hook}
         print([d.generate(p, **o).tokens for p in ("Once upon a time there was a king", "The rain fell")])

@@ -10,6 +10,7 @@ from benchmarks.torture.catalogue import EXACT, N_CTX, Models
 from benchmarks.torture.room import Room
 
 from duo import Duo
+from duo.dev.switched_duo import SwitchedDuo
 
 NGRAMS = ("ngram-simple", "ngram-map-k", "ngram-map-k4v")
 
@@ -30,15 +31,15 @@ def random_duo(room: Room, rng: random.Random, **more: Any) -> tuple[str, Duo]:
     options: dict[str, Any] = {
         "n_ctx": 4 * N_CTX,
         "n_parallel": rng.choice((1, 1, 2, 4)),
-        "_always": rng.random() < 0.8,
-        "_delay": (rng.choice((0, 0, 500, 3000)), rng.randrange(1000)),
+        "always": rng.random() < 0.8,
+        "delay": (rng.choice((0, 0, 500, 3000)), rng.randrange(1000)),
         "cache_ram": rng.choice((0, 0, 2)),
         "n_threads": rng.choice((1, 2)),
         "n_threads_draft": 1,
         **EXACT,
         **more,
     }
-    return models.name, Duo(models.target, draft, **options)
+    return models.name, SwitchedDuo(models.target, draft, **options)
 
 
 def random_way(rng: random.Random, d: Duo) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from benchmarks.torture.catalogue import EXACT, EXACT_ARGS
 from benchmarks.torture.kinds.hosts import Hosts
 
 from duo import Duo
+from duo.dev.switched_duo import SwitchedDuo
 
 
 class DraftHosts(Hosts):
@@ -21,8 +22,8 @@ class DraftHosts(Hosts):
 
     def open(self) -> Duo:
         late = (self.rng.choice((500, 2000, 5000)), 3)
-        return Duo(
-            self.models.target, draft_host=self.way.address, n_ctx=1024, n_threads=1, _always=True, _delay=late, **EXACT
+        return SwitchedDuo(
+            self.models.target, draft_host=self.way.address, n_ctx=1024, n_threads=1, always=True, delay=late, **EXACT
         )
 
     def client_args(self) -> list[Any]:

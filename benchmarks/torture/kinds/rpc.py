@@ -20,6 +20,7 @@ from benchmarks.torture.room import Room
 from benchmarks.torture.ways import random_way
 
 from duo import Duo, _core
+from duo.dev.switched_duo import SwitchedDuo
 
 
 class Rpc(Kind):
@@ -38,9 +39,9 @@ class Rpc(Kind):
         self.start()
         self.way = Proxy(f"127.0.0.1:{self.port}")
         models = room.models["demo"]
-        self.duo = Duo(
-            models.target, models.drafts[0], rpc=[self.way.address], n_ctx=1024, n_threads=1, _always=True,
-            _delay=(3000, 1), **EXACT,
+        self.duo = SwitchedDuo(
+            models.target, models.drafts[0], rpc=[self.way.address], n_ctx=1024, n_threads=1, always=True,
+            delay=(3000, 1), **EXACT,
         )  # fmt: skip
 
     def start(self) -> None:

@@ -13,6 +13,7 @@ from benchmarks.torture.kinds.hosts import PATIENCE_S, Hosts
 from benchmarks.torture.room import Room
 
 from duo import Duo, DuoError
+from duo.dev.switched_duo import SwitchedDuo
 
 
 class VerifyHosts(Hosts):
@@ -36,13 +37,13 @@ class VerifyHosts(Hosts):
 
     def open(self) -> Duo:
         draft = self.rng.choice([d for d in self.models.drafts if d is not None and "eagle3" not in d.name])
-        return Duo(
+        return SwitchedDuo(
             None,
             draft,
             verify_host=self.way.address,
             n_threads_draft=1,
             host_patience=PATIENCE_S,
-            _always=True,
+            always=True,
             **self.ca(),
         )
 

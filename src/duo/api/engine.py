@@ -85,6 +85,10 @@ class Duo(Chats, Embeddings, Loading):
     vocabularies that differ), DoesNotFit (memory), PeerLost (another machine).
     """
 
+    # Switches for tests, which duo.dev.switched_duo turns.
+    _always = False  # speculate whether it pays or not
+    _delay = (0, 0)  # each decode is late, by so many microseconds at most; and a seed
+
     @keywords(DuoOptions)
     def __init__(
         self,
@@ -95,8 +99,6 @@ class Duo(Chats, Embeddings, Loading):
         verbose: bool = False,
         log_file: PathLike | None = None,
         progress: Callable[[str, float], None] | None = None,
-        _delay: tuple[int, int] = (0, 0),  # tests: (at most so many microseconds late, seed)
-        _always: bool = False,  # tests: speculate whether it pays or not
         **given: Unpack[DuoOptions],
     ) -> None:
         self.verbose = verbose  # as llama_cpp's, for programs that ask
@@ -159,7 +161,7 @@ class Duo(Chats, Embeddings, Loading):
             raise BadValue("--cache-ram is for the cache of a target in this process; leave it out")
         placed.n_kept_bytes = o["cache_ram"] << 20 if o["cache_ram"] > 0 else o["cache_ram"]
         placed.target.vocab_only = vocab_only
-        placed.delay_us, placed.delay_seed = _delay
+        placed.delay_us, placed.delay_seed = self._delay
         self.placed = placed  # where the models were put
         self.profile_key = ""  # what this pair teaches is kept under the key, if it has one
         trace_file, engine = None, None
@@ -179,7 +181,7 @@ class Duo(Chats, Embeddings, Loading):
             if self._host is not None:
                 self._client = attach(self._host, engine)
             self.session = Session(
-                engine, network=self._client, trace=trace_file or recent, always=_always, placed=placed
+                engine, network=self._client, trace=trace_file or recent, always=self._always, placed=placed
             )
         except MemoryError:
             raise DoesNotFit("there is not enough memory for these models; lower -c or choose smaller files") from None

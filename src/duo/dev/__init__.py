@@ -1,1 +1,1 @@
-"""Tools for developers of duo: models for tests and benchmarks."""
+"""Tools for developers of duo: models for tests and benchmarks, and a Duo with switches."""

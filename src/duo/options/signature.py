@@ -37,7 +37,7 @@ def keywords(table: type, places: Sequence[str] = (), **defaults: Any) -> Callab
     """Gives a function with `**options: Unpack[table]` a signature that names all of them.
 
     table: a TypedDict whose keys are Annotated with their default. places: keys that `*places` takes, in that order.
-    defaults: those that this function has instead. Parameters that begin with an underscore are left out.
+    defaults: those that this function has instead.
     """
 
     def decorated(function: F) -> F:
@@ -47,7 +47,7 @@ def keywords(table: type, places: Sequence[str] = (), **defaults: Any) -> Callab
         own = inspect.signature(function)
         first: list[inspect.Parameter] = []
         for p in own.parameters.values():
-            if p.kind is p.KEYWORD_ONLY and not p.name.startswith("_"):
+            if p.kind is p.KEYWORD_ONLY:
                 found[p.name] = p
             elif p.kind is p.POSITIONAL_OR_KEYWORD:
                 first.append(p)
