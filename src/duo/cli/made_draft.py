@@ -13,8 +13,8 @@ from duo.make_draft.make import Made
 from duo.support.wording import plural
 
 WHEN = (
-    "such a draft pays where most layers of the target are in RAM and the whole draft is on a GPU (-ngld 99); where both "
-    "read the same memory, its step takes about the share of a pass that its file has of the target's"
+    "such a draft pays where most layers of the target are in RAM and the whole draft is on a GPU (-ngld 99); where "
+    "both read the same memory, its step takes about the share of a pass that its file has of the target's"
 )
 
 

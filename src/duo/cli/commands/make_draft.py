@@ -22,10 +22,10 @@ from duo.options.tables import ENGINE_OPTIONS
 
 HELP = """Make a draft from the target's own file.
 
-For a target that has no small model of its family. duo makes drafts with fewer bits (--types), with fewer layers, and of
-a mixture with fewer experts, one at a time. Of each it measures on this machine how often its guesses are right on texts
-that the target writes, and how long its step takes, and computes the speed as `duo tune` does. The best one is raced
-against plain decoding, and written to DRAFT if it pays. docs/make_draft.md says when that is.
+For a target that has no small model of its family. duo makes drafts with fewer bits (--types), with fewer layers, and
+of a mixture with fewer experts, one at a time. Of each it measures on this machine how often its guesses are right on
+texts that the target writes, and how long its step takes, and computes the speed as `duo tune` does. The best one is
+raced against plain decoding, and written to DRAFT if it pays. docs/make_draft.md says when that is.
 
 \b
 Examples:
@@ -103,7 +103,7 @@ def _options() -> Iterator[click.Option]:
                        show_default=True, metavar="M",
                        help="After so many minutes nothing new is tried. Choosing layers takes most.")  # fmt: skip
     yield click.Option(["force", "--force"], is_flag=True,
-                       help="Write the best draft even if it does not pay, and replace DRAFT if it exists.")  # fmt: skip
+                       help="Write the best draft even if it does not pay; replace DRAFT if it exists.")  # fmt: skip
     yield click.Option(["json", "--json"], is_flag=True, help="All figures as JSON on standard output.")
     table = {name: o for name, o in ENGINE_OPTIONS.items() if name not in (*HOSTS, *NOT_HERE)}
     yield from table_options(EngineOptions, table)
