@@ -61,6 +61,7 @@ class Bench:
     progress: Progress
     pass_ms: dict[int, float] = field(default_factory=dict)  # of the target by rows, from the first draft
     texts: list[tuple[list[int], int]] = field(default_factory=list)  # that the target wrote; tokens of the prompt
+    ends: list[int] = field(default_factory=list)  # tokens that end a text, which these texts never say
 
     def figures(self, draft: Path, name: str) -> Figures:
         """Both models are loaded, and the target's texts show the draft's acceptance. Raises DuoError."""
@@ -80,6 +81,7 @@ class Bench:
                 if len(self.texts) < len(prompts):
                     given = d.tokenize(prompt, special=True)
                     self.texts.append(([*given, *r.tokens], len(given)))
+            self.ends = self.ends or [i for i in range(d.target.n_vocab) if d.target.is_end(i)]
             shared = sharing_of(d)
         plain = statistics.median(1e3 * r.seconds / r.n_timed for r in records if r.arm == PLAIN and r.n_timed)
         step = costs_of(records).step_ms.get(1)
@@ -113,7 +115,7 @@ class Bench:
         probe = _core.Probe(place_alone(replace(of_draft, n_ctx=n_ctx, n_batch=n_batch, n_ubatch=n_batch)))
         found, log_p = Acceptance.none(N_GUESSES), []
         for tokens, n_given in self.texts:
-            right, chances = _read(probe, tokens, n_batch)
+            right, chances = _read(probe, tokens, n_batch, self.ends)
             found += runs(right[n_given - 1 :], N_GUESSES)
             log_p += chances[n_given - 1 :]
         return Score(tuple(found.by_position), found.mean_length, float(np.mean(log_p)))
@@ -129,15 +131,19 @@ class Bench:
         return d
 
 
-def _read(probe: _core.Probe, tokens: Sequence[int], n_batch: int) -> tuple[list[bool], list[float]]:
-    """For each token but the last: whether the model guesses the next one, and its log-probability (nats)."""
+def _read(
+    probe: _core.Probe, tokens: Sequence[int], n_batch: int, never: Sequence[int]
+) -> tuple[list[bool], list[float]]:
+    """For each token but the last: whether the model guesses the next one, and its log-probability (nats).
+    never: tokens that are no guesses."""
     n_pass = max(1, min(n_batch, N_LOGITS // probe.n_vocab))
     right: list[bool] = []
     log_p: list[float] = []
     for first in range(0, len(tokens) - 1, n_pass):
         rows = tokens[first : min(first + n_pass, len(tokens) - 1)]
         probe.decode(rows, first)
-        logits = probe.logits()
+        logits = np.array(probe.logits())
+        logits[:, never] = -np.inf
         after = np.asarray(tokens[first + 1 : first + 1 + len(rows)])
         own = logits[np.arange(len(rows)), after]
         top = logits.max(axis=1)
