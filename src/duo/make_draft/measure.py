@@ -70,7 +70,7 @@ class Bench:
             texts = Texts(d)
             if not self.pass_ms:
                 t = Tuning()
-                measure_widths(t, texts, prompts, lambda what: self.progress(f"{name}: {what}"))
+                measure_widths(t, texts, prompts[:1], lambda what: self.progress(f"{name}: {what}"))
                 self.pass_ms = t.pass_ms
             records = []
             for i, prompt in enumerate(prompts, 1):

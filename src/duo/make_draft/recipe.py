@@ -13,7 +13,6 @@ from duo.models.header import Header
 from duo.support.comma_separated import comma_separated
 from duo.support.wording import plural
 
-TYPES = ("q4_0", "q3_k", "q2_k")
 ALIASES = {"q3_k": "q3_k_m", "q4_k": "q4_k_m", "q5_k": "q5_k_m"}  # as llama-quantize has them
 SAME = "same"  # each weight keeps its type
 EXPERTS = r"_exps\.weight"  # tensors' names, as a pattern
@@ -23,7 +22,7 @@ def file_type(name: str) -> int:
     """llama.cpp's number (llama_ftype) of a type as llama-quantize spells it. Raises BadValue."""
     known = f"MOSTLY_{ALIASES.get(name, name).upper()}"
     if known not in LlamaFileType.__members__:
-        raise BadValue(f"--types has the unknown type {name!r}; give llama-quantize's names, as {','.join(TYPES)}")
+        raise BadValue(f"--types has the unknown type {name!r}; give llama-quantize's names, as q4_0,q2_k")
     return int(LlamaFileType[known])
 
 
@@ -33,7 +32,7 @@ def parse_types(text: str) -> tuple[str, ...]:
     if found == ("none",):
         return ()
     if not found:
-        raise BadValue(f"--types is empty; give types, as {','.join(TYPES)}, or none")
+        raise BadValue("--types is empty; give types, as q4_0,q2_k, or none")
     for name in found:
         file_type(name)
     return found

@@ -95,7 +95,7 @@ def measure_widths(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Pr
     plain = texts.write_all(prompts[0], N_PLAIN, PLAIN)
     found = {1: 1e3 * plain.seconds / max(1, plain.n_timed)}
     last = LENGTHS[-1]
-    for prompt in (prompts[0], prompts[-1]):
+    for prompt in dict.fromkeys((prompts[0], prompts[-1])):
         for k in LENGTHS:
             if k > last:
                 break

@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from duo.cli import show
-from duo.cli.commands.run import of_run
 from duo.cli.commands.tune import prompts_of
 from duo.cli.complete import by_metavar
 from duo.cli.models import TARGET, chosen_models, model_sources
@@ -36,6 +35,8 @@ Examples:
 HOSTS = ("draft_host", "verify_host", "rpc")  # both models have to be here
 NOT_HERE = ("n_parallel", "embedding", "pooling_type")
 KEEP_ALL = "all"
+TYPES = ("q4_0", "q3_k", "q2_k")
+N_TOKENS, MINUTES = 96, 10.0
 
 
 def keep_layers(text: str) -> tuple[int | None, bool]:
@@ -85,33 +86,38 @@ def _conclude(verdict: str, written: Path | None, *, pays: bool, when: str) -> N
 
 def _options() -> Iterator[click.Option]:
     path = click.Path(path_type=Path)
-    yield from (o for o in model_sources() if o.name in (*TARGET, "hf_file", "hf_token", "offline"))
-    yield click.Option(["output", "-o", "--output"], type=path, required=True, metavar="DRAFT",
-                       shell_complete=by_metavar, help="The file to write.")  # fmt: skip
-    yield click.Option(["types", "--types"], default="q4_0,q3_k,q2_k", show_default=True, metavar="TYPE,TYPE",
-                       help="Types of the weights to try, as llama-quantize names them; none: only fewer layers. Types "
-                            "that need an importance matrix are left out.")  # fmt: skip
-    yield click.Option(["keep_layers", "--keep-layers"], default="auto", show_default=True, metavar="N|auto|all",
-                       help="Layers that the draft keeps. auto: as many as pay; all: all of them.")  # fmt: skip
-    yield click.Option(["n_predict", "-n", "--predict", "--n-predict"], type=click.IntRange(16, 4096), default=96,
-                       show_default=True, metavar="N",
-                       help="Tokens that the target writes to each of three prompts.")  # fmt: skip
-    yield click.Option(["prompts", "--prompts"], type=path, metavar="FILE", shell_complete=by_metavar,
-                       help="A file with one prompt per line; three of them are used. Default: openings that come with "
-                            "duo.")  # fmt: skip
-    yield click.Option(["minutes", "--minutes"], type=click.FloatRange(0, min_open=True), default=10.0,
-                       show_default=True, metavar="M",
-                       help="After so many minutes nothing new is tried. Choosing layers takes most.")  # fmt: skip
-    yield click.Option(["force", "--force"], is_flag=True,
-                       help="Write the best draft even if it does not pay; replace DRAFT if it exists.")  # fmt: skip
-    yield click.Option(["json", "--json"], is_flag=True, help="All figures as JSON on standard output.")
+    for o in model_sources():
+        if o.name == "model":
+            o.help = "The target: a GGUF file."
+        if o.name in (*TARGET, "hf_file", "hf_token", "offline"):
+            yield o
+    yield from (
+        click.Option(["output", "-o", "--output"], type=path, required=True, metavar="DRAFT",
+                     shell_complete=by_metavar, help="The file to write."),
+        click.Option(["types", "--types"], default=",".join(TYPES), metavar="TYPE,TYPE",
+                     help="Types of the weights to try, as llama-quantize names them; none: the target's own. Types that "
+                          f"need an importance matrix are left out. [default: {','.join(TYPES)}]"),
+        click.Option(["keep_layers", "--keep-layers"], default="auto", metavar="N|auto|all",
+                     help="Layers that the draft keeps. auto: as many as pay; all: all of them. [default: auto]"),
+        click.Option(["n_predict", "-n", "--predict", "--n-predict"], type=click.IntRange(16, 4096), default=N_TOKENS,
+                     metavar="N", help=f"Tokens that the target writes to each of three prompts. [default: {N_TOKENS}]"),
+        click.Option(["prompts", "--prompts"], type=path, metavar="FILE", shell_complete=by_metavar,
+                     help="A file with one prompt per line; three of them are used. Default: openings that come with "
+                          "duo."),
+        click.Option(["minutes", "--minutes"], type=click.FloatRange(0, min_open=True), default=MINUTES, metavar="M",
+                     help="After so many minutes nothing new is tried. The choice of layers takes most of them. "
+                          f"[default: {MINUTES:g}]"),
+        click.Option(["force", "--force"], is_flag=True,
+                     help="Write the best draft even if it does not pay, and replace DRAFT if it exists."),
+        click.Option(["json", "--json"], is_flag=True, help="All figures as JSON on standard output."),
+    )  # fmt: skip
     table = {name: o for name, o in ENGINE_OPTIONS.items() if name not in (*HOSTS, *NOT_HERE)}
     yield from table_options(EngineOptions, table)
 
 
 command = ModelCommand(
     "make-draft",
-    params=[*_options(), *of_run("verbose", "log_file")],
+    params=list(_options()),
     callback=lambda **params: run(params),
     help=HELP,
 )
