@@ -460,6 +460,16 @@ def test_drafts_that_cannot_be_measured_are_named_and_the_others_stay(
     assert [p.name for p in tmp_path.iterdir()] == ["draft.gguf"]
 
 
+def test_drafts_without_different_layers_are_different_drafts(
+    told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(1.5, FAST)
+    monkeypatch.setattr(LayerSearch, "chosen", lambda *_: (2,))
+    monkeypatch.setattr(LayerSearch, "spread", lambda *_: (1,))
+    found = make_draft(asked(tmp_path / "draft.gguf", types=(), tries_layers=True)).found
+    assert [c.name for c in found.candidates] == ["3 of 4 layers (without 2)", "3 of 4 layers (without 1)"]
+
+
 def test_only_what_there_is_time_for_is_tried(told: Any, tmp_path: Path) -> None:
     told(1.5, FAST)
     wish = Wish(("q4_0", "q4_1"), None, True, 0.0)

@@ -118,7 +118,7 @@ class Workshop:
             return None
         self._quantizer.write(recipe, path, lambda done, of: self._progress(f"{name}: writing, {done} of {of} tensors"))
         try:
-            if (twin := self._twin(path, name)) is not None:
+            if (twin := self._twin(path, recipe, name)) is not None:
                 self._leave_out(name, f"it would be the same as {twin}: the matrices have no width for this type")
                 path.unlink()
                 return None
@@ -136,12 +136,11 @@ class Workshop:
             path.unlink()
         return candidate
 
-    def _twin(self, path: Path, name: str) -> str | None:
-        """The name of an earlier draft whose file has the same types in all matrices. Where a matrix's width does not
-        suit a K-quant, llama.cpp takes a type of smaller blocks."""
-        h = read_header(path)
-        types = (h.values.get(f"{h.architecture}.expert_used_count"), *((t.name, t.type, t.shape) for t in h.tensors))
-        twin = self._types.setdefault(types, name)
+    def _twin(self, path: Path, recipe: Recipe, name: str) -> str | None:
+        """The name of an earlier draft that has the same types in all matrices, and else is the same. Where a matrix's
+        width does not suit a K-quant, llama.cpp takes a type of smaller blocks."""
+        types = ((t.name, t.type) for t in read_header(path).tensors)
+        twin = self._types.setdefault((recipe.left_out, recipe.n_experts, *types), name)
         return None if twin == name else twin
 
     # ---- experts

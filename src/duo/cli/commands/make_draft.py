@@ -95,12 +95,13 @@ def _options() -> Iterator[click.Option]:
         click.Option(["output", "-o", "--output"], type=path, required=True, metavar="DRAFT",
                      shell_complete=by_metavar, help="The file to write."),
         click.Option(["types", "--types"], default=",".join(TYPES), metavar="TYPE,TYPE",
-                     help="Types of the weights to try, as llama-quantize names them; none: the target's own. Types that "
-                          f"need an importance matrix are left out. [default: {','.join(TYPES)}]"),
+                     help="Types of the weights to try, as llama-quantize names them; none: the target's own. Types "
+                          f"that need an importance matrix are left out. [default: {','.join(TYPES)}]"),
         click.Option(["keep_layers", "--keep-layers"], default="auto", metavar="N|auto|all",
                      help="Layers that the draft keeps. auto: as many as pay; all: all of them. [default: auto]"),
         click.Option(["n_predict", "-n", "--predict", "--n-predict"], type=click.IntRange(16, 4096), default=N_TOKENS,
-                     metavar="N", help=f"Tokens that the target writes to each of three prompts. [default: {N_TOKENS}]"),
+                     metavar="N",
+                     help=f"Tokens that the target writes to each of three prompts. [default: {N_TOKENS}]"),
         click.Option(["prompts", "--prompts"], type=path, metavar="FILE", shell_complete=by_metavar,
                      help="A file with one prompt per line; three of them are used. Default: openings that come with "
                           "duo."),
