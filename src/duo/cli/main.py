@@ -31,6 +31,7 @@ COMMANDS = {
     "devices": ("devices.devices", "List the devices and the CPU's kernels."),
     "doctor": ("doctor.doctor", "Check the CPU kernels on a model: equal bits, accuracy, speed."),
     "draft-host": ("host.draft_host", "Run the draft for clients on other machines."),
+    "make-draft": ("make_draft.command", "Make a draft from the target's own file."),
     "pack": ("pack.pack", "Pack a model's weights once, so that later starts are fast."),
     "pairs": ("pairs.pairs", "List the pairs of models that duo knows by name."),
     "prove": ("prove.command", "Count texts that differ with drafts, in company, or on a server."),

@@ -71,34 +71,36 @@ class Texts:
         return Record(arm, prompt, "", 0, 0, r.tokens, (), r.timings)
 
 
-def _fitting(duo: Duo, prompts: Sequence[str]) -> list[str]:
-    """N_TEXTS of the prompts, spread evenly over the list, or fewer. Raises ContextFull: none fits."""
-    n_most = min(m.n_ctx for m in (duo.target, duo.draft) if m is not None) - N_AUTO
+def fitting(duo: Duo, prompts: Sequence[str], n_tokens: int = N_AUTO) -> list[str]:
+    """N_TEXTS of the prompts, spread evenly over the list, or fewer. n_tokens: that a text adds to a prompt at most.
+    Raises ContextFull: none fits."""
+    n_most = min(m.n_ctx for m in (duo.target, duo.draft) if m is not None) - n_tokens
     found = [p for p in prompts if 0 < len(duo.tokenize(p, special=True)) <= n_most]
     if not found:
         raise ContextFull(
-            f"no prompt fits the context with {N_AUTO} more tokens; raise -c or give shorter prompts (-f)"
+            f"no prompt fits the context with {n_tokens} more tokens; raise -c or give shorter prompts (-f)"
         )
     n = min(N_TEXTS, len(found))
     return [found[i * len(found) // n] for i in range(n)]
 
 
-def _sync(k: int) -> Arm:
+def sync(k: int) -> Arm:
+    """Turn-taking with k guesses in each pass."""
     return Arm(f"sync {k}", "sync", k)
 
 
-def _measure_widths(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) -> None:
+def measure_widths(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) -> None:
     """Sets pass_ms and step_alone_ms. The draft waits during each pass, so the models do not slow each other down."""
     progress("plain decoding")
     plain = texts.write_all(prompts[0], N_PLAIN, PLAIN)
     found = {1: 1e3 * plain.seconds / max(1, plain.n_timed)}
     last = LENGTHS[-1]
-    for prompt in (prompts[0], prompts[-1]):
+    for prompt in dict.fromkeys((prompts[0], prompts[-1])):
         for k in LENGTHS:
             if k > last:
                 break
             progress(f"passes over {k + 1} tokens")
-            timings = texts.write_all(prompt, k + 1 + N_BESIDE, _sync(k)).timings
+            timings = texts.write_all(prompt, k + 1 + N_BESIDE, sync(k)).timings
             t.step_alone_ms = timings["step_ms"].get("1", t.step_alone_ms)
             for rows, ms in timings["pass_ms"].items():
                 # Disturbances only make a pass slower, so the lowest value counts.
@@ -148,9 +150,9 @@ def _expect(t: Tuning, auto: Sequence[Record]) -> None:
         t.expected[BOUND] = max(plain, unit * overlapped_bound(t.acceptance, c, v, k_most))
 
 
-def _race(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) -> None:
+def race(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) -> None:
     """Sets measured: every arm writes each prompt before the next one, in rotating order."""
-    arms = [PLAIN, _sync(t.n_sync), AUTO]
+    arms = [PLAIN, sync(t.n_sync), AUTO]
     records = []
     for i, prompt in enumerate(prompts):
         for arm in [*arms[i % 3 :], *arms[: i % 3]]:
@@ -171,13 +173,13 @@ def tune(duo: Duo, prompts: Sequence[str], progress: Progress = lambda _: None) 
     """
     if duo.draft is None:
         raise BadValue("duo tune measures a pair and there is no draft; give it with -md")
-    chosen = _fitting(duo, prompts)
+    chosen = fitting(duo, prompts)
     with duo.session.between_texts() as engine:  # figures of an earlier run must not be mixed with these
         engine.forget_profile()
     t, texts = Tuning(sharing=sharing_of(duo)), Texts(duo)
-    _measure_widths(t, texts, chosen, progress)
+    measure_widths(t, texts, chosen, progress)
     _expect(t, _measure_both(t, texts, chosen, progress))
-    _race(t, texts, chosen, progress)
+    race(t, texts, chosen, progress)
     t.advice = advise(t)
     with duo.session.between_texts() as engine:
         numbers = engine.profile()

@@ -1,0 +1,98 @@
+"""The output of `duo make-draft`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from duo.make_draft.candidates import Candidate
+from duo.make_draft.make import Made
+from duo.support.wording import plural
+
+WHEN = (
+    "such a draft pays where most layers of the target are in RAM and the whole draft is on a GPU (-ngld 99); where "
+    "both read the same memory, its step takes about the share of a pass that its file has of the target's"
+)
+
+
+def _row(c: Candidate, best: Candidate | None) -> list[str]:
+    f = c.figures
+    most = "at most " if f.at_once else ""
+    return [
+        c.name + (" *" if c is best else ""),
+        f"{c.n_bytes / 1e6:,.0f}",
+        " ".join(f"{100 * a:.0f}" for a in f.acceptance),
+        f"{f.c:.2f}",
+        f"{most}{f.expected:.2f}",
+        str(f.n_draft),
+    ]
+
+
+def _table(made: Made) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("draft")
+    for name in ("MB", "right, %, by guess", "c", "expected", "guesses"):
+        table.add_column(name, justify="right")
+    for c in made.found.candidates:
+        table.add_row(*_row(c, made.best))
+    return table
+
+
+def verdict(made: Made) -> str:
+    """One sentence, without a full stop."""
+    best = made.best
+    if best is None:
+        return "no draft could be made of this target"
+    expected = f"{best.name} is expected to bring {best.figures.expected:.2f} times plain decoding"
+    if best.figures.at_once:
+        expected = expected.replace("bring", "bring at most")
+    if made.gain is not None:
+        expected += f", and the same texts took {made.gain:.2f} times its speed"
+    return f"{expected}, so a draft made of the target {'pays' if made.pays else 'does not pay'} here"
+
+
+def show(made: Made) -> None:
+    out = Console(highlight=False)
+
+    def say(text: str) -> None:
+        out.print(text, markup=False, soft_wrap=True)
+
+    out.print(_table(made))
+    for one in made.found.left_out:
+        say(f"not measured: {one.name}: {one.why}")
+    if made.found.n_trials:
+        say(f"layers: {plural(made.found.n_trials, 'trial')}")
+    if made.measured:
+        say("tokens/s of *: " + ", ".join(f"{name} {speed:.1f}" for name, speed in made.measured.items()))
+
+
+def as_json(made: Made) -> dict[str, Any]:
+    """For programs. Speeds are multiples of plain decoding, times in ms."""
+    best = made.best
+
+    def of(c: Candidate) -> dict[str, Any]:
+        return {
+            "name": c.name,
+            "recipe": asdict(c.recipe),
+            "bytes": c.n_bytes,
+            "acceptance": list(c.figures.acceptance),
+            "c": c.figures.c,
+            "pass_ms": c.figures.pass_ms,
+            "step_ms": c.figures.step_ms,
+            "expected": c.figures.expected,
+            "n_draft": c.figures.n_draft,
+            "at_once": c.figures.at_once,
+        }
+
+    return {
+        "candidates": [of(c) for c in made.found.candidates],
+        "not_measured": [asdict(one) for one in made.found.left_out],
+        "layer_trials": made.found.n_trials,
+        "best": None if best is None else best.name,
+        "measured": made.measured,
+        "pays": made.pays,
+        "written": None if made.written is None else str(made.written),
+    }

@@ -1,0 +1,1 @@
+"""Drafts from the target's own file: with fewer bits, layers or experts; and what each brings."""

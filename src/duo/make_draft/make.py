@@ -1,0 +1,117 @@
+"""`duo make-draft`: from a target's file to a draft's file, if one is expected to pay."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from duo.errors import BadValue, DoesNotFit, DuoError
+from duo.make_draft.candidates import Candidate, Found, Wish, Workshop
+from duo.make_draft.layers import droppable, why_not
+from duo.make_draft.measure import Bench
+from duo.make_draft.quantize import Quantizer
+from duo.make_draft.recipe import Source
+from duo.models.header import read_header
+from duo.placement.cpus import usable_cores
+from duo.support.wording import one_line
+
+PAYS = 1.02  # times plain decoding: less may be chance
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One call."""
+
+    target: str
+    out: Path
+    wish: Wish
+    prompts: Sequence[str]
+    n_tokens: int  # that the target writes to each prompt
+    engine: dict[str, Any]  # keywords of `Duo`, which place both models
+    force: bool  # write the best one even if it does not pay, and replace a file
+    progress: Callable[[str], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was found, and whether it was written."""
+
+    found: Found
+    measured: dict[str, float] = field(default_factory=dict)  # tokens/s of the best draft, by arm; empty: not measured
+    pays: bool = False
+    written: Path | None = None
+
+    @property
+    def best(self) -> Candidate | None:
+        return self.found.best
+
+    @property
+    def gain(self) -> float | None:
+        """The best measured speed, as a multiple of plain decoding. None: not measured."""
+        plain = self.measured.get("plain")
+        return max(self.measured.values()) / plain if plain else None
+
+
+def checked(asked: Asked) -> Source:
+    """Reports what cannot work before a long run. Raises DuoError."""
+    source = Source(read_header(asked.target))
+    out, wish = asked.out, asked.wish
+    if out.is_dir() or not out.parent.is_dir():
+        raise BadValue(f"{out}: cannot be a file there; name one in an existing folder with -o")
+    if out.exists() and any(os.path.samefile(out, part) for part in source.header.parts):
+        raise BadValue(f"{out}: is the target itself; write to another file (-o)")
+    if out.exists() and not asked.force:
+        raise BadValue(f"{out}: exists already; choose another file (-o), or replace it with --force")
+    if not os.access(out.parent, os.W_OK):
+        raise BadValue(f"{out.parent}: no file can be written there; choose another folder (-o)")
+    if not wish.types and not wish.tries_layers and source.n_experts < 2:
+        raise BadValue("--types none and --keep-layers all leave nothing to make; leave one of them out")
+    if wish.n_layers is not None:
+        if why := why_not(source.header, source.n_layers):
+            raise BadValue(f"--keep-layers {wish.n_layers} is not possible: {why}; leave it out")
+        least = source.n_layers - len(droppable(source.header, source.n_layers))
+        if not least <= wish.n_layers < source.n_layers:
+            raise BadValue(f"--keep-layers {wish.n_layers} is not possible here; give {least} to {source.n_layers - 1}")
+    return source
+
+
+def make_draft(asked: Asked) -> Made:
+    """Makes candidates beside `out`, measures them, and moves the best one there. Whatever happens, nothing else stays.
+
+    Raises DuoError: BadValue (the target or an option), DoesNotFit (disk or memory).
+    """
+    source = checked(asked)
+    bench = Bench(asked.target, asked.engine, asked.prompts, asked.n_tokens, asked.progress)
+    n_threads = asked.engine.get("n_threads")
+    quantizer = Quantizer(source, int(n_threads) if n_threads else max(1, usable_cores()))
+    try:
+        beside = Path(os.path.realpath(asked.out)).parent  # a link stays a link
+        with tempfile.TemporaryDirectory(prefix=".duo-", dir=beside, ignore_cleanup_errors=True) as folder:
+            found = Workshop(source, bench, quantizer, Path(folder), asked.progress).make(asked.wish)
+            return _decided(asked, bench, found)
+    except OSError as e:
+        raise DoesNotFit(f"{asked.out}: could not be written ({e.strerror}); choose another place (-o)") from None
+
+
+def _decided(asked: Asked, bench: Bench, found: Found) -> Made:
+    """Races the best one, and moves it to its place if it pays."""
+    best = found.best
+    if best is None:
+        return Made(found)
+    measured: dict[str, float] = {}
+    pays = best.figures.expected >= PAYS
+    if pays or asked.force:
+        try:
+            measured = bench.raced(best.path, best.figures.n_draft)
+        except DuoError as e:  # texts that end at once, for example
+            asked.progress(one_line(e))
+    made = Made(found, measured, pays)
+    pays = pays and (made.gain is None or made.gain >= PAYS)
+    if not pays and not asked.force:
+        return Made(found, measured, pays)
+    best.path.replace(os.path.realpath(asked.out))
+    return Made(found, measured, pays, asked.out)
