@@ -22,9 +22,10 @@ from duo import Duo
 from duo.models.demo import demo_pair
 
 ROOT = Path(__file__).parent.parent
-FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-ELSEWHERE = ("cli.md", "chat.md", "server.md")  # generated; tested in test_docs_chat.py and test_docs_server.py
-MTP = re.compile("GLM")  # models with MTP layers
+FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+# Generated, or tested in test_docs_chat.py, test_docs_server.py and test_docs_guides.py.
+ELSEWHERE = ("cli.md", "chat.md", "server.md", "python_service.md")
+MTP = re.compile("GLM|MTP")  # models with MTP layers
 DRAFTS = re.compile(r"8B|1B|0\.5B|draft|small|q4_0", re.IGNORECASE)
 NEEDS_THE_HUB = re.compile(r"-hfd? |--pair (?!demo)|[\w.-]+/[\w.-]+-GGUF|pairs add")
 BLOCK = re.compile(r"(<!-- not run: (?P<why>.+?) -->\n+)?^```(?P<language>sh|python)\n(?P<code>.*?)^```", re.M | re.S)
@@ -72,6 +73,7 @@ def place(tmp_path: Path) -> Path:
             (tmp_path / name).symlink_to(draft if DRAFTS.search(name) else target)
     whole = tiny("glm4moe", draft, tmp_path / "GLM-4.5-Air.gguf", n_mtp=1)
     mtp_part(whole, tmp_path / "mtp-GLM-4.5-Air.gguf")
+    tiny("qwen35moe", draft, tmp_path / "Qwen3.6-35B-A3B-MTP.gguf", n_mtp=1)
     (tmp_path / "code.txt").write_text("def f(x):\n    return x\n\ndef g(x):\n", encoding="utf-8")
     (tmp_path / "prompt.txt").write_text("Once upon a time", encoding="utf-8")
     return tmp_path

@@ -4,27 +4,19 @@ import re
 import shlex
 from pathlib import Path
 
-import click
 import pytest
+from parsed_line import lines_of, parse
 
-from duo.cli.main import main, program
+from duo.cli.main import main
 from duo.models import pairs
 
 PAGE = (Path(__file__).parents[1] / "docs" / "models.md").read_text(encoding="utf-8")
-COMMANDS = [
-    line.split("   #")[0].strip() for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines()
-]
+COMMANDS = lines_of(PAGE)
 
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_command_lines_in_the_documents_are_understood(line: str) -> None:
-    words = shlex.split(line)[1:]
-    name = "run" if words[0].startswith("-") else words.pop(0)
-    command = program.get_command(None, name)  # type: ignore[arg-type]
-    while isinstance(command, click.Group) and words and words[0] in command.commands:
-        command = command.commands[words.pop(0)]
-    assert command is not None
-    command.make_context(name, words).close()
+    parse(line)
 
 
 def test_documented_commands_with_the_demo_pair_run(capfd: pytest.CaptureFixture[str]) -> None:
