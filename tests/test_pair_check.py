@@ -196,7 +196,7 @@ def test_the_command_names_types_without_kernels(
         (["nowhere.gguf", "b.gguf"], "there is no file nowhere.gguf; check the path"),
         (["nothing"], "there is no pair nothing; see duo pairs"),
         ([], "0 models were given; give a target and a draft, or the name of a pair"),
-        ([str(TARGET)], "is only one model, without MTP layers; give the draft too"),
+        ([str(TARGET), "--vram", "much"], "--vram is 'much', which is not an amount of memory"),
         ([str(TARGET), __file__], "is not a GGUF file"),
         ([str(TARGET), str(DRAFT), "-dev", "CUDA9"], "unknown device CUDA9; choose from none"),
         ([str(TARGET), str(DRAFT), "-c", "x"], "n_ctx (-c) is 'x'"),
@@ -207,3 +207,15 @@ def test_mistakes_are_one_sentence(args: list[str], message: str, capfd: pytest.
     assert main(["check", *args]) == 1
     err = capfd.readouterr().err
     assert message in err and err.count("\n") == 1
+
+
+def test_a_model_alone_and_another_machine(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(TARGET), "--vram", "64M,8M", "--ram", "1M"]) == 0
+    out = capfd.readouterr().out
+    assert "draft" not in out and "placement: target whole on GPU0" in out
+    assert main(["check", str(TARGET), str(DRAFT), "--vram", "8M", "--ram", "1M", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert not found["fits"] and found["cpu_free"] == 10**6  # the target has no place on such a card
+    assert found["placement"]["target"]["devices"] == {"GPU0": 0}
+    assert main(["check", str(TARGET), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["draft"] is None

@@ -73,10 +73,10 @@ class CheckedModel:
 
 @dataclass(frozen=True)
 class PairCheck:
-    """What can be said about a pair without loading it."""
+    """What can be said about a pair, or about a model alone, without loading it."""
 
     target: CheckedModel
-    draft: CheckedModel
+    draft: CheckedModel | None
     why_not: str  # one sentence; empty if the draft suits the target
     difference: str  # the first one between the vocabularies; empty: they have one
     shared: float | None  # of the smaller vocabulary, that both have; None: they have one
@@ -107,7 +107,7 @@ class PairCheck:
             "difference": self.difference or None,
             "shared_vocabulary": self.shared,
             "target": self.target.as_dict(),
-            "draft": self.draft.as_dict(),
+            "draft": self.draft.as_dict() if self.draft else None,
             "placement": placement,
             "fits": self.fits,
             "cpu_free": self.host_free,
@@ -116,29 +116,30 @@ class PairCheck:
 
 def check_pair(
     target: str | os.PathLike[str],
-    draft: str | os.PathLike[str],
+    draft: str | os.PathLike[str] | None,
     devices: Sequence[Device],
     host_free: int | None = None,
     *,
     mtp: bool = False,
     **options: Any,
 ) -> PairCheck:
-    """Keywords are those of `Duo`, such as n_ctx and type_k. host_free: in bytes; by default what is available.
-    mtp: the draft is the MTP layers of its file, which may be the target's.
+    """Keywords are those of `Duo`, such as n_ctx and type_k. draft None: the target alone. devices: those of this
+    machine, or of another one. host_free: in bytes; by default what is available. mtp: the draft is the MTP layers of
+    its file, which may be the target's.
 
     Raises UnknownModel or BadValue (a file cannot be read), DoesNotFit, and TypeError (unknown keyword).
     """
     o = engine_options({"n_gpu_layers": "auto", "n_gpu_layers_draft": "auto", **options})
     of_target = ModelOptions.of(o, "target", os.fsdecode(target))
-    of_draft = ModelOptions.of(o, "draft", os.fsdecode(draft))
-    if mtp:
+    of_draft = None if draft is None else ModelOptions.of(o, "draft", os.fsdecode(draft))
+    if mtp and of_draft is not None:
         of_target, of_draft = with_mtp(of_target, of_draft)
-    headers = read_header(target), read_header(draft)
+    headers = [read_header(path) for path in (target, draft) if path is not None]
     of_target = with_experts_placed(of_target, of_draft, devices)
     if of_target.n_parallel == "auto":
         n = texts_that_fit(of_target, of_draft, devices)
-        of_target, of_draft = of_target.for_texts(n), of_draft.for_texts(n)
-    facts = _core.vocab_check(os.fsencode(target), os.fsencode(draft), mtp)
+        of_target, of_draft = of_target.for_texts(n), None if of_draft is None else of_draft.for_texts(n)
+    facts = _core.vocab_check(os.fsencode(target), os.fsencode(target if draft is None else draft), mtp)
     vocabularies = Vocabulary(**facts["target"]), Vocabulary(**facts["draft"])
     why_not = facts["mismatch"]
     n_ctx = contexts(of_target, of_draft, headers)
@@ -146,12 +147,16 @@ def check_pair(
     p = placement_of(of_target, of_draft, headers, devices)
     free = _core.memory_available() if host_free is None else host_free
     on_host = p.target.bytes.host + (0 if p.draft is None else p.draft.bytes.host)
-    heads = None, Head.of(headers[1], mtp=mtp)
-    if not why_not and heads[1] is not None and not heads[1].own_output and any(m.devices for m in p.models):
+    head = None if draft is None else Head.of(headers[1], mtp=mtp)
+    if not why_not and draft is not None and head and not head.own_output and any(m.devices for m in p.models):
         why_not = (  # as csrc/llama/weights_loader.cpp
             f"{os.fsdecode(draft)} uses its target's output matrix, so both must be on the CPU (-dev none -devd none); "
             "choose a head with an output matrix of its own for another device"
         )
-    checked = [CheckedModel(*of_one) for of_one in zip(headers, vocabularies, n_ctx, need, heads, strict=True)]
-    return PairCheck(checked[0], checked[1], why_not=why_not, difference=facts["difference"],
-                     shared=facts["shared"], host_free=free, placement=p, fits=on_host <= free)  # fmt: skip
+    n = len(headers)
+    models = zip(headers, vocabularies[:n], n_ctx, need, (None, head)[:n], strict=True)
+    checked, *others = (CheckedModel(*of_one) for of_one in models)
+    return PairCheck(
+        checked, others[0] if others else None, why_not=why_not, difference=facts["difference"],
+        shared=facts["shared"], host_free=free, placement=p, fits=on_host <= free,
+    )  # fmt: skip
