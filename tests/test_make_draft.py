@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import EXACT
-from gguf_files import I32, rewrite
+from gguf_files import I32, STR, rewrite
 from tiny_models import tiny
-from waits import HANG_S
+from waits import HANG_S, wait_until
 
 from duo import BadValue, Duo, DuoError
 from duo.cli import made_draft
@@ -233,6 +233,7 @@ def test_a_step_reads_no_embedding_and_no_layer_that_is_gone() -> None:
 # ---- figures and the file
 
 
+@pytest.mark.full
 def test_a_made_draft_writes_the_targets_text(tmp_path: Path) -> None:
     out = tmp_path / "draft.gguf"
     said: list[str] = []
@@ -278,6 +279,7 @@ def test_the_expected_speed_is_the_formulas() -> None:
     assert b.expecting(replace(f, at_once=True)).expected == pytest.approx(sum(0.5**i for i in range(5)))
 
 
+@pytest.mark.full
 def test_experts_get_fewer_bits_and_fewer_of_them_are_used(tmp_path: Path) -> None:
     mixture = tiny("qwen2moe", TARGET, tmp_path / "mixture.gguf")
     source = Source(read_header(mixture))
@@ -293,6 +295,7 @@ def test_experts_get_fewer_bits_and_fewer_of_them_are_used(tmp_path: Path) -> No
     assert any(f"{source.n_experts // 2} of {source.n_experts} experts" in name for name in tried)
 
 
+@pytest.mark.full
 def test_mtp_layers_stay_behind(tmp_path: Path) -> None:
     target = tiny("glm4moe", TARGET, tmp_path / "target.gguf", n_mtp=1)
     out = tmp_path / "draft.gguf"
@@ -410,21 +413,29 @@ def test_a_damaged_target_is_one_sentence(run: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [folder]
 
 
+def test_a_file_of_an_unknown_kind_is_one_sentence(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    foreign = rewrite(TARGET, folder / "foreign.gguf", put={"general.architecture": (STR, "nonsense")})
+    line = ["make-draft", "-m", foreign, "-o", tmp_path / "draft.gguf"]
+    code, _, err = run(*line, "--keep-layers", "all")
+    assert code == 1 and str(foreign) in err and "unknown model architecture: 'nonsense'" in err
+    assert err.count("\n") == 1 and list(tmp_path.iterdir()) == [folder]
+
+
 def test_types_are_read_as_llama_quantize_names_them() -> None:
     assert parse_types(" Q4_0,q3_K, q4_0") == ("q4_0", "q3_k")
     assert parse_types("none") == ()
 
 
+@pytest.mark.full
 def test_ctrl_c_while_a_file_is_written_leaves_nothing(tmp_path: Path) -> None:
     big = tmp_path / "models" / "target.gguf"
     big.parent.mkdir()
     shutil.copyfile(TARGET, big)
     line = [sys.executable, "-m", "duo", "make-draft", "-m", str(big), "-o", str(tmp_path / "draft.gguf"), "-n", "512"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        until = time.monotonic() + HANG_S
-        while not list(tmp_path.glob(".duo-*/*.gguf")):
-            assert process.poll() is None and time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda: process.poll() is not None or list(tmp_path.glob(".duo-*/*.gguf")), "no file is written")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 130 and b"Traceback" not in err

@@ -201,7 +201,8 @@ class Workshop:
                 silenced.silence(left_out)
                 return self._bench.score(copy)
 
-            ends = self._ends - N_AFTER_SEARCH * self._took
+            left = self._ends - time.monotonic()
+            ends = self._ends - min(N_AFTER_SEARCH * self._took, left / 2)
             layers = droppable(self._source.header, self._source.n_layers)
             search = LayerSearch(layers, score, worth, ends=ends, progress=self._progress)
             sets = [search.chosen(n), search.spread(n)]

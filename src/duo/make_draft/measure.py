@@ -72,15 +72,15 @@ class Bench:
                 t = Tuning()
                 measure_widths(t, texts, prompts[:1], lambda what: self.progress(f"{name}: {what}"))
                 self.pass_ms = t.pass_ms
-            records = []
+            records, read = [], []
             for i, prompt in enumerate(prompts, 1):
                 self.progress(f"{name}: text {i} of {len(prompts)}")
                 # The load of the machine changes, so each draft is compared with plain decoding beside it.
                 records.append(texts.write_all(prompt, min(self.n_tokens, 32), PLAIN))
                 records.append(r := texts.write_all(prompt, self.n_tokens, sync(N_GUESSES)))
-                if len(self.texts) < len(prompts):
-                    given = d.tokenize(prompt, special=True)
-                    self.texts.append(([*given, *r.tokens], len(given)))
+                given = d.tokenize(prompt, special=True)
+                read.append(([*given, *r.tokens], len(given)))
+            self.texts = self.texts or read
             self.ends = self.ends or [i for i in range(d.target.n_vocab) if d.target.is_end(i)]
             shared = sharing_of(d)
         plain = statistics.median(1e3 * r.seconds / r.n_timed for r in records if r.arm == PLAIN and r.n_timed)
