@@ -89,6 +89,7 @@ def test_what_is_taken_can_be_given(command: str, monkeypatch: pytest.MonkeyPatc
     assert found is not None
     own = options_of(command)
     free = ["x"] * sum(p.required for p in found.params if isinstance(p, click.Argument))
+    free += [word for p in found.params if isinstance(p, click.Option) and p.required for word in (p.opts[0], "x")]
     for name, taken, value in values():
         args = [name] if value is None else [name, value]
         for form in (args, [f"{name}={value}"]) if value is not None and name.startswith("--") else (args,):
@@ -119,7 +120,7 @@ def test_values_that_change_something_are_refused_with_what_is_possible(run: Run
         (["--lookup_cache_static", "x"], "--lookup-cache-static is not in duo"),
         (["--poll=101"], "--poll 101: it has to be a whole number from 0 to 100"),
         (["--rope-scale", "0"], "--rope-scale 0: it has to be a number above 0"),
-        (["--samplers", "top_k;infill"], "(--samplers) is 'top_k;infill', but duo has no sampler 'infill'"),
+        (["--samplers", "top_k;typical"], "(--samplers) is 'top_k;typical', but duo has no sampler 'typical'"),
         (["--sampler-seq", "tz"], "duo has no sampler 'z'"),
         (["-lv", "high"], "-lv high: it has to be a whole number"),
         (["--jinja=1"], "--jinja takes no value"),

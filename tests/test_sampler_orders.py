@@ -188,6 +188,16 @@ def test_mirostat_without_a_temperature_is_greedy(duo: Duo) -> None:
     assert duo.generate(PROMPT, mirostat=2, **o).tokens == duo.generate(PROMPT, **o).tokens
 
 
+def test_infill_writes_one_text(duo: Duo) -> None:
+    o = {"samplers": "top_k;infill", "top_k": 40, "max_tokens": 24, "seed": 3}
+    plain = duo.generate(PROMPT, mode="plain", **o)
+    for mode in ("sync", "async"):
+        assert duo.generate(PROMPT, mode=mode, **o).tokens == plain.tokens
+    assert plain.tokens != duo.generate(PROMPT, **{**o, "samplers": "top_k"}).tokens
+    # The whole vocabulary would be compared with itself: only the best tokens are.
+    assert duo.generate(PROMPT, samplers=["infill"], max_tokens=4, seed=3).tokens
+
+
 # ---- adaptive-p
 
 NEAR = {"samplers": "top_k;temperature;adaptive_p", "top_k": 30, "temperature": 0.9, "adaptive_decay": 0.8}

@@ -9,6 +9,9 @@ namespace duo {
 
 namespace {
 
+// It compares each candidate with each other one, so it gets the best ones only.
+constexpr int32_t n_infill_most = 128;
+
 // The user's -1 means the whole text.
 int32_t look_back(int32_t n, const model_weights & w) {
     return n < 0 ? w.n_ctx() : n;
@@ -34,6 +37,7 @@ llama_sampler * sampler_named(const std::string & name, const sampling_params & 
            : name == "top_p"       ? llama_sampler_init_top_p(s.top_p, 1)
            : name == "min_p"       ? llama_sampler_init_min_p(s.min_p, 1)
            : name == "xtc"         ? llama_sampler_init_xtc(s.xtc_probability, s.xtc_threshold, 1, uint32_t(s.seed))
+           : name == "infill"      ? llama_sampler_init_infill(w.vocab())
            : name == "temperature" ? llama_sampler_init_temp_ext(s.temp, s.dynatemp_range, s.dynatemp_exponent)
                                    : nullptr;
 }
@@ -48,6 +52,14 @@ ordered_samplers::ordered_samplers(const model_weights & weights, const std::vec
         llama_sampler * s = sampler_named(name, sampling, weights);
         if (s == nullptr) {
             throw error(error_kind::bad_value, "there is no sampler " + name);
+        }
+        if (name == "infill") {
+            if (llama_vocab_eot(vocab_) == LLAMA_TOKEN_NULL && llama_vocab_eos(vocab_) == LLAMA_TOKEN_NULL) {
+                llama_sampler_free(s);
+                throw error(error_kind::bad_value,
+                            "the sampler infill needs a model that has an end token; leave infill out");
+            }
+            llama_sampler_chain_add(chain_.get(), llama_sampler_init_top_k(n_infill_most));
         }
         llama_sampler_chain_add(chain_.get(), s); // owns it
     }

@@ -29,9 +29,12 @@ ORDER = (
 ALL = [s.name for s in ORDER]
 _BY_NAME = {name.replace("_", x): name for name in ALL for x in ("_", "-", "")}
 ADAPTIVE = "adaptive_p"  # comes after all others, wherever it is named
-_BY_NAME |= {"nucleus": "top_p", "typ": "typ_p", "temp": "temperature", ADAPTIVE: ADAPTIVE, "adaptive-p": ADAPTIVE}
+# Applied only if they are named: infill favours the end of a text that is filled in.
+MORE = ("infill", ADAPTIVE)
+_BY_NAME |= {"nucleus": "top_p", "typ": "typ_p", "temp": "temperature", "infill": "infill"}
+_BY_NAME |= dict.fromkeys((ADAPTIVE, "adaptive-p"), ADAPTIVE)
 N_MOST = 32
-_BY_LETTER = {s.letter: s.name for s in ORDER} | {"a": ADAPTIVE}
+_BY_LETTER = {s.letter: s.name for s in ORDER} | {"i": "infill", "a": ADAPTIVE}
 
 
 def _samplers(value: Any) -> Any:
@@ -41,10 +44,10 @@ def _samplers(value: Any) -> Any:
         by_name = ";" in value or value.lower() in _BY_NAME
         found = [_BY_LETTER.get(x, x) for x in ([n for n in value.split(";") if n] if by_name else value)]
     if not isinstance(found, list | tuple) or not all(isinstance(n, str) for n in found):
-        raise ValueError(f"input should be names of samplers: {';'.join([*ALL, ADAPTIVE])}")
+        raise ValueError(f"input should be names of samplers: {';'.join([*ALL, *MORE])}")
     for n in found:
         if n.lower() not in _BY_NAME:
-            raise ValueError(f"duo has no sampler {quoted(n)}; choose from {', '.join([*ALL, ADAPTIVE])}")
+            raise ValueError(f"duo has no sampler {quoted(n)}; choose from {', '.join([*ALL, *MORE])}")
     if len(found) > N_MOST:
         raise ValueError(f"there can be {N_MOST} samplers at most")
     names = [_BY_NAME[n.lower()] for n in found]

@@ -14,9 +14,9 @@ from duo.placement.fit import Placement
 
 
 def n_layers_to_experts(h: Header) -> int:
-    """Layers up to the last one that has experts; 0: there are none."""
+    """Layers up to the last one that has experts, without MTP layers; 0: there are none."""
     layers = [t.layer for t in h.tensors if t.layer is not None and re.search(EXPERTS, t.name)]
-    return max(layers, default=-1) + 1
+    return max((i for i in layers if not h.n_mtp or i < h.n_trunk), default=-1) + 1
 
 
 def without_experts(target: ModelOptions, h: Header, place: Callable[[ModelOptions], Placement]) -> ModelOptions:
