@@ -168,11 +168,17 @@ def test_the_panel_shows_hits_rollback_n_grams_and_rest(duo_pair: Duo) -> None:
     assert "n-grams" not in lines
     made = figures_of(
         r, target_passes_n=40, draft_hit_n=10, draft_rollback_share=0.24, passes_at_rest_n=7, draft_ngram_n=9,
-        draft_ngram_n_accepted=4,
+        draft_ngram_n_accepted=4, promised_per_second={"plain": 12.0, "by_turn": 9.0, "ahead": 10.04},
     )  # fmt: skip
     assert made["hits"] == "after 25% of the passes the next guesses were ready"
     assert made["rolled back"] == "24% of the best path's tokens"
-    assert made["rest"] == "7 of 40 passes without speculation"
+    assert made["rest"] == (
+        "7 of 40 passes without speculation: guesses promise 10.0 tokens/s, and 12.0 come without"
+    )
+    for unknown in ({"plain": 12.0, "by_turn": 0.0, "ahead": 0.0}, {"plain": 9.0, "by_turn": 10.0, "ahead": 0.0}):
+        shown = figures_of(r, passes_at_rest_n=7, promised_per_second=unknown)["rest"]
+        assert shown.endswith("without speculation")
+    assert t["promised_per_second"]["plain"] > 0 and t["promised_per_second"]["by_turn"] > 0
     assert made["n-grams"] == "4 of 9 accepted"
     assert figures_of(r, target_passes_n=0, draft_hit_n=0)["hits"].startswith("after 0%")
     plain = duo_pair.generate(PROMPT, max_tokens=4, mode="plain")

@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 #include "bindings.h"
+#include "plan/stance_rates.h"
+#include "plan/text_share.h"
 #include "wires/part_stats.h"
 
 namespace py = pybind11;
@@ -21,6 +23,17 @@ template <typename Measured, typename Time> py::dict times(int32_t n_most, Measu
         }
     }
     return out;
+}
+
+// Tokens per second that each way of writing one text promises, by what was measured; 0: nothing was.
+py::dict promised(const request & r, const pair_profile & profile) {
+    stance_rates rates(profile);
+    rates.begin({.n_max    = n_drafted_most(r.plan, tree_shape(r.plan.tree)),
+                 .n_min    = r.plan.n_min,
+                 .n_levels = profile.passes().prior().n_levels,
+                 .kind     = r.sampling.kind()});
+    return py::dict("plain"_a = 1e6 * rates.plain(), "by_turn"_a = 1e6 * rates.now().turns.rate,
+                    "ahead"_a = 1e6 * rates.now().ahead.rate);
 }
 
 } // namespace
@@ -45,6 +58,7 @@ py::dict stats_of(const request & r, const pair_profile & profile) {
         n_step_cap, [&](int32_t n) { return profile.measured_step(n, true) || profile.measured_step(n, false); },
         [&](int32_t n) { return profile.step_us(n, profile.measured_step(n, true)); });
     d["slowdown"]                = profile.passes().slowdown();
+    d["promised"]                = promised(r, profile);
     const guess_record & guesses = profile.guesses(r.sampling.kind());
     std::vector<double>  levels;
     for (int32_t i = 0; i < 8; ++i) {

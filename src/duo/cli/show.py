@@ -139,7 +139,14 @@ def _of_guesses(t: Timings) -> Iterator[tuple[str, str]]:
     if t["draft_ngram_n"]:
         yield "n-grams", f"{t['draft_ngram_n_accepted']} of {t['draft_ngram_n']} accepted"
     if t["passes_at_rest_n"]:
-        yield "rest", f"{t['passes_at_rest_n']} of {t['target_passes_n']} passes without speculation"
+        yield "rest", f"{t['passes_at_rest_n']} of {t['target_passes_n']} passes without speculation" + _why(t)
+
+
+def _why(t: Timings) -> str:
+    """What the planner expects with and without guesses; empty: it does not know yet, or expects more with them."""
+    plain, *others = (t["promised_per_second"][way] for way in ("plain", "by_turn", "ahead"))
+    guessing = max(others)
+    return f": guesses promise {guessing:.1f} tokens/s, and {plain:.1f} come without" if 0 < guessing < plain else ""
 
 
 def _of_models(t: Timings) -> Iterator[tuple[str, str]]:

@@ -61,6 +61,9 @@ class Metrics:
         self._accepted = Counter("duo_accepted_by_position", "Guesses that were right", ["position"], registry=r)
         self._refused = Counter("duo_requests_refused", "Requests that were not served", ["reason"], registry=r)
         self._http = Counter("duo_http_responses", "Answers", ["route", "status"], registry=r)
+        self._promised = Gauge(
+            "duo_promised_tokens_per_second", "What the planner expected of the last text, by way", ["way"], registry=r
+        )
         Gauge("duo_start_time_seconds", "When the server was started, since 1970", registry=r).set(self.started)
         # 0, so that the first one is seen as a rise, and what Prometheus divides has begun at the same time.
         for reason in REASONS:
@@ -105,6 +108,8 @@ class Metrics:
             self._tpot.observe((text.last_at - text.first_at) / (len(r.tokens) - 1))
         for stance, key in STANCES.items():
             self._passes.labels(stance).inc(t.get(key, 0))
+        for way, rate in t.get("promised_per_second", {}).items():
+            self._promised.labels(way).set(rate)
         for i, n in enumerate(t.get("draft_n_by_position", ())):
             self._drafted.labels(str(i)).inc(n)
         for i, n in enumerate(t.get("draft_n_accepted_by_position", ())):

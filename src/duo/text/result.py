@@ -61,6 +61,8 @@ class Timings(TypedDict, total=False):
     passes_ahead_n: int
     passes_by_turn_n: int
     passes_at_rest_n: int
+    # Tokens per second that the planner expects of this text: plain, by_turn, ahead. 0: not measured.
+    promised_per_second: dict[str, float]
     draft_nodes_n: int
     draft_steps_n: int
     draft_busy_share: float
@@ -161,6 +163,7 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> Timings:
             "passes_ahead_n": stats["n_passes_in"][0],
             "passes_by_turn_n": stats["n_passes_in"][1],
             "passes_at_rest_n": stats["n_passes_in"][2],
+            "promised_per_second": stats["promised"],
             "draft_nodes_n": stats["draft_nodes"],
             "draft_steps_n": stats["draft_steps"],
             "draft_busy_share": min(1.0, stats["draft_busy_us"] / wall_us),
