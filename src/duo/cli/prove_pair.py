@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from duo.api.engine import Duo
 
 BOTH = ["draft-simple", "ngram-map-k"]
-ROUND = 256  # contexts are multiples
+N_BLOCK = 256  # contexts are multiples
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Loader:
             params |= dict.fromkeys(OF_DRAFT)
         if params["n_ctx"] is None:
             n = n_parallel * self.n_short + self.n_long
-            params["n_ctx"] = (n + ROUND - 1) // ROUND * ROUND
+            params["n_ctx"] = (n + N_BLOCK - 1) // N_BLOCK * N_BLOCK
         more: dict[str, Any] = {} if load.spec_type is None else {"spec_type": list(load.spec_type)}
         more |= {} if self.chat_template is None else {"chat_template": self.chat_template}
         with open_duo(params, models=Models(self.target, load.draft), **more) as d:
@@ -126,12 +126,12 @@ NOT_PROMISED = (
 
 
 def loads_of(params: dict[str, Any], models: Models) -> list[Load]:
-    """The target alone first. Raises DuoError."""
+    """What is measured; the target alone last, so that a run that ends early knows of its drafts. Raises DuoError."""
     if params["verify_host"] is not None:
         raise BadValue(
             "duo prove compares with the target alone, which has to be on this machine; leave out --verify-host"
         )
-    return [ALONE, *_drafts(params, models)]
+    return [*_drafts(params, models), ALONE]
 
 
 Round = tuple[Load, int, list[tuple[Guesses, Case]]]

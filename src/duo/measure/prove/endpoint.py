@@ -56,7 +56,7 @@ class EndpointWriter:
         """cancel_after: the connection is closed after so many pieces of text."""
         asked = self._client.ask(body, enough=lambda a: cancel_after is not None and a.n_chunks >= cancel_after)
         if asked.answer is None:
-            raise Busy(f"it refused a text with status {asked.status}")
+            raise _busy(self._client)
         return Text(asked.answer.text)
 
     def _json(self, item: Item, how: How) -> Text:
@@ -75,20 +75,24 @@ class EndpointWriter:
         message = Message()
         asked = self._chats.ask(body, on_choice=message.add)
         if asked.answer is None:
-            raise Busy(f"it refused a text with status {asked.status}")
+            raise _busy(self._client)
         return message.text
 
     @staticmethod
     def _whole(client: Client, body: Mapping[str, Any]) -> Mapping[str, Any]:
         answer = client.ask_whole(body)
         if answer is None:
-            raise Busy("it refused a text")
+            raise _busy(client)
         try:
             choice: Mapping[str, Any] = answer["choices"][0]
             choice.get("text")
         except (KeyError, IndexError, TypeError, AttributeError):
             raise PeerLost(f"the server {client.address.name} sent an answer without choices; see its log") from None
         return choice
+
+
+def _busy(client: Client) -> Busy:
+    return Busy(f"the server {client.address.name} has no room for a text (status 429 or 503); wait until it has")
 
 
 def add_candidates(writer: EndpointWriter, items: Sequence[Item], texts: dict[tuple[Kind, int], Text]) -> str:

@@ -46,7 +46,7 @@ class PairWriter:
             return self._whole(item, how, options)
 
     def _whole(self, item: Item, how: How, options: dict[str, Any]) -> Text:
-        if how.logprobs:
+        if how.logprobs and item.kind != "sampled":
             options["logprobs"] = min(N_CANDIDATES, self._duo.local_model.n_vocab)
         with self._duo.stream(self._plan.prompt(item), **options) as s:
             for n, _ in enumerate(s, 1):
