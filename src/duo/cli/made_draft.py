@@ -46,12 +46,11 @@ def verdict(made: Made) -> str:
     best = made.best
     if best is None:
         return "no draft could be made of this target"
-    expected = f"{best.name} is expected to bring {best.figures.expected:.2f} times plain decoding"
-    if best.figures.at_once:
-        expected = expected.replace("bring", "bring at most")
+    most = "at most " if best.figures.at_once else ""
+    said = f"{best.name} is expected to bring {most}{best.figures.expected:.2f} times the speed of plain decoding"
     if made.gain is not None:
-        expected += f", and the same texts took {made.gain:.2f} times its speed"
-    return f"{expected}, so a draft made of the target {'pays' if made.pays else 'does not pay'} here"
+        said += f" and brought {made.gain:.2f} in a race"
+    return f"{said}, so a draft made of the target {'pays' if made.pays else 'does not pay'} here"
 
 
 def show(made: Made) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from duo.make_draft.layers import droppable, why_not
 from duo.make_draft.measure import Bench
 from duo.make_draft.quantize import Quantizer
 from duo.make_draft.recipe import Source
+from duo.measure.bench.arms import PLAIN
 from duo.models.header import read_header
 from duo.placement.cpus import usable_cores
 from duo.support.wording import one_line
@@ -51,9 +52,9 @@ class Made:
 
     @property
     def gain(self) -> float | None:
-        """The best measured speed, as a multiple of plain decoding. None: not measured."""
-        plain = self.measured.get("plain")
-        return max(self.measured.values()) / plain if plain else None
+        """The best measured speed with the draft, as a multiple of plain decoding. None: not measured."""
+        drafted = [speed for arm, speed in self.measured.items() if arm != PLAIN.name]
+        return max(drafted) / self.measured[PLAIN.name] if drafted else None
 
 
 def checked(asked: Asked) -> Source:
@@ -109,9 +110,9 @@ def _decided(asked: Asked, bench: Bench, found: Found) -> Made:
             measured = bench.raced(best.path, best.figures.n_draft)
         except DuoError as e:  # texts that end at once, for example
             asked.progress(one_line(e))
-    made = Made(found, measured, pays)
-    pays = pays and (made.gain is None or made.gain >= PAYS)
-    if not pays and not asked.force:
-        return Made(found, measured, pays)
+    made = Made(found, measured)
+    made = replace(made, pays=pays and (made.gain is None or made.gain >= PAYS))
+    if not made.pays and not asked.force:
+        return made
     best.path.replace(os.path.realpath(asked.out))
-    return Made(found, measured, pays, asked.out)
+    return replace(made, written=asked.out)

@@ -101,7 +101,8 @@ class Quantizer:
 
     def _error(self, log: str, code: int, out: Path) -> DuoError:
         found = _WHY.search(log)
-        why = one_line(found[1] if found else (log.strip().splitlines() or [f"it ended with code {code}"])[-1], 200)
+        last = (log.strip().splitlines() or [f"its process ended with code {code}"])[-1]
+        why = one_line(found[1] if found else last if code > 0 else f"its process ended with signal {-code}", 200)
         if any(words in why.lower() for words in NEEDS_MATRIX):
             return NeedsMatrix("it needs an importance matrix, which duo does not make")
         if "basic_ios" in why or "iostream" in why:  # std::ios_base::failure: nothing else is written
