@@ -70,6 +70,7 @@ def test_where_even_that_is_too_much_all_experts_stay_and_more_layers_go(mixture
     rest = placed(mixture, 10**9, cpu_moe=True).bytes.devices[0]
     p = placed(mixture, rest)  # a sixteenth less than it takes
     assert p.n_cpu_moe == N_LAYER and 0 < p.n_gpu_layers < p.n_all
+    assert "the other layers and the experts of its first 6 layers on the CPU" in p.line()
     assert p.n_gpu_layers > placed(mixture, rest, override_tensor="nothing=CPU").n_gpu_layers
 
 
@@ -78,6 +79,13 @@ def test_the_user_counts_more(mixture: str) -> None:
     for given in ({"n_gpu_layers": 3}, {"n_cpu_moe": 1}, {"override_tensor": "ffn_up_exps=CPU"}, {"device": "none"}):
         o = options(mixture, **given)
         assert with_experts_placed(o, None, devices(size)) == o
+
+
+def test_two_devices_get_whole_layers(mixture: str) -> None:
+    half = placed(mixture, 10**9).bytes.devices[0] // 2
+    two = [Device(name, "", "gpu", half, half) for name in ("A", "B")]
+    _, _, p = resolve_auto(options(mixture), None, [*two, CPU])
+    assert p is not None and not p.target.n_cpu_moe and 0 < p.target.n_gpu_layers < p.target.n_all
 
 
 def test_a_dense_model_is_left_alone() -> None:

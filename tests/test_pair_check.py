@@ -196,6 +196,7 @@ def test_the_command_names_types_without_kernels(
         (["nowhere.gguf", "b.gguf"], "there is no file nowhere.gguf; check the path"),
         (["nothing"], "there is no pair nothing; see duo pairs"),
         ([], "0 models were given; give a target and a draft, or the name of a pair"),
+        (["models/nowhere.gguf"], "there is no file models/nowhere.gguf; check the path"),
         ([str(TARGET), "--vram", "much"], "--vram is 'much', which is not an amount of memory"),
         ([str(TARGET), __file__], "is not a GGUF file"),
         ([str(TARGET), str(DRAFT), "-dev", "CUDA9"], "unknown device CUDA9; choose from none"),
@@ -217,5 +218,9 @@ def test_a_model_alone_and_another_machine(capfd: pytest.CaptureFixture[str]) ->
     found = json.loads(capfd.readouterr().out)
     assert not found["fits"] and found["cpu_free"] == 10**6  # the target has no place on such a card
     assert found["placement"]["target"]["devices"] == {"GPU0": 0}
+    assert main(["check", str(TARGET), str(DRAFT), "--vram", "64M,64M", "-dev", "GPU1", "-devd", "GPU0"]) == 0
+    assert "draft whole on GPU0" in (out := capfd.readouterr().out) and "target whole on GPU1" in out
+    assert main(["check", str(TARGET.with_name("duo-demo-eagle3-q8_0.gguf"))]) == 1
+    assert "is a draft head" in capfd.readouterr().out
     assert main(["check", str(TARGET), "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["draft"] is None

@@ -172,9 +172,7 @@ def test_the_panel_shows_hits_rollback_n_grams_and_rest(duo_pair: Duo) -> None:
     )  # fmt: skip
     assert made["hits"] == "after 25% of the passes the next guesses were ready"
     assert made["rolled back"] == "24% of the best path's tokens"
-    assert made["rest"] == (
-        "7 of 40 passes without speculation: guesses promise 10.0 tokens/s, and 12.0 come without"
-    )
+    assert made["rest"] == ("7 of 40 passes without speculation: guesses promise 10.0 tokens/s, and 12.0 come without")
     for unknown in ({"plain": 12.0, "by_turn": 0.0, "ahead": 0.0}, {"plain": 9.0, "by_turn": 10.0, "ahead": 0.0}):
         shown = figures_of(r, passes_at_rest_n=7, promised_per_second=unknown)["rest"]
         assert shown.endswith("without speculation")

@@ -14,20 +14,13 @@ text_reader::text_reader(const token_model & model, wires & w, int32_t n_texts)
 }
 
 std::shared_ptr<open_text> text_reader::begin(std::unique_ptr<request> req, int32_t slot) {
-    auto                                    text = std::make_shared<open_text>(std::move(req), model_);
-    std::vector<std::shared_ptr<open_text>> done; // freed after the lock: a hook in Python is freed under the GIL
-    const std::lock_guard                   locked(mutex_);
+    auto                  text = std::make_shared<open_text>(std::move(req), model_);
+    texts                 done; // freed after the lock
+    const std::lock_guard locked(mutex_);
     if (closed_) {
         throw error(error_kind::cancelled, "this engine is closed; make a new one");
     }
-    done.reserve(ended_.size());
-    std::erase_if(ended_, [&done](auto & t) {
-        const bool free = t->req().draft_done.load(std::memory_order_acquire);
-        if (free) {
-            done.push_back(std::move(t));
-        }
-        return free;
-    });
+    done = take_done();
     ended_.reserve(ended_.size() + slots_.size() + queue_.size() + 1); // end() and drop_queued() must not fail
     if (slot >= 0) {
         if (slots_[size_t(slot)] != nullptr) {
@@ -42,7 +35,24 @@ std::shared_ptr<open_text> text_reader::begin(std::unique_ptr<request> req, int3
     return text;
 }
 
-// Under the mutex, like all that follow.
+// Under the mutex, like all that follow. The ended texts that nobody needs; without memory for the list, none.
+text_reader::texts text_reader::take_done() noexcept {
+    texts done;
+    try {
+        done.reserve(ended_.size());
+    } catch (...) {
+        return done;
+    }
+    std::erase_if(ended_, [&done](auto & t) {
+        const bool free = t->req().draft_done.load(std::memory_order_acquire);
+        if (free) {
+            done.push_back(std::move(t));
+        }
+        return free;
+    });
+    return done;
+}
+
 void text_reader::start_queued() {
     for (size_t i = 0; i < slots_.size() && !queue_.empty(); ++i) {
         if (slots_[i] == nullptr) {
@@ -103,17 +113,14 @@ void text_reader::end(open_text & text) {
 }
 
 bool text_reader::next(open_text & text, text_chunk & out, int64_t deadline_us) {
+    texts            done; // freed after the lock
     std::unique_lock locked(mutex_);
     for (;;) {
-        if (!text.chunks_.empty()) {
-            out = std::move(text.chunks_.front());
-            text.chunks_.pop_front();
-            return true;
-        }
-        if (text.owed_ != finish_reason::none) {
-            out        = {};
-            out.finish = std::exchange(text.owed_, finish_reason::none);
-            out.t_us   = now_us();
+        if (text.has_chunk()) {
+            take_chunk(text, out);
+            if (out.finish != finish_reason::none) {
+                done = take_done(); // what the text held, such as a saved cache, may be large
+            }
             return true;
         }
         const int64_t left_us = deadline_us - now_us();
@@ -132,6 +139,17 @@ bool text_reader::next(open_text & text, text_chunk & out, int64_t deadline_us) 
         text.came_.wait_for(locked, std::chrono::microseconds(std::min<int64_t>(left_us, 86400000000)));
         --text.n_waiting_;
     }
+}
+
+void text_reader::take_chunk(open_text & text, text_chunk & out) {
+    if (!text.chunks_.empty()) {
+        out = std::move(text.chunks_.front());
+        text.chunks_.pop_front();
+        return;
+    }
+    out        = {};
+    out.finish = std::exchange(text.owed_, finish_reason::none);
+    out.t_us   = now_us();
 }
 
 uint64_t text_reader::wait_news(uint64_t seen, int64_t deadline_us) {

@@ -80,6 +80,10 @@ class text_reader {
     [[nodiscard]] size_t n_unfreed() const;
 
   private:
+    using texts = std::vector<std::shared_ptr<open_text>>;
+
+    texts                         take_done() noexcept;
+    void                          take_chunk(open_text & text, text_chunk & out);
     template <typename Done> void read_ring(int64_t deadline_us, std::unique_lock<std::mutex> & locked, Done && done);
     void                          give(const chunk_msg & msg) noexcept;
     void                          lose(open_text & text, failure && why) noexcept;
@@ -93,16 +97,18 @@ class text_reader {
     const token_model & model_;
     wires &             wires_;
 
-    mutable std::mutex                      mutex_;
-    std::vector<std::shared_ptr<open_text>> slots_;
-    std::deque<std::shared_ptr<open_text>>  queue_;
-    std::vector<std::shared_ptr<open_text>> ended_; // begin() frees those whose requests the draft has done with
-    std::condition_variable                 idle_;
-    std::condition_variable                 news_;
-    uint64_t                                n_news_         = 0; // chunks that were handed to texts
-    bool                                    waits_for_news_ = false;
-    bool                                    reading_        = false; // a thread reads the ring
-    bool                                    closed_         = false;
+    mutable std::mutex                     mutex_;
+    texts                                  slots_;
+    std::deque<std::shared_ptr<open_text>> queue_;
+    // The draft may still use their requests. They are freed after the lock, because a hook in Python is freed under
+    // the GIL.
+    texts                   ended_;
+    std::condition_variable idle_;
+    std::condition_variable news_;
+    uint64_t                n_news_         = 0; // chunks that were handed to texts
+    bool                    waits_for_news_ = false;
+    bool                    reading_        = false; // a thread reads the ring
+    bool                    closed_         = false;
 };
 
 } // namespace duo

@@ -60,7 +60,7 @@ template <typename Host> struct seat {
 };
 
 void register_vocabulary(py::module_ & m) {
-    py::class_<vocabulary>(m, "Vocabulary")
+    py::class_<vocabulary, std::unique_ptr<vocabulary, delete_without_gil>>(m, "Vocabulary")
         .def_property_readonly("n_tokens", &vocabulary::n_tokens)
         .def_property_readonly("type", [](const vocabulary & v) { return int(llama_vocab_type(v.get())); })
         .def_property_readonly("bos", &vocabulary::bos)

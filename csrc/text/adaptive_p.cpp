@@ -31,29 +31,28 @@ bool adaptive_p::on_row(std::span<const token_id> text, std::span<float> logits)
 }
 
 void adaptive_p::reconsider(std::span<const token_id> /*text*/, std::span<float> logits) {
-    p_.assign(logits.size(), 0.0f);
+    p_.assign(logits.size(), -1.0f);
     const float best = *std::max_element(logits.begin(), logits.end());
     if (!std::isfinite(best)) {
         return; // whoever chooses says why
     }
     double sum = 0.0;
-    for (size_t i = 0; i < p_.size(); ++i) {
-        p_[i] = std::exp(logits[i] - best);
-        sum += double(p_[i]);
+    for (const float x : logits) {
+        sum += std::exp(double(x) - double(best));
     }
     const double wanted = preferred();
     for (size_t i = 0; i < p_.size(); ++i) {
-        p_[i] = float(double(p_[i]) / sum);
         if (std::isfinite(logits[i])) {
+            p_[i]            = float(std::exp(double(logits[i]) - double(best)) / sum);
             const double far = std::abs(double(p_[i]) - wanted) / width;
             logits[i]        = float(peak - sharpness * far * far / (1.0 + far));
         }
     }
 }
 
-// A token that had no chance was forced by somebody else, and says nothing.
+// A token that was ruled out was forced by somebody else, and says nothing.
 void adaptive_p::learn(token_id chosen) {
-    if (chosen >= 0 && size_t(chosen) < p_.size() && p_[size_t(chosen)] > 0.0f) {
+    if (chosen >= 0 && size_t(chosen) < p_.size() && p_[size_t(chosen)] >= 0.0f) {
         sum_    = double(p_[size_t(chosen)]) + decay_ * sum_;
         weight_ = 1.0 + decay_ * weight_;
     }

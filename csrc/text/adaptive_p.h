@@ -31,7 +31,7 @@ class adaptive_p : public token_hook {
     const double       decay_;
     double             sum_;    // of the chances of chosen tokens, older ones less
     double             weight_; // what they count together
-    std::vector<float> p_;      // of the last row, by token: the chance before it was changed
+    std::vector<float> p_;      // of the last row, by token: the chance before it was changed; below 0: it had none
     bool               asked_ = false;
 };
 

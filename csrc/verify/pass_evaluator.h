@@ -1,4 +1,4 @@
-// Evaluates the target's pass. What it has spoiled, or where it failed, is evaluated again, text by text.
+// Evaluates the target's pass. If it spoils a row, or fails, its texts are evaluated again one by one.
 #pragma once
 
 #include <cstdint>

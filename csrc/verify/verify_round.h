@@ -47,7 +47,7 @@ class verify_round {
     text_desk &      texts_;
     token_walk &     walk_;
     pass_evaluator & evaluator_;
-    int64_t          t_together_ = 0; // when the last pass over several texts ended; 0: it was another one
+    int64_t          t_together_ = 0; // when the last pass over several texts ended; 0: it was over one text
 };
 
 } // namespace duo

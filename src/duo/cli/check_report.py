@@ -61,10 +61,10 @@ def print_check(c: PairCheck, cache_types: tuple[str, str]) -> None:
     out.print(
         c.placement.line() + ("" if c.fits else f"; the CPU has too little memory ({gigabytes(c.host_free)} free)")
     )
-    if c.draft is None:
-        return
     if not c.compatible:
         out.print(c.why_not)
+    elif c.draft is None:
+        return
     elif c.shared is not None:
         out.print(f"the draft has {another_vocabulary(c.shared)} ({c.difference})")
     else:

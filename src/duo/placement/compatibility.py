@@ -143,7 +143,7 @@ def check_pair(
     vocabularies = Vocabulary(**facts["target"]), Vocabulary(**facts["draft"])
     why_not = facts["mismatch"]
     n_ctx = contexts(of_target, of_draft, headers)
-    need = needs(of_target, of_draft, headers)
+    need = needs(of_target, of_draft, headers, devices)
     p = placement_of(of_target, of_draft, headers, devices)
     free = _core.memory_available() if host_free is None else host_free
     on_host = p.target.bytes.host + (0 if p.draft is None else p.draft.bytes.host)

@@ -66,7 +66,8 @@ class Placed:
         rest = f"the rest on the CPU ({gigabytes(self.bytes.host)})"
         if self.n_cpu_moe:
             of = f"of its first {plural(self.n_cpu_moe, 'layer')}" if self.n_cpu_moe > 1 else "of its first layer"
-            rest = f"the experts {of} on the CPU ({gigabytes(self.bytes.host)})"
+            and_layers = "" if self.n_gpu_layers >= self.n_all else "the other layers and "
+            rest = f"{and_layers}the experts {of} on the CPU ({gigabytes(self.bytes.host)})"
         return f"{self.what} {self.n_gpu_layers} of {self.n_all} layers on {' + '.join(parts)}, {rest}"
 
 

@@ -24,7 +24,9 @@ def without_experts(target: ModelOptions, h: Header, place: Callable[[ModelOptio
 
     They are those of so few layers that all the rest is on the devices, the first layers as with -ncmoe; or of all
     layers, if that is still too much. What the user says of tensors or of the number of layers counts more. llama.cpp
-    has the same aim (common/fit.cpp). place: places both models, with such a target. Raises what it raises.
+    has the same aim (common/fit.cpp). Several devices have layers in the order of their numbers, so the first layers
+    would make room on one of them only: there whole layers are placed. place: places both models, with such a target.
+    Raises what it raises.
     """
     n_most = n_layers_to_experts(h)
     if target.n_gpu_layers != "auto" or target.override_tensors or not n_most:
@@ -33,13 +35,14 @@ def without_experts(target: ModelOptions, h: Header, place: Callable[[ModelOptio
     def kept(n: int) -> ModelOptions:
         return replace(target, override_tensors=tuple(overrides(False, n, 0)), n_cpu_moe=n) if n else target
 
-    def n_on_devices(n: int) -> int:
+    def n_on_device(n: int) -> int:
+        """Layers beyond all of them."""
         p = place(kept(n)).target
-        return p.n_gpu_layers - p.n_all if p.devices else 0
+        return p.n_gpu_layers - p.n_all
 
-    alone = n_on_devices(0)
-    if alone == 0:
+    alone = n_on_device(0)
+    if alone == 0 or len(place(target).target.devices) != 1:
         return target
-    if (most := n_on_devices(n_most)) < 0:
+    if (most := n_on_device(n_most)) < 0:
         return kept(n_most) if most > alone else target
-    return kept(bisect_left(range(1, n_most), 0, key=n_on_devices) + 1)
+    return kept(bisect_left(range(1, n_most), 0, key=n_on_device) + 1)

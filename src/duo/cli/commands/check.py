@@ -81,7 +81,7 @@ class StandIns:
 
 def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple[str, str | None]:
     """The paths of target and draft; the same one twice: a model with MTP layers; None: none. Raises DuoError."""
-    if len(models) == 1 and os.path.exists(models[0]):
+    if len(models) == 1 and (os.path.exists(models[0]) or models[0].lower().endswith(".gguf")):
         return models[0], _own_layers(models[0])
     if len(models) not in (1, 2):
         raise BadValue(f"{len(models)} models were given; give a target and a draft, or the name of a pair")
@@ -196,7 +196,8 @@ command = ModelCommand(
         click.Option(["vram", "--vram"], metavar="SIZE,SIZE",
                      help="Check for GPUs with so much memory (12G, or 24G,12G) instead of this machine's devices, "
                           "which are then called GPU0, GPU1."),
-        click.Option(["ram", "--ram"], metavar="SIZE", help="Check for so much free memory beside them."),
+        click.Option(["ram", "--ram"], metavar="SIZE",
+                     help="Check for so much free memory beside them. What is said of kernels is of this machine."),
         click.Option(["json", "--json"], is_flag=True, help="Print everything as JSON, sizes in bytes."),
     ],
     callback=lambda **params: run(params),
