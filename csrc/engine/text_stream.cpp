@@ -17,6 +17,7 @@ bool text_stream::take(const chunk_msg & msg, text_chunk & out) {
     switch (msg.what) {
         case chunk_msg::kind::token:
             pending_            = {};
+            n_alternatives_     = 0;
             pending_.token      = msg.token;
             pending_.from_draft = msg.from_draft;
             pending_.logp       = msg.logp;
@@ -29,7 +30,10 @@ bool text_stream::take(const chunk_msg & msg, text_chunk & out) {
             }
             break;
         case chunk_msg::kind::logprob:
-            pending_.top.push_back({.token = msg.token, .logp = msg.logp});
+            ++n_alternatives_;
+            if (msg.token != no_token) {
+                pending_.top.push_back({.token = msg.token, .logp = msg.logp});
+            }
             break;
         case chunk_msg::kind::end:
             bytes_.resize(bytes_.size() - std::min(size_t(msg.n_drop), bytes_.size()));
@@ -40,7 +44,7 @@ bool text_stream::take(const chunk_msg & msg, text_chunk & out) {
             return true;
     }
     // A token's alternatives come after it.
-    const bool complete = int32_t(pending_.top.size()) >= n_logprobs_;
+    const bool complete = n_alternatives_ >= n_logprobs_;
     if (complete) {
         out = std::move(pending_);
     }

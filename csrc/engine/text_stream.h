@@ -34,8 +34,9 @@ class text_stream {
 
     const token_model & model_;
     const int32_t       n_logprobs_;
-    std::string         bytes_;   // not yet given out
-    text_chunk          pending_; // a token whose alternatives have not all come
+    std::string         bytes_;              // not yet given out
+    text_chunk          pending_;            // a token whose alternatives have not all come
+    int32_t             n_alternatives_ = 0; // that have come
 };
 
 } // namespace duo

@@ -190,29 +190,31 @@ void register_engine(py::module_ & m) {
             [](engine & e, std::vector<token_id> prompt, int32_t n_predict, const sampling_params & sampling,
                const plan_params & plan, std::vector<std::string> stop, int32_t n_logprobs, const py::object & hook,
                std::vector<std::shared_ptr<token_hook>> hooks, const std::optional<sampling_params> & chosen_from,
-               int32_t place, bool use_cache, int32_t n_mark, bool shift, int32_t n_keep, int32_t n_discard) {
+               int32_t place, bool use_cache, int32_t n_mark, bool shift, int32_t n_keep, int32_t n_discard,
+               bool filtered_logprobs) {
                 auto                         own_hook = joined_hooks(hook, std::move(hooks));
                 const py::gil_scoped_release released;
 
-                auto r        = std::make_unique<request>();
-                r->prompt     = std::move(prompt);
-                r->n_predict  = n_predict;
-                r->n_logprobs = n_logprobs;
-                r->stop       = std::move(stop);
-                r->sampling   = sampling;
-                r->filtered   = chosen_from;
-                r->plan       = plan;
-                r->hook       = std::move(own_hook);
-                r->wanted     = place;
-                r->use_cache  = use_cache;
-                r->n_mark     = n_mark;
-                r->shift      = {.on = shift, .n_keep = n_keep, .n_discard = n_discard};
+                auto r               = std::make_unique<request>();
+                r->prompt            = std::move(prompt);
+                r->n_predict         = n_predict;
+                r->n_logprobs        = n_logprobs;
+                r->filtered_logprobs = filtered_logprobs;
+                r->stop              = std::move(stop);
+                r->sampling          = sampling;
+                r->filtered          = chosen_from;
+                r->plan              = plan;
+                r->hook              = std::move(own_hook);
+                r->wanted            = place;
+                r->use_cache         = use_cache;
+                r->n_mark            = n_mark;
+                r->shift             = {.on = shift, .n_keep = n_keep, .n_discard = n_discard};
                 return text_handle(e, e.begin(std::move(r)));
             },
             py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "plan"_a, "stop"_a, "n_logprobs"_a,
             "hook"_a = py::none(), "hooks"_a = std::vector<std::shared_ptr<token_hook>>(),
             "chosen_from"_a = std::nullopt, "place"_a = -1, "use_cache"_a = true, "n_mark"_a = 0,
-            "context_shift"_a = false, "n_keep"_a = 0, "n_discard"_a = 0)
+            "context_shift"_a = false, "n_keep"_a = 0, "n_discard"_a = 0, "filtered_logprobs"_a = false)
         .def(
             "begin_errand",
             [](engine & e, std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place) {

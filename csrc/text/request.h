@@ -124,6 +124,7 @@ struct text_params {
     int32_t                  n_generated = 0;  // so many of the last ones were generated, before a link was lost
     int32_t                  n_predict   = -1; // -1: until the model ends or the context is full
     int32_t                  n_logprobs  = -1; // alternatives wanted for each token; -1: no log-probabilities at all
+    bool                     filtered_logprobs = false; // of what filters and grammar leave; without a hook only
     std::vector<std::string> stop;
     sampling_params          sampling;
     plan_params              plan;

@@ -1,6 +1,7 @@
 #include "token_walk.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/clock.h"
@@ -88,8 +89,9 @@ void token_walk::walk(verify_slot & s, stance now) {
             s.text.finish(finish_reason::stop);
             return;
         }
-        const bool from_draft = s.text.step(*chosen, plans_.guesses_of(s));
-        emit(s, from_draft, i_logits);
+        const size_t n_before   = s.text.tokens().size();
+        const bool   from_draft = s.text.step(*chosen, plans_.guesses_of(s));
+        emit(s, from_draft, i_logits, n_before);
         if (s.text.finish() != finish_reason::none) {
             return;
         }
@@ -137,13 +139,13 @@ void token_walk::wake_reader() {
     }
 }
 
-// The last committed token on its way to the reader.
-void token_walk::emit(verify_slot & s, bool from_draft, int32_t i_row) {
+// The last committed token on its way to the reader. n_before: tokens before it.
+void token_walk::emit(verify_slot & s, bool from_draft, int32_t i_row, size_t n_before) {
     chunk_msg     chunk = s.text.make_chunk(from_draft);
     const int32_t n     = s.text.req().n_logprobs;
     if (n >= 0) {
         best_.resize(size_t(n));
-        chunk.logp = model_.logprobs(i_row, chunk.token, best_);
+        look_up(s.text.req(), i_row, std::span(s.text.tokens()).first(n_before), chunk);
     }
     wires_.chunks.push_quiet(chunk); // the reader is woken once for all of a pass, after the draft
     if (n >= 0) {
@@ -152,6 +154,26 @@ void token_walk::emit(verify_slot & s, bool from_draft, int32_t i_row) {
                 {.what = chunk_msg::kind::logprob, .slot = chunk.slot, .token = c.token, .logp = c.logp});
         }
     }
+}
+
+// The log-probabilities of the chunk's token and of the best ones. Filters may leave fewer: the others are no_token.
+void token_walk::look_up(const request & req, int32_t i_row, std::span<const token_id> text, chunk_msg & chunk) {
+    if (!req.filtered_logprobs) {
+        chunk.logp = model_.logprobs(i_row, chunk.token, best_);
+        return;
+    }
+    chances_.clear();
+    if (req.sampling.temp > 0.0f) {
+        model_.chances(i_row, req.sampling, text, chances_);
+    }
+    if (chances_.empty()) { // greedy, or the end of a grammar's text
+        chances_.push_back({.token = chunk.token, .logp = 0.0f});
+    }
+    constexpr candidate none{.token = no_token, .logp = -std::numeric_limits<float>::infinity()};
+    std::fill(best_.begin(), best_.end(), none);
+    std::copy_n(chances_.begin(), std::min(best_.size(), chances_.size()), best_.begin());
+    const auto mine = std::ranges::find(chances_, chunk.token, &candidate::token);
+    chunk.logp      = mine == chances_.end() ? none.logp : mine->logp;
 }
 
 } // namespace duo

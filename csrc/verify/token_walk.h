@@ -1,7 +1,9 @@
 // What happens to a text after its pass: it grows as far as the target agrees with the tree, and all are told.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "drafts.h"
@@ -35,7 +37,8 @@ class token_walk {
   private:
     void walk(verify_slot & s, stance now);
     void commit(verify_slot & s);
-    void emit(verify_slot & s, bool from_draft, int32_t i_row);
+    void emit(verify_slot & s, bool from_draft, int32_t i_row, size_t n_before);
+    void look_up(const request & req, int32_t i_row, std::span<const token_id> text, chunk_msg & chunk);
     void trim(verify_slot & s, size_t n_before);
     void trace(verify_slot & s, const verify_stats & before, stance now, int32_t depth);
 
@@ -50,6 +53,7 @@ class token_walk {
     bool                     late_chunks_ = false; // it has not been told of the last ones
     std::vector<verdict_msg> verdicts_;            // scratch
     std::vector<candidate>   best_;                // scratch: alternatives for log-probabilities
+    std::vector<candidate>   chances_;             // scratch: what the filters leave
 };
 
 } // namespace duo

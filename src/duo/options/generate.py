@@ -59,6 +59,10 @@ class GenerateOptions(SamplingOptions, SpeculationOptions, total=False):
         Annotated[Int, Field(ge=0, le=100)] | None,
         opt(None, "The target's log-probabilities of each token and of its N best alternatives."),
     ]
+    post_sampling_probs: Annotated[
+        bool,
+        opt(False, "logprobs are of what the samplers and the grammar leave, and not of the model."),
+    ]
     reasoning_budget: Annotated[
         Annotated[Int, Field(ge=-1, le=2**31 - 1)],
         opt(-1, "Most tokens of a thought (<think> and its like): then it is ended. 0: no thoughts; -1: no limit.",

@@ -27,6 +27,7 @@ SAME: tuple[str, ...] = tuple(
         "n_keep", "n_discard", "draft_tree", "draft_window", "n_draft_branches", "spec_type", "accept",
         "posterior_threshold", "posterior_alpha", "accept_top", "reasoning_budget_message",
         "mirostat", "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay",
+        "post_sampling_probs",
     )
     if name in GENERATE_OPTIONS
 )  # fmt: skip
@@ -78,8 +79,6 @@ def _first(*values: Any) -> Any:
 
 
 def _refuse(f: TextFields) -> None:
-    if f.post_sampling_probs:
-        raise BadValue("post_sampling_probs is not supported; n_probs gives the model's own probabilities")
     if any(isinstance(x, Mapping) and x.get("scale") for x in f.lora or ()):
         raise BadValue("lora cannot be chosen for one request; give --lora when the server starts")
 

@@ -70,6 +70,11 @@ def _hook_of(o: GenerateOptions, target: _core.Model | None) -> Hook | None:
         flag = GENERATE_OPTIONS[name].flags[0]
         raise BadValue(f"{name} ({flag}) needs the target in this process, and it is on another machine; leave it out")
     found = Hook(o["logits_processor"], o["stopping_criteria"])
+    if o["post_sampling_probs"]:
+        if target is None:
+            raise BadValue("post_sampling_probs needs the target in this process, and it is on another machine")
+        if other := wanted_by(o) or ("logits_processor" if found else ""):
+            raise BadValue(f"post_sampling_probs cannot be told with {other}; leave one of them out")
     return found if found else None
 
 

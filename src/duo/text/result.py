@@ -80,7 +80,7 @@ class Timings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class TokenLogprobs:
-    """The target's log-probabilities (nats) for one token, before any filter."""
+    """The target's log-probabilities (nats) for one token, before any filter; with post_sampling_probs, after all."""
 
     token: int
     logprob: float

@@ -278,6 +278,7 @@ def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCac
             context_shift=shifts,
             n_keep=n_kept(o, session.local_model, job.tokens),
             n_discard=o["n_discard"],
+            filtered_logprobs=o["post_sampling_probs"],
         )
         if session.network is not None:
             session.network.text_began(text.slot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import exp
 from typing import TYPE_CHECKING, Any
 
 from duo.errors import BadValue
@@ -46,7 +47,12 @@ class NativeShape(Shape):
 
     def _probabilities(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
         found = [c.logprobs for c in chunks if c.logprobs is not None]
-        return {"completion_probabilities": self.logprobs(found)} if found else {}
+        if not found:
+            return {}
+        shown = self.logprobs(found)
+        if self.texts[0].job.options["post_sampling_probs"]:
+            shown = [_as_probability(t) for t in shown]
+        return {"completion_probabilities": shown}
 
     def end(self, text: Text) -> Iterator[Event]:
         fresh = self.take_fresh(text)
@@ -109,3 +115,10 @@ def infill_texts(prefix: str | None, suffix: str | None, extra: Sequence[Mapping
             raise BadValue(f"input_extra {i} has no text; write {{'filename': ..., 'text': ...}}")
         before.append(f"--- {name}\n{text}\n")
     return "".join(before) + (prefix or ""), suffix or ""
+
+
+def _as_probability(found: dict[str, Any]) -> dict[str, Any]:
+    """As llama-server tells what the samplers leave: prob and top_probs."""
+    top = found.pop("top_logprobs", None)
+    found["prob"] = exp(found.pop("logprob"))
+    return found if top is None else {**found, "top_probs": [_as_probability(t) for t in top]}
