@@ -313,6 +313,7 @@ def test_prompts(tmp_path: Path) -> None:
     file = tmp_path / "p.txt"
     file.write_text("one\n\n two \none\nthree")
     assert prompts_of(file, None) == ("one", "two", "three")
+    assert prompts_of(file, 2) == ("one", "two") and prompts_of(None, 2)[1].startswith("The letter")
     many = prompts_of(file, 9)
     assert len(set(many)) == 9 and many[3] == "one\n\ntwo"
     with pytest.raises(BadValue, match="only 9"):
