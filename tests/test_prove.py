@@ -184,8 +184,9 @@ def test_what_a_server_lacks_is_left_out(run: Run) -> None:
 
 @pytest.mark.full
 def test_texts_that_fail_and_texts_that_are_refused(run: Run) -> None:
-    with faulty_server("fails", "full") as (url, _):
+    with faulty_server("fails", "full") as (url, server):
         code, out, _ = run("prove", "--against", url, *SHORT, "--json")
+    assert {b["response_format"]["type"] for b in server.asked if "response_format" in b} == {"json_schema"}
     total = json.loads(out)["total"]
     assert code == 2 and total["n_failed"] > 0 and total["n_refused"] > 0 and total["n_different"] == 0
     assert any("oops" in why for c in json.loads(out)["cases"] for why in c["failures"])
