@@ -29,7 +29,7 @@ class EndpointWriter:
     def __init__(self, client: Client, plan: Plan) -> None:
         self._client, self._plan = client, plan
         self._chats = client.on(replace(client.address, chat=True))
-        self._format = 0  # of FORMATS
+        self._format, self._format_known = 0, False  # of FORMATS; whether the server has taken it
 
     def write(self, item: Item, how: How) -> Text:
         """Raises PeerLost: the server fails; BadValue: it does not take the request; Busy: it is full."""
@@ -60,13 +60,16 @@ class EndpointWriter:
         return Text(asked.answer.text)
 
     def _json(self, item: Item, how: How) -> Text:
+        """The first text settles the form: what fails later is a fault."""
         try:
-            return self._chat(item, how, {"response_format": FORMATS[self._format]})
+            found = self._chat(item, how, {"response_format": FORMATS[self._format]})
         except BadValue:
-            if self._format:
+            if self._format_known or self._format:
                 raise
+            found = self._chat(item, how, {"response_format": FORMATS[1]})
             self._format = 1
-            return self._chat(item, how, {"response_format": FORMATS[1]})
+        self._format_known = True
+        return found
 
     def _chat(self, item: Item, how: How, form: Mapping[str, Any]) -> Text:
         body = {"messages": self._plan.messages(item), **self._plan.sampling(item), "max_tokens": N_TOKENS, **form}
