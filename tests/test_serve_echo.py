@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from conftest import HANG_S
 from served import ENDLESS, PROMPT, Server, narrow, raw, request_for
 from waits import wait_until
 
-from duo import Duo, TokenLogprobs, _core
+from duo import Duo, DuoError, TokenLogprobs, _core
 from duo.api.logprob_lists import LogprobLists
 from duo.server import making
+from duo.text import errand_async
 from duo.text.errand import check_scores
+from duo.text.errand_async import score_async
 from duo.text.session import Session
 
 SCORED: dict[str, Any] = {"echo": True, "logprobs": 2, "temperature": 0}
@@ -125,6 +133,30 @@ def test_a_target_elsewhere_scores_nothing() -> None:
             check_scores(Session(engine))
     finally:
         engine.close()
+
+
+def test_an_error_behind_a_cancel_is_not_reported_as_lost(alone: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+
+    def failing(*_: Any, stopped: Callable[[], bool], **__: Any) -> None:
+        begun.set()
+        wait_until(stopped)
+        raise DuoError("the device is gone")
+
+    async def lost() -> list[Any]:
+        said: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context))
+        task = asyncio.create_task(score_async(alone.session, [5, 6], 0))
+        assert await asyncio.to_thread(begun.wait, HANG_S)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        del task
+        gc.collect()  # a future that nobody has read says so when it goes
+        return said
+
+    monkeypatch.setattr(errand_async, "scored", failing)
+    assert asyncio.run(lost()) == []
 
 
 def test_scoring_waits_for_its_turn_and_ends_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
