@@ -225,11 +225,22 @@ def test_the_log_goes_where_it_is_wanted(tmp_path: Path, capfd: pytest.CaptureFi
 
 def test_questions_that_need_no_model(run: Run) -> None:
     assert run("--list-devices")[1].startswith("Available devices:\n")
+    shown = [x.partition(":")[0].strip() for x in run("--list-devices")[1].splitlines()[1:]]
+    assert [d["name"] for d in json.loads(run("--list-devices", "--json")[1])["devices"]] == shown
     assert run("--version")[1] == f"duo {duo.__version__}\n"
     for args in (["-h"], ["--help"], ["run", "-h"], ["trace", "--help"], ["dev", "widen", "--help"]):
         code, out, _ = run(*args)
         assert code == 0
         assert out.startswith("Usage: duo")
+
+
+def test_the_list_of_the_cache(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_CACHE", str(tmp_path))
+    file = tmp_path / "models--user--repo" / "snapshots" / "1" / "tale-Q4_K_M.gguf"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert run("--cache-list")[1] == "number of models in cache: 1\n   1. user/repo:Q4_K_M\n"
+    assert json.loads(run("--cache-list", "--json")[1]) == {"models": ["user/repo:Q4_K_M"]}
 
 
 def test_the_help_lists_the_commands_and_the_common_options_first(run: Run) -> None:

@@ -1,5 +1,8 @@
 """Each stable code of duo.errors, provoked through the public interface."""
 
+import asyncio
+import builtins
+import concurrent.futures
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,7 +63,12 @@ def test_a_class_has_its_old_name_too(old: str) -> None:
     new = getattr(errors, f"{old}Error")
     assert new.__name__ == f"{old}Error"
     assert getattr(errors, old) is getattr(duo, old) is getattr(duo, f"{old}Error") is new
-    assert {old, f"{old}Error"} <= set(duo.__all__)
+    assert getattr(duo, f"{old}Error") is new is getattr(duo, old)
+    assert {old, f"{old}Error"} - {"CancelledError"} <= set(duo.__all__)
+
+
+def test_all_names_hide_none_of_pythons() -> None:
+    assert not set(duo.__all__) & {*dir(builtins), *asyncio.__all__, *concurrent.futures.__all__}
 
 
 def test_programs_that_catch_an_old_name_go_on_working(duo_pair: Duo) -> None:

@@ -155,3 +155,11 @@ def test_bad_lines_are_named(text: str, why: str, tmp_path: Path, capsys: pytest
     file.write_text(text)
     assert main(["-f", str(file)]) == 1
     assert why in capsys.readouterr().err
+
+
+def test_one_json_object_is_not_for_several_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('"a"\n')
+    assert main(["-f", str(file), "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and "a .jsonl file gives a line of JSON for each text; leave --json out" in err

@@ -1,6 +1,7 @@
 """Hosts that are there and of no use, come back as others, or are not waited for; what the program then writes."""
 
 import gc
+import json
 import re
 import shutil
 import threading
@@ -189,6 +190,19 @@ def test_the_program_writes_all_that_came_before_its_host_was_lost(long_texts: d
     with Duo(demo_pair()[0], n_ctx=32768, **EXACT) as d:
         whole = d.generate(PROMPT, temperature=0, ignore_eos=True, max_tokens=n_tokens)
     assert (head + rest).decode().removesuffix("\n") == PROMPT + whole.text
+
+
+def test_json_has_a_text_that_ended_in_an_error(run: Callable[..., tuple[int, str, str]]) -> None:
+    with Duo(n_ctx=512) as d:
+        tokens = d.tokenize(" king was old", add_bos=False)
+        text = d.decode(tokens)
+    written = wire.FromVerify(chunks=[wire.Chunk(kind=0, token=t) for t in tokens])
+    ended = wire.FromVerify(chunks=[wire.Chunk(kind=2, finish="error", token=-1)], error="the cat is on the GPU")
+    with poor_host("verify", written, ended) as h:
+        code, out, err = run("--verify-host", h.address, "-p", PROMPT, "-c", 512, "-n", 20, "--json")
+    found = json.loads(out)  # and nothing else
+    assert code == 1 and (found["finish_reason"], found["text"]) == ("error", text)
+    assert found["completion_tokens"] == len(tokens) and "the cat is on the GPU" in err.splitlines()[-1]
 
 
 def test_a_conversation_shows_and_keeps_what_came_before_its_host_was_lost(

@@ -96,6 +96,20 @@ def test_variables_of_llama_cpp_as_keys(tmp_path: Path) -> None:
     assert presets(tmp_path, "[a]\n" + keys.format("0")) == {"a": ("--host-buffers", *rest)}
 
 
+def test_a_negative_variable_as_a_key_is_the_option_itself_as_in_llama_cpp(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """common/preset.cpp finds the option by both names, and reverses the value of neither."""
+    for value, option in (("1", "-kvo"), ("false", "-nkvo")):
+        keys = f"[a]\nLLAMA_ARG_NO_KV_OFFLOAD = {value}\nLLAMA_ARG_NO_CONT_BATCHING = 0\n"
+        assert presets(tmp_path, keys) == {"a": (option,)}
+        said = capsys.readouterr().err
+        assert f"LLAMA_ARG_NO_KV_OFFLOAD = {value} in a preset means LLAMA_ARG_KV_OFFLOAD = {value}" in said
+        assert "write no-kv-offload = true" in said and said.count("\n") == 1
+    with pytest.raises(BadValue, match="LLAMA_ARG_NO_CTX_SIZE is no option of duo serve; see duo serve --help-all"):
+        presets(tmp_path, "[a]\nLLAMA_ARG_NO_CTX_SIZE = 1\n")
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bad.ini").write_bytes(b"\xff\xfe\xff")
     for name, why in (("none.ini", "No such file"), ("bad.ini", "it is not UTF-8")):

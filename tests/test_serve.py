@@ -118,12 +118,14 @@ def test_biases(server: Server, alone: Duo) -> None:
         assert found.json()["tokens"] == [king]
     body = {"prompt": PROMPT, "n_predict": 1, "logit_bias": [[never, False]], "return_tokens": True}
     assert server.post("/completion", {**body, "temperature": 0}).json()["tokens"] != [never]
-    for bad in ([1], [[1, "x"]], [[True, 1]], [[10**6, 1]]):
+    for bad in ([1], [[1, "x"]], [{"token": 1}], [{"token": 1, "bias": "x"}], [[True, 1]], [[10**6, 1]]):
         assert server.post("/completion", {"prompt": PROMPT, "logit_bias": bad}).status_code == 400
     body |= {"ignore_eos": True, "logit_bias": [[king, 2.5], [never, False]]}
     ends = [alone.token_eos(), alone.tokenize("<|im_end|>", add_bos=False, special=True)[0]]
     shown = server.post("/completion", body).json()["generation_settings"]["logit_bias"]
     assert shown == [{"token": king, "bias": 2.5}, *({"token": i, "bias": None} for i in (never, *sorted(ends)))]
+    again = server.post("/completion", {**body, "ignore_eos": False, "logit_bias": shown}).json()
+    assert again["generation_settings"]["logit_bias"] == shown  # they can be sent back
     plain = server.post("/completion", {**body, "ignore_eos": False, "logit_bias": []}).json()
     assert plain["generation_settings"]["logit_bias"] == []
 

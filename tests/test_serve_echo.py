@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from conftest import HANG_S
 from served import ENDLESS, PROMPT, Server, narrow, raw, request_for
 from waits import wait_until
 
-from duo import Duo, _core
+from duo import Duo, DuoError, TokenLogprobs, _core
+from duo.api.logprob_lists import LogprobLists
 from duo.server import making
+from duo.text import errand_async
 from duo.text.errand import check_scores
+from duo.text.errand_async import score_async
 from duo.text.session import Session
 
 SCORED: dict[str, Any] = {"echo": True, "logprobs": 2, "temperature": 0}
@@ -81,6 +90,30 @@ def test_a_stream_begins_with_the_prompts_rows(server: Server) -> None:
         assert events[0]["choices"][0]["text"] == PROMPT and rows[0]["text_offset"][0] == 0
 
 
+def test_the_end_token_has_a_row_behind_a_scored_prompt(server: Server, alone: Duo) -> None:
+    """lm-evaluation-harness leaves out the last row, which is of the one token that it asked for, whichever that is."""
+    ids = alone.tokenize(PROMPT, add_bos=False)
+    asked = {"prompt": ids, "max_tokens": 1, "logit_bias": [[alone.token_eos(), 1000]], **SCORED}
+    whole = server.post("/v1/completions", asked).json()
+    (mine,) = lists_of(whole)
+    assert whole["choices"][0]["text"] == PROMPT and whole["choices"][0]["finish_reason"] == "stop"
+    assert {len(mine[name]) for name in LISTS} == {len(ids) + 1}
+    assert whole["choices"][0]["logprobs"]["content"] == []  # llama-server's list has none of it
+    events = [e for _, e in server.events("/v1/completions", asked)[:-1]]
+    rows = [e["choices"][0]["logprobs"] for e in events if e["choices"] and e["choices"][0]["logprobs"]]
+    same({name: [x for row in rows for x in row[name]] for name in LISTS}, mine)
+    unscored = server.post("/v1/completions", {**asked, "echo": False}).json()["choices"][0]
+    assert unscored["logprobs"] is None and unscored["finish_reason"] == "stop"
+
+
+def test_parts_of_a_character_share_a_key_which_has_the_best_value(alone: Duo) -> None:
+    model = alone.local_model
+    parts = [i for i in range(model.n_vocab) if model.piece(i) and not model.piece(i).decode(errors="ignore")]
+    best, other, third = parts[:3]
+    (top,) = LogprobLists(model).of([TokenLogprobs(third, -3.0, ((best, -0.5), (other, -2.0)))])["top_logprobs"]
+    assert top == {"": -0.5}  # so that evaluators see that the token is not the best one
+
+
 def test_what_cannot_be_scored(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making, "N_SCORES", 20)
     body = {"prompt": [PROMPT, PROMPT], "max_tokens": 0, **SCORED}
@@ -100,6 +133,30 @@ def test_a_target_elsewhere_scores_nothing() -> None:
             check_scores(Session(engine))
     finally:
         engine.close()
+
+
+def test_an_error_behind_a_cancel_is_not_reported_as_lost(alone: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+
+    def failing(*_: Any, stopped: Callable[[], bool], **__: Any) -> None:
+        begun.set()
+        wait_until(stopped)
+        raise DuoError("the device is gone")
+
+    async def lost() -> list[Any]:
+        said: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context))
+        task = asyncio.create_task(score_async(alone.session, [5, 6], 0))
+        assert await asyncio.to_thread(begun.wait, HANG_S)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        del task
+        gc.collect()  # a future that nobody has read says so when it goes
+        return said
+
+    monkeypatch.setattr(errand_async, "scored", failing)
+    assert asyncio.run(lost()) == []
 
 
 def test_scoring_waits_for_its_turn_and_ends_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:

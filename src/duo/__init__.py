@@ -13,7 +13,6 @@ from duo.errors import (
     Busy,
     BusyError,
     Cancelled,
-    CancelledError,
     ContextFull,
     ContextFullError,
     DoesNotFit,
@@ -25,6 +24,7 @@ from duo.errors import (
     UnknownModel,
     UnknownModelError,
 )
+from duo.errors import CancelledError as CancelledError  # for type checkers, without __all__
 
 if TYPE_CHECKING:
     from duo.api.engine import Duo, Stream
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from duo.text.state import State
 
 __version__ = "0.2.0"
+# CancelledError is not here: `from duo import *` would hide asyncio's.
 __all__ = [
     "AccessDeniedError",
     "BadValue",
@@ -40,7 +41,6 @@ __all__ = [
     "Busy",
     "BusyError",
     "Cancelled",
-    "CancelledError",
     "Chunk",
     "ContextFull",
     "ContextFullError",

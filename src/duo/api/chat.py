@@ -15,6 +15,7 @@ from duo.api.chat_prompt import ChatAsked, ChatPrompt, chat_prompt, schema_of
 from duo.api.completion import Completions, if_asked, of_llama
 from duo.api.llama_cpp_members import PLACES_OF_CHAT, by_name
 from duo.api.openai import ChatChunk, ChatCompletion
+from duo.api.texts import own_defaults
 from duo.errors import BadValue, MissingPackageError
 from duo.options.llama_cpp import ChatOptions
 from duo.options.signature import keywords
@@ -166,7 +167,7 @@ class Chats(Completions):
             reasoning=reasoning_of(options.pop("reasoning_format", None)),
             variables=self._variables(options),
         )
-        wanted = of_llama(self._own_defaults(options), "create_chat_completion", options, DEFAULTS)
+        wanted = of_llama(own_defaults(self, options), "create_chat_completion", options, DEFAULTS)
         prompt = self.chat_prompt(messages, asked)
         wanted |= prompt.shape
         if logprobs:

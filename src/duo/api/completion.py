@@ -11,6 +11,7 @@ from duo.api.answer import Answer
 from duo.api.infill import infill
 from duo.api.llama_cpp_members import PLACES_OF_COMPLETION, LlamaMembers, by_name
 from duo.api.openai import Completion, CompletionChunk
+from duo.api.texts import own_defaults
 from duo.options.llama_cpp import CompletionOptions
 from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
@@ -86,7 +87,7 @@ class Completions(LlamaMembers):
         if isinstance(prompt, Iterator):
             prompt = list(prompt)  # it is read more than once
         stream, echo, model, suffix = (options.pop(name, None) for name in ("stream", "echo", "model", "suffix"))
-        wanted = of_llama(self._own_defaults(options), "create_completion", options, DEFAULTS)
+        wanted = of_llama(own_defaults(self, options), "create_completion", options, DEFAULTS)
         if suffix is None:
             tokens = self._prompt_tokens(prompt)
         else:

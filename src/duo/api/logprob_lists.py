@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from duo.api.openai import Logprobs
@@ -32,8 +32,16 @@ class LogprobLists:
             found["tokens"].append(text)
             found["text_offset"].append(self._offset)
             found["token_logprobs"].append(t.logprob)
-            found["top_logprobs"].append({self._piece(i): p for i, p in t.top} | {text: t.logprob})
+            found["top_logprobs"].append(self._best([*t.top, (t.token, t.logprob)]))
             self._offset += len(self._characters.decode(self._model.piece(t.token)))
+        return found
+
+    def _best(self, tokens: Iterable[tuple[int, float]]) -> dict[str, float]:
+        """By text: the best of those that have it. All that are parts of a character have none."""
+        found: dict[str, float] = {}
+        for token, logprob in tokens:
+            text = self._piece(token)
+            found[text] = max(logprob, found.get(text, logprob))
         return found
 
     def of_prompt(self, first: int, rest: Sequence[TokenLogprobs], *, keeps_bos: bool = False) -> Logprobs:

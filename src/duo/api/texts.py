@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
@@ -23,6 +22,13 @@ if TYPE_CHECKING:
     from duo.text.state import State
 
 
+def own_defaults(d: Texts, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of a text with these options. N-grams that nobody asked for guess only where they can change no
+    text: with the rule `noise`."""
+    lossy = {**d.defaults, **options}.get("accept", "noise") != "noise"
+    return {k: v for k, v in d.defaults.items() if not (k == "spec_type" and d.ngrams_unasked and lossy)}
+
+
 class Texts:
     """`Duo` inherits this. It sets `session` and `defaults` (options of every text) when it has loaded."""
 
@@ -32,12 +38,6 @@ class Texts:
     elsewhere: str  # the host of the model that is on another machine; empty: none is
 
     # ---- texts
-
-    def _own_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The defaults of a text with these options. N-grams that nobody asked for guess only where they can change no
-        text: with the rule `noise`."""
-        lossy = {**self.defaults, **options}.get("accept", "noise") != "noise"
-        return {k: v for k, v in self.defaults.items() if not (k == "spec_type" and self.ngrams_unasked and lossy)}
 
     @keywords(GenerateOptions)
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Stream:
@@ -51,12 +51,12 @@ class Texts:
         (this thread has a stream open), ContextFull; here, and not later. A failure while it runs is a DuoError whose
         `.result` holds the text so far.
         """
-        return start(self.session, prompt, {**self._own_defaults(options), **options}, "stream")
+        return start(self.session, prompt, {**own_defaults(self, options), **options}, "stream")
 
     @keywords(GenerateOptions)
     def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result:
         """The whole text, when it has ended. Keywords and errors are those of `stream`."""
-        with start(self.session, prompt, {**self._own_defaults(options), **options}, "generate") as s:
+        with start(self.session, prompt, {**own_defaults(self, options), **options}, "generate") as s:
             for _ in s:
                 pass
             return s.result
@@ -89,7 +89,7 @@ class Texts:
         from duo.text.stream_async import chunks_async
 
         # Who closes this one closes the text: without it the loop would, later.
-        async with aclosing(chunks_async(self.session, prompt, {**self._own_defaults(options), **options})) as chunks:
+        async with aclosing(chunks_async(self.session, prompt, {**own_defaults(self, options), **options})) as chunks:
             async for chunk in chunks:
                 yield chunk
 
@@ -98,7 +98,7 @@ class Texts:
         """`generate` for asyncio. Raises as `stream`."""
         from duo.text.stream_async import result_async
 
-        return await result_async(self.session, prompt, {**self._own_defaults(options), **options})
+        return await result_async(self.session, prompt, {**own_defaults(self, options), **options})
 
     # ---- tokens
 
@@ -124,12 +124,6 @@ class Texts:
         found = b"".join(self._pieces(tokens, special))
         bos = len(tokens) > 0 and int(tokens[0]) == self.local_model.token_bos
         return found[1:] if bos and found.startswith(b" ") else found
-
-    @cached_property
-    def end_tokens(self) -> tuple[int, ...]:
-        """Tokens that end a text, which `ignore_eos` forbids; llama.cpp's end-of-generation tokens."""
-        model = self.local_model
-        return tuple(i for i in range(model.n_vocab) if model.is_end(i))
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """Text of token ids; bytes that are no whole character become U+FFFD. Raises BadValue for an unknown id.

@@ -135,7 +135,7 @@ def program() -> None:
       duo -p "Once upon a time"     generate text with the demo pair
       duo chat                      talk with it
       duo -m 70B.gguf -md 8B.gguf   your own pair; the prompt comes from standard input
-      duo run -h                    options of a run, which need no word `run`
+      duo run -h                    options of a run (the word run may be left out)
       duo COMMAND -h                options of a command
 
     Exit codes: 0; 1: an error, printed as one line; 2: duo prove found a difference; 130: Ctrl-C.
@@ -162,7 +162,7 @@ def leave() -> NoReturn:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Runs a command. Returns the exit code: 0, 1 (an error) or 130 (Ctrl-C)."""
+    """Runs a command. Returns the exit code: 0, 1 (an error), 2 (duo prove found a difference) or 130 (Ctrl-C)."""
     from duo.errors import DuoError
     from duo.support.wording import one_line
 

@@ -53,7 +53,7 @@ def model_sources() -> list[click.Option]:
                      metavar="USER/REPO[:QUANT]", envvar="LLAMA_ARG_SPEC_DRAFT_HF_REPO",
                      help="The draft from the Hugging Face Hub. If the repository has draft heads (mtp-*, dspark-*, "
                           "dflash-*, eagle3-*), the first of these kinds is taken, or the one that --spec-type "
-                          "names."),
+                          "names. --spec-type draft-simple or -hffd FILE takes a model beside them."),
         click.Option(["hf_file", "-hff", "--hf-file"], metavar="FILE", envvar="LLAMA_ARG_HF_FILE",
                      help="The file in the repository of -hf."),
         click.Option(["hf_file_draft", "-hffd", "--hf-file-draft"], metavar="FILE",

@@ -37,7 +37,7 @@ class Flag(click.Option):
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         for name in [self.envvar] if isinstance(self.envvar, str) else self.envvar or ():
-            if name.startswith(OPPOSITE):  # llama.cpp has it in no other form
+            if name.startswith(OPPOSITE):  # a variable whose only name is LLAMA_ARG_NO_X (NO_HOST)
                 if os.environ.get(name) in ON:
                     return "0"
                 continue

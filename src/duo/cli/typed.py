@@ -8,9 +8,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from duo.cli import show
 from duo.cli.llama_cpp_line import taken_by
 from duo.cli.llama_cpp_taken import TAKEN
-from duo.cli.on_off import OFF, ON, OPPOSITE
+from duo.cli.on_off import OFF, ON, OPPOSITE, VARIABLE
 from duo.errors import BadValue
 
 
@@ -43,8 +44,23 @@ def spelled_by(command: click.Command, name: str, without: Collection[str] = ())
     options = [p for p in command.params if isinstance(p, click.Option) and p.expose_value]
     by_name = {s: p for p in options for s in (*p.opts, *p.secondary_opts)}
     by_variable = {v: p for p in options for v in ([p.envvar] if isinstance(p.envvar, str) else p.envvar or ())}
+    unused = {t.env for t in TAKEN if t.env and t.means is None}
+
+    def positive(key: str, value: str) -> str:
+        """Of LLAMA_ARG_NO_X: LLAMA_ARG_X with the same value. That is what llama.cpp's presets mean by it, unlike its
+        environment (common/preset.cpp: parse_bool_arg reverses values of options' names only)."""
+        found = key.replace(OPPOSITE, VARIABLE, 1)
+        p = by_variable.get(found)
+        if key in by_variable or found == key or not (found in unused or (p and p.secondary_opts)):
+            return key
+        if p is not None:
+            off = p.secondary_opts[-1].lstrip("-")
+            show.warn(f"{key} = {value} in a preset means {found} = {value}, as in llama.cpp; to switch it off write "
+                      f"{off} = true")  # fmt: skip
+        return found
 
     def spelled(key: str, value: str) -> list[str]:
+        key = positive(key, value)
         found = by_variable.get(key)
         if found is not None:
             option = found.secondary_opts[-1] if key.startswith(OPPOSITE) else found.opts[-1]
@@ -55,7 +71,7 @@ def spelled_by(command: click.Command, name: str, without: Collection[str] = ())
                 return [] if p.name in without else _given(p, option, value)
             if (taken := taken_by(option, name, by_name)) is not None:
                 return [option, value] if taken.means is not None else [option] if value.lower() not in OFF else []
-        raise BadValue(f"{key} is no option of duo {name}; see duo {name} --help")
+        raise BadValue(f"{key} is no option of duo {name}; see duo {name} --help-all")
 
     return spelled
 

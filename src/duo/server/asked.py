@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from duo._core import LIMITS
+from duo.api.texts import own_defaults
 from duo.errors import BadValue
 from duo.options.samplers import ALL
 from duo.options.tables import GENERATE_OPTIONS
@@ -41,9 +43,9 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
     Raises BadValue.
     """
     given = {name: value for name, value in f.model_dump(exclude_none=True).items() if name in SAME}
-    out: dict[str, Any] = {**duo.defaults, **given}
-    if duo.ngrams_unasked and "spec_type" not in given and given.get("accept", "noise") != "noise":
-        del out["spec_type"]  # under the other rules guesses change the text, and nobody asked for them
+    out: dict[str, Any] = {**own_defaults(duo, given), **given}
+    if out.get("ignore_eos"):
+        end_tokens(duo)  # answers name them, on the event loop
     if f.grammar and f.json_schema is not None:
         raise BadValue("grammar and json_schema were both given; choose one")
     if not out.get("grammar"):
@@ -117,10 +119,13 @@ def _drafts(f: TextFields, out: dict[str, Any]) -> None:
 
 
 def biases(given: Any, ids_of: Callable[[str], list[int]]) -> dict[int, float]:
-    """By token: of pairs [token or text, bias or false], or of an object. Raises BadValue."""
+    """By token: of pairs [token or text, bias or false], of objects as `settings_shown` has them, or of one object with
+    a bias for each token. Raises BadValue."""
     pairs = list(given.items()) if isinstance(given, Mapping) else given
     out: dict[int, float] = {}
     for pair in pairs:
+        if isinstance(pair, Mapping) and pair.keys() == {"token", "bias"}:
+            pair = [pair["token"], False if pair["bias"] is None else pair["bias"]]  # null: never, as of ignore_eos
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise BadValue(f"logit_bias holds {quoted(pair)}; write [token, bias] pairs, or an object")
         token, bias = pair
@@ -140,15 +145,27 @@ def biases(given: Any, ids_of: Callable[[str], list[int]]) -> dict[int, float]:
     return out
 
 
+_END_TOKENS: WeakKeyDictionary[Duo, tuple[int, ...]] = WeakKeyDictionary()
+
+
+def end_tokens(duo: Duo) -> tuple[int, ...]:
+    """Tokens that end a text, which `ignore_eos` forbids; llama.cpp's end-of-generation tokens. The first call reads a
+    whole vocabulary, which takes a tenth of a second: make it in a thread."""
+    if duo not in _END_TOKENS:
+        model = duo.local_model
+        _END_TOKENS[duo] = tuple(i for i in range(model.n_vocab) if model.is_end(i))
+    return _END_TOKENS[duo]
+
+
 def settings_shown(options: Mapping[str, Any], duo: Duo) -> dict[str, Any]:
-    """The keywords of a text under llama-server's names. A bias of null is one without a number: never, or always."""
+    """The keywords of a text under llama-server's names. null stands for an infinite bias, which JSON does not have."""
     shown = {name: options[name] for name in (*SAME, "seed", "draft_p_min", "n_draft_min") if name in options}
     shown |= {
         "n_predict": options["max_tokens"],
         "max_tokens": options["max_tokens"],
         "n_probs": options["logprobs"] or 0,
     }
-    never = [(i, -inf) for i in duo.end_tokens] if options["ignore_eos"] else []
+    never = [(i, -inf) for i in end_tokens(duo)] if options["ignore_eos"] else []
     shown["logit_bias"] = [
         {"token": i, "bias": b if isfinite(b) else None} for i, b in (*options["logit_bias"].items(), *never)
     ]

@@ -28,6 +28,7 @@ async def score_async(session: Session, tokens: Sequence[int], n_top: int, place
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         stopped.set()
+        work.add_done_callback(lambda w: w.cancelled() or w.exception())  # nobody else reads its error
         await asyncio.wait([work])
         raise
 

@@ -34,7 +34,7 @@ The target writes alone first, with no draft loaded, then both models write. The
 cores and memory bandwidth from the other. On a terminal the second text appears beside the first one, in which a bright
 part grows as it did at the same time on the stopwatch. Tokens that the draft guessed are green. The last line has the
 ratio of tokens per second and says whether both texts are the same. If the output is no terminal, there is a line for
-each text and no picture.
+each text and no picture. With --json these lines are on standard error.
 
 Without -m the demo pair runs, its target widened to 600 MB: it writes the same text as the small one, at the price of
 a large one. duo makes that file in its cache when it is missing. The stopwatch starts when the text is asked for, so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -58,23 +59,29 @@ def read_prompt(prompt: str | None, file: Path | None, escape: bool) -> str:
         raise BadValue(f"the prompt in {name} is not UTF-8 (byte {e.start}); convert it") from None
 
 
-def list_devices() -> None:
+def list_devices(*, as_json: bool) -> None:
     from duo import _core
     from duo.build_advice import rebuild
     from duo.placement.devices import devices
 
+    found = [d for d in devices() if d.type not in ("cpu", "accel")]
+    if as_json:
+        print(json.dumps({"devices": [d._asdict() for d in found]}))
+        return
     print("Available devices:")
-    for d in devices():
-        if d.type not in ("cpu", "accel"):
-            print(f"  {d.name}: {d.description} ({d.total >> 20} MiB, {d.free >> 20} MiB free)")
+    for d in found:
+        print(f"  {d.name}: {d.description} ({d.total >> 20} MiB, {d.free >> 20} MiB free)")
     if not _core.supports_rpc():
         show.warn(f"this llama-cpp-python was built without RPC; to get it: {rebuild()}")
 
 
-def list_cache() -> None:
+def list_cache(*, as_json: bool) -> None:
     from duo.models.hub.repository import cached_models
 
     found = cached_models()
+    if as_json:
+        print(json.dumps({"models": found}))
+        return
     print(f"number of models in cache: {len(found)}")
     for i, name in enumerate(found, 1):
         print(f"{i:4}. {name}")
@@ -82,10 +89,10 @@ def list_cache() -> None:
 
 def run(params: dict[str, Any]) -> None:
     if params["list_devices"]:
-        list_devices()
+        list_devices(as_json=params["json"])
         return
     if params["cache_list"]:
-        list_cache()
+        list_cache(as_json=params["json"])
         return
     from duo.text.job import check_early
 
@@ -126,6 +133,8 @@ def run(params: dict[str, Any]) -> None:
 
 def run_many(params: dict[str, Any]) -> None:
     """A text for each line of a .jsonl file, -np at once; a line of JSON for each, also if it fails."""
+    if params["json"]:
+        raise BadValue("--json is for one text, and a .jsonl file gives a line of JSON for each text; leave --json out")
     from duo.cli.prompt_lines import read_prompts, write_all
     from duo.text.job import check_early
 
@@ -200,9 +209,10 @@ def _command() -> click.Command:
                      help="Print one JSON object with the text and all figures, and nothing else, on standard output."),
         click.Option(["trace", "--trace"], type=str, metavar="FILE", shell_complete=by_metavar,
                      help="Write every draft step and verification as a Chrome trace (see duo trace)."),
-        click.Option(["list_devices", "--list-devices"], is_flag=True, help="List the devices and exit."),
+        click.Option(["list_devices", "--list-devices"], is_flag=True,
+                     help="List the devices and exit; with --json as JSON, sizes in bytes."),
         click.Option(["cache_list", "-cl", "--cache-list"], is_flag=True,
-                     help="List the models in the cache of the Hugging Face Hub and exit."),
+                     help="List the models in the cache of the Hugging Face Hub and exit; with --json as JSON."),
         click.Option(["verbose", "-v", "--verbose"], is_flag=True, help="Print llama.cpp's log on standard error."),
         click.Option(["log_file", "--log-file"], type=str, metavar="FILE", shell_complete=by_metavar,
                      envvar="LLAMA_ARG_LOG_FILE",

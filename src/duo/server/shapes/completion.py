@@ -43,8 +43,14 @@ class CompletionShape(Shape):
     # ---- log-probabilities: OpenAI's four lists and, of what is written, llama-server's one
 
     def _logprobs(self, text: Text, chunks: Sequence[Chunk]) -> dict[str, Any] | None:
-        kept = [c.logprobs for c in chunks if c.logprobs is not None and self.is_written(c)]
-        return self._shown(self._lists_of(text).of(kept), kept) if kept else None
+        rows = self._rows(text, chunks)
+        return self._shown(self._lists_of(text).of(rows), rows) if rows else None
+
+    def _rows(self, text: Text, chunks: Sequence[Chunk]) -> list[TokenLogprobs]:
+        """Behind a scored prompt the end token has one, too: evaluators count rows by the tokens that they asked for,
+        and leave out the last one."""
+        keeps_end = text.scores is not None
+        return [c.logprobs for c in chunks if c.logprobs is not None and (keeps_end or self.is_written(c))]
 
     def _lists_of(self, text: Text) -> LogprobLists:
         """Those that go on with the text."""
@@ -57,9 +63,10 @@ class CompletionShape(Shape):
         self._lists[text.index] = LogprobLists(self.model)
         return text.scores.shown(self._lists[text.index], text.job)
 
-    def _shown(self, lists: Logprobs, written: Sequence[TokenLogprobs] = ()) -> dict[str, Any]:
+    def _shown(self, lists: Logprobs, rows: Sequence[TokenLogprobs] = ()) -> dict[str, Any]:
+        """rows: of what was written."""
         return {
-            "content": self.logprobs(written),
+            "content": self.logprobs(t for t in rows if not self.model.is_end(t.token)),
             **lists,
             "token_logprobs": [p if p is None else max(p, LOWEST) for p in lists["token_logprobs"]],
             "top_logprobs": [
@@ -73,8 +80,8 @@ class CompletionShape(Shape):
         head = self._of_prompt(text)
         if head is None:
             return self._logprobs(text, text.chunks)
-        kept = [c.logprobs for c in text.chunks if c.logprobs is not None and self.is_written(c)]
-        return self._shown(joined_lists(head, self._lists_of(text).of(kept)), kept)
+        rows = self._rows(text, text.chunks)
+        return self._shown(joined_lists(head, self._lists_of(text).of(rows)), rows)
 
     # ---- answers
 
