@@ -35,8 +35,9 @@ def test_a_file_beside_the_target_drafts(target: Path) -> None:
             assert copy.draft is not None
     with Duo(target, n_ctx=256) as d:
         assert d.draft is None, "nothing is chosen unasked"
-    with Duo(target, "auto", n_ctx=256, mode="plain") as d:
-        assert d.draft is None
+    for none in ({"mode": "plain"}, {"n_draft": "none"}, {"n_draft": 0}):
+        with Duo(target, "auto", n_ctx=256, **none) as d:
+            assert d.draft is None and "spec_type" not in d.defaults, none
 
 
 def test_the_targets_own_layers_draft(tmp_path: Path) -> None:

@@ -42,10 +42,22 @@ def repositories(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (["mtp-x-Q8_0-00002-of-00002.gguf", "mtp-x-Q8_0-00001-of-00002.gguf"], "", None, 1),
         (["eagle3-x.gguf", "dflash-x.gguf", "dspark-x.gguf"], "x.gguf", None, 2),  # the order of kinds
         (["x-Q8_0.gguf", "mmproj-x.gguf", "mtp-x.txt"], "x-Q8_0.gguf", None, None),
+        (["x-MTP-Q8_0.gguf", "x-mtp-Q8_0.gguf"], "", None, 1),  # anywhere in the name
+        (["mtp-files/x.gguf"], "", None, None),  # above nothing
+        (["mtp-files/x.gguf"], "mtp-files/y.gguf", None, 0),
     ],
 )
 def test_which_file_is_the_head(names: list[str], model: str, quant: str | None, best: int | None) -> None:
     assert find(names, KINDS, model, quant) == (None if best is None else names[best])
+
+
+def test_a_model_with_a_heads_name_is_found_by_its_whole_name(fake: FakeHub) -> None:
+    name = "tales-mtp-q4_k_m.gguf"
+    fake.repos["someone/Tales-MTP"] = {name: fake.repos[REPO]["tales-Q2_K.gguf"]}
+    with pytest.raises(DuoError) as e:
+        Hub().fetch(parse("someone/Tales-MTP"))
+    assert str(e.value) == f"{fake.url}/someone/Tales-MTP has no GGUF model; name a file of it ({name})"
+    assert Hub().fetch(parse("someone/Tales-MTP", name)).name == name
 
 
 def test_what_spec_type_asks_for() -> None:

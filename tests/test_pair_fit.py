@@ -34,8 +34,10 @@ def test_a_pair_lies_where_it_fits() -> None:
     assert part.device_gb == 12.0 * 15 / 16, "a sixteenth of a small card stays free"
     assert part.device_gb + part.host_gb == pytest.approx(25.0)
     mixture = fit(entry(24.0, dense=3.0), 12.0)
-    assert mixture is not None and mixture.way == "experts in RAM" and "-cmoe" in mixture.options
-    assert (mixture.device_gb, mixture.host_gb) == (4.0, 21.0)
+    assert mixture is not None and mixture.way == "experts in RAM" and mixture.options == part.options
+    assert (mixture.device_gb, mixture.host_gb, mixture.share) == (part.device_gb, part.host_gb, part.share)
+    tight = fit(entry(500.0, dense=3.0), 12.0)
+    assert tight is not None and tight.way == "experts in RAM", "however large the experts are"
     own = fit(entry(24.0, own=True), 80.0)
     assert own is not None and (own.device_gb, own.options) == (24.0, "-ngl all")
 
@@ -74,7 +76,9 @@ def test_the_command_lists_them(run: Run) -> None:
     code, out, _ = run("pairs", "--for", "12G")
     rows = {line.split()[0]: line for line in out.splitlines()[1:]}
     assert code == 0 and "all, 11.1 GB" in rows["qwen2.5-14b"]
-    assert "its own MTP layers" in rows["qwen3.6-35b-a3b"] and "all but the experts, 3.7 GB" in rows["qwen3.6-35b-a3b"]
+    assert (
+        "its own MTP layers" in rows["qwen3.6-35b-a3b"] and "all but some experts, 11.2 GB" in rows["qwen3.6-35b-a3b"]
+    )
     assert "of the target and the draft" in rows["qwen3-32b"] and "llama-3-70b" not in rows
     assert "gpt-oss-120b" in rows and "gpt-oss-120b" not in run("pairs", "--for", "12G", "--ram", "32G")[1]
 
@@ -85,8 +89,10 @@ def test_json_has_the_options_that_place_them_so(run: Run) -> None:
     assert (
         code == 0
         and found["qwen3.6-27b"]["placement"] == "whole"
-        and found["glm-4.5-air"]["options"] == "-ngl auto -cmoe"
+        and found["glm-4.5-air"]["options"] == "-ngl auto"
+        and found["gpt-oss-20b"]["options"] == "-ngl all --spec-type ngram-map-k"
     )
+    assert found["qwen3.6-35b-a3b"]["device_gb"] > 22 and found["qwen3.6-35b-a3b"]["host_gb"] < 2
     for name, told in found.items():
         run_command.make_context("run", ["--pair", name, *shlex.split(told["options"])]).close()
 

@@ -1,6 +1,7 @@
 """Pairs by name: the list that comes with duo, the user's own, and what is wrong with either."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from duo.models import pairs
 from duo.models.demo import demo_pair
 from duo.models.hub.listing import choose
 from duo.models.hub.repository import Hub
+from duo.options.speculation import NGRAMS
 
 GOOD = """\
 # mine
@@ -68,6 +70,22 @@ def test_the_list_has_the_families_that_people_run() -> None:
     assert all(p.sources for p in known.values() if p.gain)
 
 
+def test_every_gain_says_who_measured_it() -> None:
+    """A thread (llama.cpp #1) or a repository (user/repo) stands in brackets behind each of them."""
+    gains = [e.pair.gain for e in pairs.entries().values() if e.pair.gain]
+    assert len(gains) >= 6
+    for one in (claim for gain in gains for claim in gain.split(";")):
+        assert re.search(r"\(([\w.-]+/[\w.-]+|[\w./-]+ #\d+)\)$", one), one
+
+
+def test_no_text_of_the_list_ends_at_a_hash() -> None:
+    """YAML takes " #" for a comment where there are no quotes."""
+    for name, e in pairs.entries().items():
+        p = e.pair
+        for text in filter(None, (p.ngrams, p.gain, p.notes, *p.sources, *p.placement)):
+            assert text.count("(") == text.count(")"), (name, text)
+
+
 def test_the_pair_of_llama_duos_readme_has_its_files() -> None:
     p = pairs.find("llama-3-70b").pair
     assert str(p.target.repo) == "QuantFactory/Meta-Llama-3-70B-Instruct-GGUF-v2"
@@ -86,6 +104,8 @@ def test_every_suggested_placement_is_made_of_duos_options() -> None:
     for name, e in pairs.entries().items():
         for box, options in e.pair.placement.items():
             assert options, (name, box)
+            assert "-cmoe" not in options, (name, box, "-ngl auto keeps fewer experts in RAM")
+            assert (e.pair.spec_type == NGRAMS) == (NGRAMS in options), (name, box, "nothing else would guess")
             with run_command.make_context("run", ["--pair", name, *shlex.split(options)]) as ctx:
                 assert ctx.params["pair"] == name, box
 

@@ -40,8 +40,9 @@ def test_the_targets_own_layers_guess(seer: Path, run: Run) -> None:
     assert (code, alone) == (0, text) and "its MTP layers" not in err
     with Duo.from_pair("layers", n_ctx=256) as d:
         assert d.draft is not None and d.draft.head == "mtp"
-    with Duo.from_pair("layers", n_ctx=256, spec_type="none") as d:
-        assert d.draft is None
+    for none in ({"spec_type": "none"}, {"mode": "plain"}, {"n_draft": 0}):
+        with Duo.from_pair("layers", n_ctx=256, **none) as d:
+            assert d.draft is None, none
 
 
 def test_a_pair_without_its_draft(run: Run, empty_lists: Path) -> None:
@@ -56,6 +57,14 @@ def test_a_pair_without_its_draft(run: Run, empty_lists: Path) -> None:
 def test_ngrams_guess_where_there_is_nothing_else(run: Run) -> None:
     code, _, err = run("--pair", "grams", *LINE, *KERNELS)
     assert code == 0 and "guesses from n-grams (ngram-map-k)" in err
+    for given, spec_type in (
+        ({}, "ngram-map-k"),
+        ({"spec_type": "none"}, "none"),
+        ({"mode": "plain"}, None),
+        ({"n_draft": "none"}, None),
+    ):
+        with Duo.from_pair("grams", n_ctx=64, cpu_kernels="stock", **given) as d:
+            assert d.draft is None and d.defaults.get("spec_type") == spec_type
 
 
 @pytest.mark.usefixtures("mine")
@@ -71,7 +80,8 @@ def test_commands_that_compare_take_such_a_pair(run: Run) -> None:
 def test_they_are_shown_and_checked(run: Run) -> None:
     shown = run("pairs", "show", "layers")[1]
     assert "draft: none; its own MTP layers guess" in shown
-    assert "n-grams: when it repeats itself" in run("pairs", "show", "grams")[1]
+    shown = run("pairs", "show", "grams")[1]
+    assert "n-grams: when it repeats itself" in shown and "n-grams guess (--spec-type ngram-map-k)" in shown
     assert "its own MTP layers" in run("pairs")[1]
     code, out, _ = run("check", "layers", "-c", "256")
     assert code == 0 and "MTP layers" in out

@@ -231,6 +231,10 @@ def test_the_command_says_what_to_run(run: Run, tmp_path: Path, cache: Path) -> 
         (["-f", TARGET], "is not UTF-8"),
         (["--json-file", "no/such/x.json"], "the JSON file no/such/x.json cannot be written"),
         (["--mode", "sync"], "unknown option --mode"),
+        (["--draft-host", "127.0.0.1:9"], "duo tune measures two models on this machine; leave out --draft-host"),
+        (["-m", TARGET, "--draft-host", "127.0.0.1:9"], "leave out --draft-host"),
+        (["-md", DRAFT, "--verify-host", "127.0.0.1:9"], "leave out --verify-host"),
+        (["--rpc", "127.0.0.1:9"], "leave out --rpc"),
         (["--temp", "x"], "temperature (--temp) is 'x'"),
         (["-c", 65], "no prompt fits the context"),
     ],
@@ -240,6 +244,11 @@ def test_mistakes_are_reported_in_one_sentence(run: Run, args: list[Any], why: s
     assert (code, out) == (1, "")
     assert err.startswith("duo: ") and err.count("\n") == 1
     assert why in err
+
+
+def test_no_model_elsewhere_is_offered(run: Run) -> None:
+    out = run("--help-all")[1]
+    assert "--model-draft" in out and not any(x in out for x in ("--draft-host", "--host-ca", "--rpc"))
 
 
 @pytest.mark.parametrize("command", [[], ["tune"], ["bench"]])

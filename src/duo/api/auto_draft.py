@@ -8,13 +8,13 @@ from duo.errors import BadValue
 from duo.models.beside import find
 from duo.models.header import read_header
 from duo.models.paths import PathLike, path
+from duo.options.speculation import NGRAMS, says_plain
 from duo.placement.states import way_back
 
 if TYPE_CHECKING:
     from duo.api.texts import Texts
 
 AUTO = "auto"
-NGRAMS = "ngram-map-k"
 _OTHERS = ("draft_host", "verify_host", "spec_type")
 
 
@@ -26,7 +26,7 @@ def chosen(model: PathLike | None, options: dict[str, Any]) -> tuple[str | None,
             raise BadValue(f'draft="auto" chooses what guesses, and so does {name}; leave one of them out')
     if model is None:
         raise BadValue('draft="auto" looks for what the target brings along, and no target was given; give model')
-    if options.get("mode") == "plain":
+    if says_plain(options):
         return None, options
     found = find(path(model, "target"))
     return found.path, {**options, "spec_type": ["draft-mtp"]} if found.own else options

@@ -28,6 +28,7 @@ from duo.options.generate import GenerateOptions
 from duo.options.llama_cpp import DuoOptions
 from duo.options.model import ModelOptions, with_mtp
 from duo.options.signature import keywords
+from duo.options.speculation import says_plain
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.options.validate import check_keywords, engine_options, generate_options
 from duo.placement import guard, packed, profiles
@@ -196,7 +197,7 @@ class Duo(Chats, Embeddings, Loading):
             self._host is None and placed.delay_us == 0 and not vocab_only
         ):  # a warm start, with what earlier runs learned
             self.profile_key = profiles.restore(self.engine, placed)
-        if auto and self.draft is None and defaults["mode"] != "plain":
+        if auto and self.draft is None and not says_plain({**defaults}):
             auto_draft.add_ngrams(self, defaults["accept"])
 
     # ---- life

@@ -51,9 +51,9 @@ def model_sources() -> list[click.Option]:
                           "--spec-type draft-mtp (or another head) without a draft takes this head from there too."),
         click.Option(["hf_repo_draft", "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"],
                      metavar="USER/REPO[:QUANT]", envvar="LLAMA_ARG_SPEC_DRAFT_HF_REPO",
-                     help="The draft from the Hugging Face Hub. If the repository has draft heads (mtp-*, dspark-*, "
-                          "dflash-*, eagle3-*), the first of these kinds is taken, or the one that --spec-type "
-                          "names. --spec-type draft-simple or -hffd FILE takes a model beside them."),
+                     help="The draft from the Hugging Face Hub. If the repository has draft heads (with mtp-, dspark-, "
+                          "dflash- or eagle3- in their names), the first of these kinds is taken, or the one that "
+                          "--spec-type names. --spec-type draft-simple or -hffd FILE takes a model beside them."),
         click.Option(["hf_file", "-hff", "--hf-file"], metavar="FILE", envvar="LLAMA_ARG_HF_FILE",
                      help="The file in the repository of -hf."),
         click.Option(["hf_file_draft", "-hffd", "--hf-file-draft"], metavar="FILE",

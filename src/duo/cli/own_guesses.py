@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from duo.cli import show
 from duo.cli.models import TARGET, Models, chosen_models
-from duo.options.speculation import has_no_length
+from duo.options.speculation import says_plain
 
 if TYPE_CHECKING:
     from duo.models.beside import Found
@@ -18,8 +18,7 @@ _OF_GUESSES = ("model_draft", "draft_host", "verify_host", "spec_type")
 def left_to_duo(params: dict[str, Any], models: Models) -> bool:
     """The user names a target, and says nothing about guesses."""
     said = any(params.get(n) is not None for n in _OF_GUESSES)
-    plain = params.get("mode") == "plain" or has_no_length(params.get("n_draft"))
-    return models.target is not None and models.draft is None and not said and not plain
+    return models.target is not None and models.draft is None and not said and not says_plain(params)
 
 
 def draft_of_target(models: Models) -> Found:

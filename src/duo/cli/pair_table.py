@@ -55,7 +55,7 @@ def print_fits(found: Sequence[Fit], device: str) -> None:
         p = f.entry.pair
         what = {
             "whole": "all",
-            "experts in RAM": "all but the experts",
+            "experts in RAM": "all but some experts",
             "partly": f"{100 * f.share:.0f}% of the target" + (" and the draft" if p.draft is not None else ""),
         }[f.way]
         on_host = gigabytes(int(f.host_gb * 1e9)) if f.host_gb else ""

@@ -11,6 +11,7 @@ from typing_extensions import Self, Unpack
 from duo.errors import BadValue
 from duo.options.llama_cpp import LoadOptions
 from duo.options.signature import keywords
+from duo.options.speculation import says_plain
 
 
 class Loading(ABC):
@@ -36,8 +37,8 @@ class Loading(ABC):
         """`Duo` with models from the Hugging Face Hub: "user/repo" or "user/repo:quant".
 
         filename: a file in the repository, or a pattern with * that matches one file. Without it the choice is
-        llama.cpp's: Q4_K_M, otherwise Q8_0, otherwise any; for the draft first a draft head (mtp-*, dspark-*, dflash-*,
-        eagle3-*), of the kind that spec_type names if it names one.
+        llama.cpp's: Q4_K_M, otherwise Q8_0, otherwise any; for the draft first a draft head (with mtp-, dspark-,
+        dflash- or eagle3- in its name), of the kind that spec_type names if it names one.
         token: by default HF_TOKEN. cache_dir: by default the hub's. offline: use the cache only.
         Raises UnknownModel, PeerLost (no network), AccessDeniedError, DoesNotFit (disk), and what `Duo` raises.
         """
@@ -61,9 +62,14 @@ class Loading(ABC):
     @classmethod
     @keywords(LoadOptions)
     def from_pair(cls, name: str, **options: Unpack[LoadOptions]) -> Self:
-        """`Duo` with a named pair (see `duo pairs`), which is downloaded the first time. Raises as from_pretrained."""
+        """`Duo` with a named pair (see `duo pairs`), which is downloaded the first time.
+
+        If it has no draft file, the target's MTP layers guess, or n-grams, unless the options say what does. Raises as
+        from_pretrained.
+        """
         from duo.models.pairs import find, paths
 
-        if find(name).pair.own_layers:
-            options.setdefault("spec_type", "draft-mtp")  # type: ignore[typeddict-item]
+        kind = find(name).pair.spec_type
+        if kind is not None and options.get("draft_host") is None and not says_plain(options):
+            options.setdefault("spec_type", kind)  # type: ignore[typeddict-item]
         return cls(*paths(name), **options)

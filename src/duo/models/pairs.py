@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from duo.errors import BadValue, DuoError, UnknownModel
 from duo.models.hub.repository import Hub, Source
+from duo.options.speculation import NGRAMS
 from duo.support.atomic import write_whole
 from duo.support.wording import one_line
 
@@ -34,7 +35,7 @@ class ModelRef(BaseModel):
     quant: Annotated[str, StringConstraints(pattern=r"^[\w.-]+$")] | None = None
     file: Text | None = None  # in the repository; without repo a path, relative to the list's folder
     memory_gb: Gigabytes | None = None  # with N_CTX_DEFAULT tokens of context
-    dense_gb: Gigabytes | None = None  # of memory_gb, what is not experts: what a device needs with -cmoe
+    dense_gb: Gigabytes | None = None  # of memory_gb, what is not experts: what a device needs
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -78,6 +79,11 @@ class Pair(BaseModel):
     def own_layers(self) -> bool:
         """The target's file has MTP layers, which are its draft."""
         return self.draft is None and self.head == "mtp"
+
+    @property
+    def spec_type(self) -> str | None:
+        """What --spec-type calls that which guesses; None: a draft file, which needs no such option."""
+        return None if self.draft is not None else "draft-mtp" if self.own_layers else NGRAMS
 
     @property
     def draft_gb(self) -> float:

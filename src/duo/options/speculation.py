@@ -1,5 +1,6 @@
 """Keywords of one text that say who guesses its tokens, how many, and which guesses are accepted."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from typing_extensions import TypedDict
@@ -19,6 +20,8 @@ from duo.options.option import (
     opt,
 )
 
+NGRAMS = "ngram-map-k"  # what guesses where there is nothing else
+
 
 def _length(value: Any) -> Any:
     return 0 if has_no_length(value) else value
@@ -27,6 +30,11 @@ def _length(value: Any) -> Any:
 def has_no_length(n_draft: Any) -> bool:
     """Whether this draft length, which may be text, means that nothing guesses."""
     return str(n_draft).strip() in ("0", "none", "off")
+
+
+def says_plain(options: Mapping[str, Any]) -> bool:
+    """Whether these keywords of a text, checked or not, say that nothing guesses."""
+    return options.get("mode") == "plain" or has_no_length(options.get("n_draft"))
 
 
 DraftLength = Annotated[AutoInt, BeforeValidator(_length)]

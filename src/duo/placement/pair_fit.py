@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from duo.errors import BadValue
 from duo.models.pairs import Entry, Pair
+from duo.options.speculation import NGRAMS
 from duo.placement.fit import MARGIN
 
 Way = Literal["whole", "experts in RAM", "partly"]
@@ -18,7 +19,8 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 
 class Fit(NamedTuple):
-    """device_gb: what lies on the GPU. host_gb: what lies in RAM. share: of the target on the GPU."""
+    """device_gb: what lies on the GPU. host_gb: what lies in RAM. share: of the target on the GPU. Of a mixture, -ngl
+    auto keeps only those experts in RAM that do not fit (duo.placement.mixture)."""
 
     entry: Entry
     way: Way
@@ -28,10 +30,10 @@ class Fit(NamedTuple):
 
     @property
     def options(self) -> str:
-        """That place the models so."""
+        """That place the models so. N-grams are named, because duo does not use them on a GPU unasked."""
         target = "-ngl all" if self.way == "whole" else "-ngl auto"
         draft = "" if self.entry.pair.draft is None else " -ngld all"
-        return target + draft + (" -cmoe" if self.way == "experts in RAM" else "")
+        return target + draft + (f" --spec-type {NGRAMS}" if self.entry.pair.spec_type == NGRAMS else "")
 
 
 def gigabytes_of(text: str, flag: str) -> float:
@@ -44,7 +46,7 @@ def gigabytes_of(text: str, flag: str) -> float:
 
 
 def fits(known: Iterable[Entry], device_gb: float, host_gb: float | None = None) -> list[Fit]:
-    """The pairs for a GPU with so much memory: those that lie on it whole, then mixtures whose experts lie in RAM, then
+    """The pairs for a GPU with so much memory: those that lie on it whole, then mixtures with experts in RAM, then
     those with a part of the target on it; large ones first. host_gb: RAM that there is; None: any."""
     found = [f for e in known if (f := fit(e, device_gb)) is not None and (host_gb is None or f.host_gb <= host_gb)]
     return sorted(found, key=lambda f: (WAYS.index(f.way), -(f.share if f.way == "partly" else _total(f.entry.pair))))
@@ -56,12 +58,13 @@ def fit(e: Entry, device_gb: float) -> Fit | None:
     size, dense = p.target.memory_gb, p.target.dense_gb
     if size is None or (p.draft is not None and p.draft.memory_gb is None):
         return None
-    if size + p.draft_gb <= room:
-        return Fit(e, "whole", size + p.draft_gb, 0.0, 1.0)
-    if dense is not None and dense + p.draft_gb <= room:
-        return Fit(e, "experts in RAM", dense + p.draft_gb, size - dense, dense / size)
+    total = size + p.draft_gb
+    if total <= room:
+        return Fit(e, "whole", total, 0.0, 1.0)
     share = (room - p.draft_gb) / size
-    return Fit(e, "partly", room, size * (1 - share), share) if share >= LEAST else None
+    if dense is not None and dense + p.draft_gb <= room:
+        return Fit(e, "experts in RAM", room, total - room, share)
+    return Fit(e, "partly", room, total - room, share) if share >= LEAST else None
 
 
 def _total(p: Pair) -> float:

@@ -12,6 +12,7 @@ import click
 from duo.cli import pair_table
 from duo.cli.complete import by_metavar, pair_names
 from duo.errors import BadValue
+from duo.options.speculation import NGRAMS
 from duo.support.context import N_CTX_DEFAULT
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def show(name: str, as_json: bool) -> None:
     click.echo(f"{p.name}{' (yours)' if e.own else ''}")
     for what, m in (("target", p.target), ("draft", p.draft)):
         if m is None:
-            click.echo(f"{what}: none; {pair_table.guesser(p)} guess")
+            how = f" (--spec-type {p.spec_type})" if p.spec_type == NGRAMS else ""  # MTP layers need no option
+            click.echo(f"{what}: none; {pair_table.guesser(p)} guess{how}")
             continue
         memory = f", {pair_table.memory(m)} of memory at a context of {N_CTX_DEFAULT} tokens" if m.memory_gb else ""
         memory += f", {m.dense_gb:g} GB of it without the experts" if m.dense_gb is not None else ""

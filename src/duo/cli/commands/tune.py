@@ -19,6 +19,7 @@ from duo.cli.options import ModelCommand, given, model_options, text_of
 from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import progress
 from duo.errors import BadValue
+from duo.options.client import ClientOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ Examples:
   duo tune -m 70B.gguf -md 8B.gguf -f prompts.txt --temp 0 --json-file tuning.json
 """
 
+# Both models must be in this process: there is no measuring of a pass or a step on another machine.
+ELSEWHERE = ("draft_host", "verify_host", "rpc")
 # No options of speculation: they are the result.
 SAMPLING = (
     "temperature",
@@ -109,6 +112,10 @@ def run(params: dict[str, Any]) -> None:
     from duo.measure.tune import tune
     from duo.options.validate import generate_options
 
+    for name in ELSEWHERE:
+        if params[name] is not None:
+            flag = ENGINE_OPTIONS[name].flags[0]
+            raise BadValue(f"duo tune measures two models on this machine; leave out {flag}")
     check_writable(params["json"], "JSON")
     generate_options(given(params, GENERATE_OPTIONS))  # reports a bad value before a long download
     prompts = prompts_of(params["file"])
@@ -131,6 +138,10 @@ def run(params: dict[str, Any]) -> None:
 
 def _options() -> Iterator[click.Option]:
     for o in model_options():
+        if o.name in ELSEWHERE:
+            o.hidden = True  # run() says why
+        elif o.name in ClientOptions.__annotations__:
+            continue
         if o.name in ENGINE_OPTIONS or o.name in SAMPLING:
             if o.name == "seed":
                 o.help = "Seed; -1: a new one each time. [default: 1]"

@@ -24,8 +24,8 @@ def kinds_of(spec_type: Any) -> tuple[str, ...]:
 
 def find(names: Sequence[str], kinds: Sequence[str], model: str, quant: str | None) -> str | None:
     """The file of the first of these kinds that the repository has. model: the model file that was chosen, or empty;
-    the head lies in its folder or above it. Among several of a kind: the deepest one, of this quantisation, or with
-    about as many bits."""
+    the head lies in its folder or above it. The kind may stand anywhere in the path (find_best_sibling). Among
+    several of a kind: the deepest one, of this quantisation, or with about as many bits."""
     return next((found for kind in kinds if (found := _best(names, f"{kind}-", model, quant))), None)
 
 

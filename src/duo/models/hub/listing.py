@@ -11,7 +11,8 @@ from typing import NamedTuple
 from duo.errors import BadValue, UnknownModel
 
 DEFAULT_QUANTS = ("Q4_K_M", "Q8_0")  # in this order; otherwise the first model file
-# Files beside a model that are not one: image encoders, importance matrices, draft heads (head_files.py).
+# Files beside a model that are not one: image encoders, importance matrices, draft heads (head_files.py). llama.cpp
+# finds these words anywhere in a name (common/download.cpp: gguf_filename_is_model).
 _COMPANIONS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
 _PART = re.compile(r"(?P<prefix>.+)-(?P<part>[0-9]{5})-of-(?P<parts>[0-9]{5})\.gguf", re.IGNORECASE)
 _QUANT = re.compile(r"[-.]([A-Z0-9_]+)$", re.IGNORECASE)

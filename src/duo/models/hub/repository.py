@@ -97,9 +97,9 @@ class Hub(HubSettings):
         return None, ({n: files[n] for n in names}, commit)
 
     def _chosen(self, names: list[str], source: Source, where: str) -> list[str]:
+        files = [n for n in names if n.lower().endswith(".gguf")]
         if source.file is not None:
-            chosen = hub_files.match(names, source.file)
-            there = [n for n in names if n.lower().endswith(".gguf")]
+            chosen, there = hub_files.match(names, source.file), files
             missing = f"there is no file {source.file} in {where}"
         else:
             chosen = hub_files.choose(names, source.quant)
@@ -108,7 +108,9 @@ class Hub(HubSettings):
         if source.heads:
             chosen = head_files.find(names, source.heads, chosen or "", source.quant) or chosen
         if chosen is None:
-            advice = f"choose from {hub_files.shown(there)}" if there else "choose a repository with GGUF files"
+            # A model whose name is like a head's is found by its whole name only.
+            other = f"name a file of it ({hub_files.shown(files)})" if files else "choose a repository with GGUF files"
+            advice = f"choose from {hub_files.shown(there)}" if there else other
             raise hub_files.Missing(missing, advice)
         return hub_files.parts_of(names, chosen)
 
