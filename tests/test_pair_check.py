@@ -197,6 +197,7 @@ def test_the_command_names_types_without_kernels(
         (["nothing"], "there is no pair nothing; see duo pairs"),
         ([], "0 models were given; give a target and a draft, or the name of a pair"),
         (["models/nowhere.gguf"], "there is no file models/nowhere.gguf; check the path"),
+        ([str(TARGET), "--ram", "9" * 400], "which is not an amount of memory"),
         ([str(TARGET), "--vram", "much"], "--vram is 'much', which is not an amount of memory"),
         ([str(TARGET), __file__], "is not a GGUF file"),
         ([str(TARGET), str(DRAFT), "-dev", "CUDA9"], "unknown device CUDA9; choose from none"),
