@@ -102,7 +102,7 @@ def _conclude(verdict: str, written: Path | None, *, pays: bool, when: str) -> N
 
 def _options() -> Iterator[click.Option]:
     path = click.Path(path_type=Path)
-    for o in model_sources():
+    for o in model_sources(heads=False):
         if o.name == "model":
             o.help = "The target: a GGUF file."
         if o.name in (*TARGET, "hf_file", "hf_token", "offline"):
