@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from duo.errors import BadValue, Busy, PeerLost
+from duo.measure.bench.endpoint.bad_answer import BadAnswer
 from duo.measure.bench.endpoint.client import Client
 from duo.measure.prove.cases import How
 from duo.measure.prove.form import CHOICE, N_TOKENS, NAME, SCHEMA, TOOL
@@ -29,7 +30,7 @@ class EndpointWriter:
     def __init__(self, client: Client, plan: Plan) -> None:
         self._client, self._plan = client, plan
         self._chats = client.on(replace(client.address, chat=True))
-        self._format = 0  # of FORMATS
+        self._format, self._format_known = 0, False  # of FORMATS; whether one had an answer
 
     def write(self, item: Item, how: How) -> Text:
         """Raises PeerLost: the server fails; BadValue: it does not take the request; Busy: it is full."""
@@ -61,12 +62,15 @@ class EndpointWriter:
 
     def _json(self, item: Item, how: How) -> Text:
         try:
-            return self._chat(item, how, {"response_format": FORMATS[self._format]})
-        except BadValue:
-            if self._format:
+            found = self._chat(item, how, {"response_format": FORMATS[self._format]})
+        except BadAnswer as e:
+            # A failure later on, or of the server itself, says nothing of the form: it counts.
+            if self._format_known or self._format or not e.lacks:
                 raise
             self._format = 1
-            return self._chat(item, how, {"response_format": FORMATS[1]})
+            found = self._chat(item, how, {"response_format": FORMATS[1]})
+        self._format_known = True
+        return found
 
     def _chat(self, item: Item, how: How, form: Mapping[str, Any]) -> Text:
         body = {"messages": self._plan.messages(item), **self._plan.sampling(item), "max_tokens": N_TOKENS, **form}
@@ -102,6 +106,8 @@ def add_candidates(writer: EndpointWriter, items: Sequence[Item], texts: dict[tu
         try:
             found = writer.write(item, How(logprobs=True))
         except (BadValue, Busy) as e:
+            if isinstance(e, BadAnswer) and not e.lacks:
+                continue  # it failed; the case with log-probabilities counts that
             return one_line(e, 300)
         if not found.steps:
             return "its answers have none"
