@@ -161,7 +161,7 @@ def test_faults_that_company_brings_are_found(run: Run) -> None:
     assert near and all((d["token"], d["found"], d["near_tie"]) == (3, NEAR, True) for d in near)
     assert near[0]["gap"] == pytest.approx(GAP)
     assert found["neighbours, sampled 2"]["n_unrepeated"] > 0
-    calls = found["calls and JSON among neighbours 2"]
+    calls = found["neighbours, chats 2"]
     assert calls["n_bad_arguments"] > 0 and "Invalid JSON" in calls["bad_arguments"][0]
     assert json.loads(out)["total"]["n_near_ties"] >= len(near)
 
@@ -171,8 +171,8 @@ def test_the_table_names_what_was_found(run: Run) -> None:
     with faulty_server("in_company", "arguments", "streams", "logprobs") as (url, _):
         code, out, err = run("prove", "--against", f"mine={url}", *SHORT)
     assert (code, err) == (2, "")
-    for words in ("near tie", "bad arguments", "unknown", "char ", "mine, streamed: greedy text 1, character",
-                  "mine tells no log-probabilities: ", "more findings", " differ; arguments of "):  # fmt: skip
+    for words in ("near tie", "bad JSON", "unknown", "char ", "mine, streamed: greedy text 1, character",
+                  "mine tells no log-probabilities: ", "more findings", "answers in JSON are bad"):  # fmt: skip
         assert words in out, words
     assert "with log-probabilities" not in out
 
@@ -228,8 +228,9 @@ def test_a_case_whose_texts_are_all_refused_is_not_proved(run: Run) -> None:
 
 @pytest.mark.full
 def test_texts_that_fail_and_texts_that_are_refused(run: Run) -> None:
-    with faulty_server("fails", "full") as (url, _):
+    with faulty_server("fails", "full") as (url, server):
         code, out, _ = run("prove", "--against", url, *SHORT, "--json")
+    assert {b["response_format"]["type"] for b in server.asked if "response_format" in b} == {"json_schema"}
     total = json.loads(out)["total"]
     assert code == 2 and total["n_failed"] > 0 and total["n_refused"] > 0 and total["n_different"] == 0
     assert any("oops" in why for c in json.loads(out)["cases"] for why in c["failures"])
@@ -244,7 +245,7 @@ def test_a_server_that_dies(run: Run) -> None:
 def test_a_model_here_is_compared_with_a_server(run: Run) -> None:
     with faulty_server() as (url, _):
         code, out, _ = run("prove", "--against", url, "-m", TARGET, *SHORT, "--json")
-    compared = cases_of(out)["first answers, with the model here 1"]
+    compared = cases_of(out)["beside the model here 1"]
     assert code == 2 and (compared["n_texts"], compared["n_different"]) == (2, 2)
     assert all(d["gap"] is not None for d in compared["differences"])
 
@@ -368,6 +369,7 @@ def test_prompts(tmp_path: Path) -> None:
     file = tmp_path / "p.txt"
     file.write_text("one\n\n two \none\nthree")
     assert prompts_of(file, None) == ("one", "two", "three")
+    assert prompts_of(file, 2) == ("one", "two") and prompts_of(None, 2)[1].startswith("The letter")
     many = prompts_of(file, 9)
     assert len(set(many)) == 9 and many[3] == "one\n\ntwo"
     with pytest.raises(BadValue, match="only 9"):

@@ -49,7 +49,7 @@ def _measure(writer: EndpointWriter, name: str, plan: Plan, proof: Proof, here: 
     proof.n_expected = len(items) + sum(len(c.items) for c in cases)
     proof.refer(writer, items, name, How())
     if here:
-        proof.compare(name, "first answers, with the model here", here)
+        proof.compare(name, "beside the model here", here)
     if why := add_candidates(writer, plan.items("greedy"), proof.references):
         proof.notes[f"how near other tokens are is unknown, because {name} tells no log-probabilities: {why}"] = None
     for case in cases:

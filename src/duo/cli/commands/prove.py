@@ -152,7 +152,8 @@ def _command() -> click.Command:
                      help="A file with one prompt on each line, or questions in Spec-Bench's format (.jsonl). Default: "
                           "eight openings that come with duo."),
         click.Option(["n_prompts", "--n-prompts"], type=click.IntRange(min=1), metavar="N",
-                     help="How many prompts. If there are fewer, two at a time are joined to more. Default: all."),
+                     help="How many prompts, spread evenly over the file. If it has fewer, two at a time are joined to "
+                          "more. Default: all."),
         click.Option(["slots", "--slots"], metavar="N,N",
                      help="Numbers of texts at once. [default: 1,2,4,8]"),
         click.Option(["quick", "--quick"], is_flag=True,

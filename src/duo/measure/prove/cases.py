@@ -73,8 +73,8 @@ def of_server(plan: Plan) -> list[Case]:
         Case("long prompt", long, streamed),
         Case("sampled again", sampled, how),
         Case("sampled, streamed", sampled, streamed),
-        Case("calls and JSON", chats, how),
-        Case("calls and JSON, streamed", chats, streamed),
+        Case("chats", chats, how),
+        Case("chats streamed", chats, streamed),
     ]
     for n in plan.counts:
         if n > 1:
@@ -103,8 +103,8 @@ def _alone(plan: Plan, guesses: Guesses) -> Iterator[Case]:
     for mode in guesses.modes:
         yield Case(f"sampled, {mode}", sampled, _how(guesses, mode))
     yield Case("sampled again", sampled, _how(guesses))
-    yield Case("calls and JSON", chats, _how(guesses))
-    yield Case("calls and JSON, streamed", chats, _how(guesses, streamed=True))
+    yield Case("chats", chats, _how(guesses))
+    yield Case("chats streamed", chats, _how(guesses, streamed=True))
 
 
 def _in_company(plan: Plan, how: How, n: int) -> Iterator[Case]:
@@ -120,8 +120,8 @@ def _in_company(plan: Plan, how: How, n: int) -> Iterator[Case]:
     yield Case("neighbours cancelled", cancelled, streamed, n)
     yield Case("neighbours, sampled", _enough(sampled, n), how, n)
     among = tuple(x for pair in zip(_enough(chats, n), cycle(greedy), strict=False) for x in pair)
-    yield Case("calls and JSON among neighbours", among, how, n)
-    yield Case("calls and JSON among neighbours, streamed", _enough(chats, n), streamed, n)
+    yield Case("neighbours, chats", among, how, n)
+    yield Case("neighbours, chats streamed", _enough(chats, n), streamed, n)
 
 
 def _enough(items: tuple[Item, ...], n: int) -> tuple[Item, ...]:

@@ -30,7 +30,7 @@ class EndpointWriter:
     def __init__(self, client: Client, plan: Plan) -> None:
         self._client, self._plan = client, plan
         self._chats = client.on(replace(client.address, chat=True))
-        self._format, self._format_known = 0, False  # of FORMATS; whether one had an answer
+        self._format, self._format_known = 0, False  # of FORMATS; whether the server has taken it
 
     def write(self, item: Item, how: How) -> Text:
         """Raises PeerLost: the server fails; BadValue: it does not take the request; Busy: it is full."""
@@ -61,14 +61,14 @@ class EndpointWriter:
         return Text(asked.answer.text)
 
     def _json(self, item: Item, how: How) -> Text:
+        """The first text settles the form: what fails later is a fault."""
         try:
             found = self._chat(item, how, {"response_format": FORMATS[self._format]})
         except BadAnswer as e:
-            # A failure later on, or of the server itself, says nothing of the form: it counts.
             if self._format_known or self._format or not e.lacks:
                 raise
-            self._format = 1
             found = self._chat(item, how, {"response_format": FORMATS[1]})
+            self._format = 1
         self._format_known = True
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -73,7 +74,8 @@ class Plan:
 
 def prompts_of(path: Path | None, n: int | None) -> tuple[str, ...]:
     """The prompts of a file: one on each line, or with the suffix .jsonl the first turns of questions in Spec-Bench's
-    format; None: those that come with duo. n: how many; where there are fewer, two at a time are joined to more.
+    format; None: those that come with duo. n: how many, spread over the file; where there are
+    fewer, two at a time are joined to more.
 
     Raises BadValue: the file cannot be read, or there are not so many prompts.
     """
@@ -85,9 +87,9 @@ def prompts_of(path: Path | None, n: int | None) -> tuple[str, ...]:
 
 
 def _joined(found: Sequence[str], n: int) -> list[str]:
-    more = (
-        f"{a}\n\n{b}"
-        for shift in range(1, len(found))
-        for a, b in zip(found, (*found[shift:], *found[:shift]), strict=True)
-    )
-    return [*found, *(next(more) for _ in range(n - len(found)))][:n]
+    """n prompts, spread evenly over them; or all, and then pairs of them."""
+    if n <= len(found):
+        return [found[i * len(found) // n] for i in range(n)]
+    shifts = range(1, len(found))
+    pairs = (f"{a}\n\n{found[(i + shift) % len(found)]}" for shift in shifts for i, a in enumerate(found))
+    return [*found, *islice(pairs, n - len(found))]

@@ -37,18 +37,18 @@ def _place(d: Difference | None) -> str:
 
 
 def _of(n: int, all_: int) -> str:
-    return f"{n} of {all_}" if all_ else ""
+    return f"{n}/{all_}" if all_ else ""
 
 
 Column = tuple[str, Callable[[Tally], str]]
-ALWAYS = 2  # columns that are shown even if they are empty
+ALWAYS = ("texts", "differ")  # columns that are shown even if they are empty
 COLUMNS: tuple[Column, ...] = (
     ("texts", lambda t: str(t.n_texts)),
     ("differ", lambda t: str(len(t.differences))),
     ("first token", lambda t: _place(t.worst)),
     ("gap, nats", lambda t: _gap(t.worst)),
     ("near tie", lambda t: _near(t.worst)),
-    ("bad arguments", lambda t: _of(len(t.bad_arguments), t.n_arguments)),
+    ("bad JSON", lambda t: _of(len(t.bad_arguments), t.n_arguments)),
     ("seeds not repeated", lambda t: _of(t.n_unrepeated, t.n_sampled)),
     ("failed", lambda t: str(len(t.failures) or "")),
     ("refused", lambda t: str(t.n_refused or "")),
@@ -68,18 +68,20 @@ def rows_of(tallies: Sequence[Tally]) -> list[tuple[str, Tally]]:
 
 
 def _table(tallies: Sequence[Tally], title: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
-    table.add_column("")
-    table.add_column("case")
+    """What guesses stands in a line of its own, so that the table fits a terminal of 80 columns."""
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True)
     table.add_column("at once", no_wrap=True)
     rows = rows_of(tallies)
     cells = [(name, [text(t) for _, t in rows]) for name, text in COLUMNS]
-    cells = [(name, column) for i, (name, column) in enumerate(cells) if i < ALWAYS or any(column)]
+    cells = [(name, column) for name, column in cells if name in ALWAYS or any(column)]
     for name, _ in cells:
-        table.add_column(name, justify="right", no_wrap=name in ("first token", "gap, nats"))
+        table.add_column(name, justify="right", no_wrap=name == "gap, nats")
     before = None
     for i, (at_once, t) in enumerate(rows):
-        table.add_row("" if t.guesses == before else t.guesses, t.case, at_once, *(column[i] for _, column in cells))
+        if t.guesses != before:
+            table.add_row(t.guesses)
+        table.add_row(f"  {t.case}", at_once, *(column[i] for _, column in cells))
         before = t.guesses
     return table
 
@@ -107,7 +109,7 @@ def verdict(tallies: Iterable[Tally]) -> str:
         f"{plural(t.n_texts, 'text')}: {len(t.differences)} differ" + (f" ({near} of them near ties)" * bool(near))
     ]
     if t.n_arguments:
-        parts.append(f"arguments of {len(t.bad_arguments)} of {t.n_arguments} answers are bad")
+        parts.append(f"{len(t.bad_arguments)} of {t.n_arguments} calls and answers in JSON are bad")
     if t.n_sampled:
         parts.append(f"{t.n_unrepeated} of {t.n_sampled} seeds do not repeat")
     parts += [f"{len(t.failures)} failed"] * bool(t.failures) + [f"{t.n_refused} were refused"] * bool(t.n_refused)
