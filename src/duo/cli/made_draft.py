@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +13,7 @@ from duo.make_draft.candidates import Candidate
 from duo.make_draft.make import Made
 from duo.support.wording import plural
 
+WIDE = 160  # columns of a file: names are on one line
 WHEN = (
     "such a draft may pay where most layers of the target are in RAM and the whole draft is on a GPU (-ngld 99), which "
     "was not measured; where both read the same memory, its step takes about the share of a pass that its file has of "
@@ -57,7 +59,7 @@ def verdict(made: Made) -> str:
 
 
 def show(made: Made) -> None:
-    out = Console(highlight=False)
+    out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 
     def say(text: str) -> None:
         out.print(text, markup=False, soft_wrap=True)

@@ -213,7 +213,8 @@ class Workshop:
             ends = self._ends - min(N_AFTER_SEARCH * self._took, left / 2)
             layers = droppable(self._source.header, self._source.n_layers)
             search = LayerSearch(layers, score, worth, ends=ends, progress=self._progress)
-            sets = [search.chosen(n), search.spread(n)]
+            evenly = search.spread(n)
+            sets = [search.chosen(n), evenly]
         except OSError as e:
             raise DoesNotFit(
                 f"{self._folder.parent}: a copy for trying layers could not be written ({e.strerror}); free some space "
