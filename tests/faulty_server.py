@@ -16,7 +16,7 @@ from waits import join
 BOOKING = {"guests": 4, "name": "Miller", "day": "friday", "outside": False}
 WORDS = [f" w{i}" for i in range(30)]
 NEAR, GAP = " near", 0.05  # a word that nearly ties with each, and by how much
-OF_COMPANY = {"in_company", "arguments", "seeds", "fails", "full"}
+OF_COMPANY = {"in_company", "arguments", "seeds", "fails", "full", "flaky", "full_house"}
 WAIT_S = 0.05  # for another request, before one counts as alone
 
 
@@ -24,7 +24,8 @@ class FaultyServer:
     """faults: in_company (a word nearly ties and is taken where others are in flight), arguments (calls are cut there),
     seeds (they count for nothing there), fails (a text in five ends with status 500 there), full (one in five is
     refused there), streams (a stream lacks a word), tools and logprobs (they are refused), schema (OpenAI's form of it
-    is refused), dies (all is refused with a broken connection, after 12 texts)."""
+    is refused), dies (all is refused with a broken connection, after 12 texts), flaky (calls and JSON alone end with
+    status 500), full_house (all texts in company are refused)."""
 
     def __init__(self, *faults: str) -> None:
         self.faults = frozenset(faults)
@@ -61,7 +62,9 @@ class FaultyServer:
             return 422, {"error": {"message": "unknown form"}}, []
         if crowded and n % 5 == 0 and has("fails"):
             return 500, {"error": {"message": "oops"}}, []
-        if crowded and n % 5 == 1 and has("full"):
+        if not crowded and path.endswith("/chat/completions") and has("flaky"):
+            return 500, {"error": {"message": "oops"}}, []
+        if crowded and ((n % 5 == 1 and has("full")) or has("full_house")):
             return 503, {"error": {"message": "full"}}, []
         if path.endswith("/chat/completions"):
             text = json.dumps(BOOKING)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,13 @@ from conftest import EXACT
 from faulty_server import GAP, NEAR, faulty_server
 
 from duo import BadValue, Duo, DuoError
+from duo.measure.bench.endpoint.address import parse_address
+from duo.measure.bench.endpoint.bad_answer import BadAnswer
+from duo.measure.bench.endpoint.client import Client
 from duo.measure.prove import plan as plans
-from duo.measure.prove.cases import NGRAMS, NONE, Case, Guesses, How, of_pair, of_server, wanted
+from duo.measure.prove.cases import LENGTHS, NGRAMS, NONE, Case, Guesses, How, of_pair, of_server, wanted
 from duo.measure.prove.compare import difference
+from duo.measure.prove.endpoint import EndpointWriter
 from duo.measure.prove.form import SCHEMA, fault
 from duo.measure.prove.message import Message, whole
 from duo.measure.prove.pair import PairWriter
@@ -182,6 +186,46 @@ def test_what_a_server_lacks_is_left_out(run: Run) -> None:
     assert forms[:2] == ["json_schema", "json_object"] and "json_schema" not in forms[2:]
 
 
+def test_a_server_that_fails_is_not_one_that_lacks_something(run: Run) -> None:
+    """A 500 counts, and no other form of the schema is asked for."""
+    with faulty_server("flaky") as (url, server):
+        code, out, _ = run("prove", "--against", url, *SHORT, "--json")
+    found = json.loads(out)
+    first = next(c for c in found["cases"] if c["case"] == "first answers")
+    assert (
+        code == 2
+        and first["n_failed"] == 2
+        and all("status 500: " in why and "oops" in why for why in first["failures"])
+    )
+    assert not any("left out" in note for note in found["notes"])
+    assert {b["response_format"]["type"] for b in server.asked if "response_format" in b} == {"json_schema"}
+
+
+def test_a_refusal_after_an_answer_is_no_other_form() -> None:
+    said: list[str] = []
+
+    class Server(EndpointWriter):
+        def _chat(self, item: Item, how: How, form: Mapping[str, Any]) -> Text:
+            said.append(form["response_format"]["type"])
+            if len(said) in (1, 3):
+                raise BadAnswer("no", 400)
+            return Text("{}")
+
+    writer = Server(Client(parse_address("http://127.0.0.1:1", ""), None, 1.0), SMALL)
+    item = Item("schema", 0)
+    writer.write(item, How())
+    with pytest.raises(BadAnswer):
+        writer.write(item, How())
+    writer.write(item, How())
+    assert said == ["json_schema", "json_object", "json_object", "json_object"]
+
+
+def test_a_case_whose_texts_are_all_refused_is_not_proved(run: Run) -> None:
+    with faulty_server("full_house") as (url, _):
+        code, out, err = run("prove", "--against", url, *SHORT)
+    assert code == 1 and "not proved: " in err and "neighbours, streamed (2 at once)" in err and " 0 differ" in out
+
+
 @pytest.mark.full
 def test_texts_that_fail_and_texts_that_are_refused(run: Run) -> None:
     with faulty_server("fails", "full") as (url, server):
@@ -259,6 +303,8 @@ RIGHT = Text(
         (Text("a b y"), None, (2, " c", " y", 4.9, False, False)),
         (Text("a q"), None, (1, " b", "q", 3.0, True, False)),
         (Text("a b"), None, (2, " c", "", None, False, None)),
+        (Text("a xyz"), None, (1, " b", "xyz", None, False, None)),  # the token may be longer than " x"
+        (Text("a x y"), None, (1, " b", " x", 0.1, False, True)),
         (Text("a b"), 2, None),
         (Text("a b d"), 3, (2, " c", "d", 4.9, True, False)),
     ],
@@ -308,6 +354,15 @@ def test_a_message_is_the_same_whole_and_in_pieces() -> None:
     for odd in ({"delta": 3}, {"delta": {"tool_calls": ["x"], "content": 5}}, {}):
         pieces.add(odd)
     assert pieces.text.text == right.text
+
+
+def test_lengths_take_turns_over_the_texts_of_a_run(pair: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[Any] = []
+    monkeypatch.setattr(PairWriter, "_whole", lambda _self, _item, _how, options: lengths.append(options["n_draft"]))
+    writer = PairWriter(pair, SMALL)
+    for _ in range(4):
+        writer.write(ITEM, How("sync"))
+    assert lengths == list(LENGTHS)
 
 
 def test_prompts(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from duo.support.wording import plural
 
 WIDE = 160  # columns of a file: names are on one line
 WHEN = (
-    "such a draft pays where most layers of the target are in RAM and the whole draft is on a GPU (-ngld 99); where "
-    "both read the same memory, its step takes about the share of a pass that its file has of the target's"
+    "such a draft may pay where most layers of the target are in RAM and the whole draft is on a GPU (-ngld 99), which "
+    "was not measured; where both read the same memory, its step takes about the share of a pass that its file has of "
+    "the target's"
 )
 
 
@@ -49,9 +50,11 @@ def verdict(made: Made) -> str:
     if best is None:
         return "no draft could be made of this target"
     most = "at most " if best.figures.at_once else ""
-    said = f"{best.name} is expected to bring {most}{best.figures.expected:.2f} times the speed of plain decoding"
+    said = f"{best.name} is expected to bring {most}{best.figures.expected:.2f} times the speed of the target alone"
     if made.gain is not None:
-        said += f" and brought {made.gain:.2f} in a race"
+        said += f" and was {made.gain:.2f} times as fast in a race"
+    if made.failed:
+        said += f", and the race failed ({made.failed})"
     return f"{said}, so a draft made of the target {'pays' if made.pays else 'does not pay'} here"
 
 
@@ -71,7 +74,7 @@ def show(made: Made) -> None:
 
 
 def as_json(made: Made) -> dict[str, Any]:
-    """For programs. Speeds are multiples of plain decoding, times in ms."""
+    """For programs. Speeds are multiples of the target alone, times in ms."""
     best = made.best
 
     def of(c: Candidate) -> dict[str, Any]:
@@ -83,6 +86,7 @@ def as_json(made: Made) -> dict[str, Any]:
             "c": c.figures.c,
             "pass_ms": c.figures.pass_ms,
             "step_ms": c.figures.step_ms,
+            "alone_ms": c.figures.alone_ms,
             "expected": c.figures.expected,
             "n_draft": c.figures.n_draft,
             "at_once": c.figures.at_once,
@@ -94,6 +98,8 @@ def as_json(made: Made) -> dict[str, Any]:
         "layer_trials": made.found.n_trials,
         "best": None if best is None else best.name,
         "measured": made.measured,
+        "gain": made.gain,
+        "race_failed": made.failed or None,
         "pays": made.pays,
         "written": None if made.written is None else str(made.written),
     }

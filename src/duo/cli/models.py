@@ -31,8 +31,14 @@ class Models(NamedTuple):
     draft: str | None
 
 
-def model_sources() -> list[click.Option]:
-    """-m, -md, --pair, -hf and related options."""
+def model_sources(*, heads: bool = True) -> list[click.Option]:
+    """-m, -md, --pair, -hf and related options. heads: the command has --spec-type, too."""
+    of_target, of_draft = "", ""
+    if heads:
+        of_target = " --spec-type draft-mtp (or another head) without a draft takes this head from there too."
+        of_draft = (
+            ", or the one that --spec-type names. --spec-type draft-simple or -hffd FILE takes a model beside them"
+        )
     return [
         click.Option(["model", "-m", "--model"], type=str, metavar="FILE", envvar="LLAMA_ARG_MODEL",
                      shell_complete=by_metavar, help="The target: a GGUF file. Default: the demo pair."),
@@ -47,13 +53,12 @@ def model_sources() -> list[click.Option]:
                           "none leaves the draft out."),
         click.Option(["hf_repo", "-hf", "-hfr", "--hf-repo"], metavar="USER/REPO[:QUANT]",
                      envvar="LLAMA_ARG_HF_REPO",
-                     help="The target from the Hugging Face Hub. Default quantisation: Q4_K_M, else Q8_0, else any. "
-                          "--spec-type draft-mtp (or another head) without a draft takes this head from there too."),
+                     help="The target from the Hugging Face Hub. Default quantisation: Q4_K_M, else Q8_0, else any."
+                          f"{of_target}"),
         click.Option(["hf_repo_draft", "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"],
                      metavar="USER/REPO[:QUANT]", envvar="LLAMA_ARG_SPEC_DRAFT_HF_REPO",
                      help="The draft from the Hugging Face Hub. If the repository has draft heads (with mtp-, dspark-, "
-                          "dflash- or eagle3- in their names), the first of these kinds is taken, or the one that "
-                          "--spec-type names. --spec-type draft-simple or -hffd FILE takes a model beside them."),
+                          f"dflash- or eagle3- in their names), the first of these kinds is taken{of_draft}."),
         click.Option(["hf_file", "-hff", "--hf-file"], metavar="FILE", envvar="LLAMA_ARG_HF_FILE",
                      help="The file in the repository of -hf."),
         click.Option(["hf_file_draft", "-hffd", "--hf-file-draft"], metavar="FILE",

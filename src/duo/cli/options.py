@@ -24,6 +24,7 @@ from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.option import Opt
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
+from duo.support.text_file import text_of
 
 FROM_FILE = {"grammar": ("--grammar-file",), "json_schema": ("-jf", "--json-schema-file")}
 REPEATABLE = ("stop", "logit_bias", "dry_sequence_breakers", "override_tensor", "override_tensor_draft", "url")
@@ -172,17 +173,6 @@ def given(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
                 raise BadValue(f"both {both} were given; choose one")
             out[name] = text_of(Path(params[f"{name}_file"]), f"file of {FROM_FILE[name][-1]}")
     return out
-
-
-def text_of(path: Path, what: str) -> str:
-    """The text of a file. Raises BadValue."""
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except (OSError, ValueError) as e:
-        name = os.fsencode(path).decode("utf-8", "replace")
-        if isinstance(e, UnicodeDecodeError):
-            raise BadValue(f"the {what} {name} is not UTF-8 (byte {e.start}); convert it") from None
-        raise BadValue(f"the {what} {name} cannot be read ({getattr(e, 'strerror', e)}); check the path") from None
 
 
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"'": b"'", b'"': b'"', b"\\": b"\\"}

@@ -172,12 +172,15 @@ def measure(params: dict[str, Any], plan: Plan, proof: Proof, head: dict[str, An
                 proof.measure(guesses.name, writer, case)
     for guesses in (g for load in loads for g in load.guesses if g.modes != NONE.modes):
         if not any(t.n_drafted for t in proof.tallies if t.guesses == guesses.name):
-            proof.notes[f"{guesses.name}: no guess was verified, so nothing is known of them"] = None
+            proof.notes[f"not proved: {guesses.name}, because none of their guesses was verified"] = None
 
 
-def texts_here(params: dict[str, Any], plan: Plan, head: dict[str, Any], command: str) -> References:
-    """The greedy texts of a target that is loaded here. Raises DuoError."""
+def texts_here(
+    params: dict[str, Any], plan: Plan, notes: dict[str, None], head: dict[str, Any], command: str
+) -> References:
+    """The greedy texts of a target that is loaded here. Adds to the notes. Raises DuoError."""
     proof = Proof()
     loader = Loader.of(params, str(chosen_models(params).target), plan)
     references(loader, proof, plan.items("greedy"), head, command)
+    notes |= proof.notes
     return proof.references

@@ -37,7 +37,7 @@ def measure(params: dict[str, Any], plan: Plan, proof: Proof, head: dict[str, An
     head["reference"] = f"the first answers of {address.name}, one at a time, not streamed"
     with closing(client):
         client.meet()
-        here: References = texts_here(params, plan, head, command) if with_model else {}
+        here: References = texts_here(params, plan, proof.notes, head, command) if with_model else {}
         if not with_model:
             head.update(head_of([], command, {}))
         head["servers"] = {address.name: {"url": address.url, "model": client.model, "owned_by": client.owner or None}}

@@ -183,7 +183,15 @@ class Workshop:
     def _sets(self, base: Candidate | None, n: int | None) -> list[tuple[int, ...]]:
         """Layers to leave out of this draft, or of the target: as chosen by trials, and evenly. Raises DuoError."""
         whole = self._whole() if base is None else base.path
-        figures = self._bench.figures(whole, "the target as its own draft") if base is None else base.figures
+        try:
+            figures = self._bench.figures(whole, "the target as its own draft") if base is None else base.figures
+            return self._searched(whole, figures, n)
+        finally:
+            if base is None and whole.parent == self._folder:
+                whole.unlink(missing_ok=True)  # the parts of a split target in one: no draft
+
+    def _searched(self, whole: Path, figures: Figures, n: int | None) -> list[tuple[int, ...]]:
+        """figures: of `whole`, without some of whose layers drafts are tried. Raises DuoError."""
         header, mtp = read_header(whole), self._source.mtp_layers
         n_bytes = step_bytes(header, mtp)
 

@@ -22,6 +22,11 @@ _ADDS = re.compile(
 )
 # Layers that pass on more than one residual, or scale it.
 _NO_RESIDUAL = re.compile(r"altup|laurel|hc_|hyper|layer_out(put)?_scale|per_layer|inp_gate")
+# Where a layer's number says what it does, or the number of layers what others do (llama.cpp, src/models): no RoPE in
+# every n-th one, loops over the layers, a residual or a scale of blocks of them.
+_NUMBERED = frozenset(
+    ("afmoe", "exaone-moe", "exaone4", "hrm_text", "kimi-k3", "llama4", "nanbeige", "rwkv6", "smallthinker", "smollm3")
+)
 N_TRIED = 6  # layers in a round after the first: those that cost least before
 N_WORSE = 2  # rounds without a better draft, after which the search ends
 LIKELY = 0.7  # of the depth: there the search begins
@@ -51,6 +56,8 @@ def why_not(h: Header, n_layers: int) -> str:
         is_of_layers = key.startswith(f"{h.architecture}.") and not key.startswith(f"{h.architecture}.rope.")
         if is_of_layers and isinstance(value, list) and len(value) == h.n_layer:
             return f"its header has a value for each layer ({key})"
+    if h.architecture in _NUMBERED:
+        return f"what a layer of {h.architecture} does depends on its number"
     if h.values.get(f"{h.architecture}.attention.sliding_window"):
         return "layers with and without a sliding window come in a fixed order"
     first = next((i for i, kind in enumerate(kinds) if kind == kinds[-1]), 0)

@@ -15,12 +15,13 @@ from duo.make_draft.layers import droppable, why_not
 from duo.make_draft.measure import Bench
 from duo.make_draft.quantize import Quantizer
 from duo.make_draft.recipe import Source
-from duo.measure.bench.arms import PLAIN
+from duo.measure.bench.arms import ALONE, PLAIN
 from duo.models.header import read_header
 from duo.placement.cpus import usable_cores
 from duo.support.wording import one_line
 
-PAYS = 1.02  # times plain decoding: less may be chance
+PAYS = 1.02  # times the speed of the target alone: less may be chance
+UNDRAFTED = (PLAIN.name, ALONE.name)
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Made:
 
     found: Found
     measured: dict[str, float] = field(default_factory=dict)  # tokens/s of the best draft, by arm; empty: not measured
+    failed: str = ""  # why there was no race
     pays: bool = False
     written: Path | None = None
 
@@ -52,23 +54,29 @@ class Made:
 
     @property
     def gain(self) -> float | None:
-        """The best measured speed with the draft, as a multiple of plain decoding. None: not measured."""
-        drafted = [speed for arm, speed in self.measured.items() if arm != PLAIN.name]
-        return max(drafted) / self.measured[PLAIN.name] if drafted else None
+        """The best measured speed with the draft, as a multiple of the best one without. None: not measured."""
+        drafted = [speed for arm, speed in self.measured.items() if arm not in UNDRAFTED]
+        plain = [speed for arm, speed in self.measured.items() if arm in UNDRAFTED]
+        return max(drafted) / max(plain) if drafted else None
+
+
+def check_place(out: Path, *, force: bool) -> None:
+    """Reports before a long download that no draft can be written there. Raises BadValue."""
+    if out.is_dir() or not out.parent.is_dir():
+        raise BadValue(f"{out}: cannot be a file there; name one in an existing folder with -o")
+    if out.exists() and not force:
+        raise BadValue(f"{out}: exists already; choose another file (-o), or replace it with --force")
+    if not os.access(out.parent, os.W_OK):
+        raise BadValue(f"{out.parent}: no file can be written there; choose another folder (-o)")
 
 
 def checked(asked: Asked) -> Source:
     """Reports what cannot work before a long run. Raises DuoError."""
     source = Source(read_header(asked.target))
     out, wish = asked.out, asked.wish
-    if out.is_dir() or not out.parent.is_dir():
-        raise BadValue(f"{out}: cannot be a file there; name one in an existing folder with -o")
     if out.exists() and any(os.path.samefile(out, part) for part in source.header.parts):
         raise BadValue(f"{out}: is the target itself; write to another file (-o)")
-    if out.exists() and not asked.force:
-        raise BadValue(f"{out}: exists already; choose another file (-o), or replace it with --force")
-    if not os.access(out.parent, os.W_OK):
-        raise BadValue(f"{out.parent}: no file can be written there; choose another folder (-o)")
+    check_place(out, force=asked.force)
     if not wish.types and not wish.tries_layers and source.n_experts < 2:
         raise BadValue("--types none and --keep-layers all leave nothing to make; leave one of them out")
     if wish.n_layers is not None:
@@ -99,20 +107,19 @@ def make_draft(asked: Asked) -> Made:
 
 
 def _decided(asked: Asked, bench: Bench, found: Found) -> Made:
-    """Races the best one, and moves it to its place if it pays."""
+    """Races the best one, and moves it to its place if it pays there. The formulas only choose: where both models share
+    a device they know no more than turn-taking, and async may hide the steps behind the CPU's part of a pass."""
     best = found.best
     if best is None:
         return Made(found)
-    measured: dict[str, float] = {}
-    pays = best.figures.expected >= PAYS
-    if pays or asked.force:
-        try:
-            measured = bench.raced(best.path, best.figures.n_draft)
-        except DuoError as e:  # texts that end at once, for example
-            asked.progress(one_line(e))
-    made = Made(found, measured)
-    made = replace(made, pays=pays and (made.gain is None or made.gain >= PAYS))
+    try:
+        made = Made(found, bench.raced(best.path, best.figures.n_draft))
+    except DuoError as e:  # no memory, or texts that end at once
+        made = Made(found, failed=one_line(e))
+    made = replace(made, pays=made.gain is not None and made.gain >= PAYS)
     if not made.pays and not asked.force:
         return made
+    if asked.out.exists() and not asked.force:
+        raise BadValue(f"{asked.out}: appeared meanwhile and stays; choose another file (-o), or give --force")
     best.path.replace(os.path.realpath(asked.out))
     return replace(made, written=asked.out)

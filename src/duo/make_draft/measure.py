@@ -14,21 +14,24 @@ from duo import _core
 from duo.api.engine import Duo
 from duo.errors import DuoError
 from duo.make_draft.layers import Score
-from duo.measure.bench.arms import PLAIN
+from duo.measure.bench.arms import ALONE, PLAIN
 from duo.measure.bench.bound import best_sync, overlapped_bound, pass_cost
 from duo.measure.bench.costs import acceptances, costs_of
+from duo.measure.bench.record import Record
 from duo.measure.sharing import sharing_of
-from duo.measure.tune import LENGTHS, Texts, fitting, measure_widths, race, sync
+from duo.measure.tune import LENGTHS, N_RACE, Texts, fitting, measure_widths, race, speed_of, sync
 from duo.measure.tuning import Tuning
 from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
 from duo.placement.place import place_alone
 from duo.train.acceptance import Acceptance, runs
 
+N_PLAIN = 32  # tokens of a plain text at most
 N_GUESSES = 4  # in each pass of the texts that show how often the draft is right
 N_PASS = 256  # rows of a pass of the draft alone
 N_LOGITS = 1 << 24  # numbers of a pass's logits at most
 LEAST_LOG_P = -30.0  # nats
+PROMPTS = "--prompts"
 
 Progress = Callable[[str], None]
 
@@ -38,11 +41,18 @@ class Figures:
     """What a draft does on this machine. Times are in ms."""
 
     acceptance: tuple[float, ...]  # share of right guesses by position, if those before are right
-    pass_ms: float  # of the target, over one token, while the draft waits
+    pass_ms: float  # of the target, over one token, while the draft is loaded and waits
     step_ms: float  # of the draft, while the target waits
-    expected: float = 0.0  # speed, as a multiple of plain decoding
+    expected: float = 0.0  # speed, as a multiple of the target alone
     n_draft: int = 1  # guesses in a pass, with which turn-taking is fastest
     at_once: bool = False  # no device is shared: `expected` is the most that is possible while both work
+    alone_ms: float | None = None  # as pass_ms, without a draft; None: unknown
+
+    @property
+    def kept(self) -> float:
+        """The share of the target's speed that is left while the draft is loaded: a draft on the GPU takes the room of
+        layers of the target. A higher measured value than 1 is chance."""
+        return 1.0 if self.alone_ms is None else min(1.0, self.alone_ms / self.pass_ms)
 
     @property
     def c(self) -> float:
@@ -59,15 +69,18 @@ class Bench:
     prompts: Sequence[str]
     n_tokens: int  # of a text
     progress: Progress
+    alone_ms: float | None = None  # a token of the target without a draft; measured before the first draft
     pass_ms: dict[int, float] = field(default_factory=dict)  # of the target by rows, from the first draft
     texts: list[tuple[list[int], int]] = field(default_factory=list)  # that the target wrote; tokens of the prompt
     ends: list[int] = field(default_factory=list)  # tokens that end a text, which these texts never say
 
     def figures(self, draft: Path, name: str) -> Figures:
         """Both models are loaded, and the target's texts show the draft's acceptance. Raises DuoError."""
+        if self.alone_ms is None:
+            self.alone_ms = self._alone()
         with self._duo(draft) as d:
-            prompts = fitting(d, self.prompts, self._n_most)
-            texts = Texts(d)
+            prompts = fitting(d, self.prompts, self._n_most, PROMPTS)
+            texts = Texts(d, PROMPTS)
             if not self.pass_ms:
                 t = Tuning()
                 measure_widths(t, texts, prompts[:1], lambda what: self.progress(f"{name}: {what}"))
@@ -75,20 +88,22 @@ class Bench:
             records, read = [], []
             for i, prompt in enumerate(prompts, 1):
                 self.progress(f"{name}: text {i} of {len(prompts)}")
-                # The load of the machine changes, so each draft is compared with plain decoding beside it.
-                records.append(texts.write_all(prompt, min(self.n_tokens, 32), PLAIN))
+                # The load of the machine changes, so a step is compared with plain decoding beside it.
+                records.append(texts.write_all(prompt, min(self.n_tokens, N_PLAIN), PLAIN))
                 records.append(r := texts.write_all(prompt, self.n_tokens, sync(N_GUESSES)))
                 given = d.tokenize(prompt, special=True)
                 read.append(([*given, *r.tokens], len(given)))
             self.texts = self.texts or read
             self.ends = self.ends or [i for i in range(d.target.n_vocab) if d.target.is_end(i)]
             shared = sharing_of(d)
-        plain = statistics.median(1e3 * r.seconds / r.n_timed for r in records if r.arm == PLAIN and r.n_timed)
+        plain = _token_ms(records)
         step = costs_of(records).step_ms.get(1)
         a = tuple(acceptances(records))
         if step is None or not a:
             raise DuoError(f"{name} makes no guesses that could be measured")
-        return self.expecting(Figures(a, plain, step, at_once=not (shared.cpu or shared.devices)))
+        return self.expecting(
+            Figures(a, plain, step, at_once=not (shared.cpu or shared.devices), alone_ms=self.alone_ms)
+        )
 
     def expecting(self, f: Figures) -> Figures:
         """The same with the speed that the formulas of duo.measure.bench.bound expect."""
@@ -96,14 +111,20 @@ class Bench:
         n_draft, expected = best_sync(f.acceptance, f.c, v, k_most)
         if f.at_once:
             expected = max(expected, overlapped_bound(f.acceptance, f.c, v, k_most))
-        return replace(f, expected=expected, n_draft=n_draft)
+        return replace(f, expected=f.kept * expected, n_draft=n_draft)
 
     def raced(self, draft: Path, n_draft: int) -> dict[str, float]:
-        """Tokens/s of plain decoding, turn-taking and async on the same texts."""
+        """Tokens/s of plain decoding, turn-taking and async on the same texts; then of the target with no draft loaded,
+        which the draft has to beat. Raises DuoError."""
         with self._duo(draft) as d:
             t = Tuning(n_sync=n_draft)
-            race(t, Texts(d), fitting(d, self.prompts), self.progress)
-        return t.measured
+            race(t, Texts(d, PROMPTS), prompts := fitting(d, self.prompts, flag=PROMPTS), self.progress)
+        with self._duo(None) as d:
+            texts, records = Texts(d, PROMPTS), []
+            for i, prompt in enumerate(prompts, 1):
+                self.progress(f"the race, text {i} of {len(prompts)}: the target alone")
+                records.append(texts.write(prompt, N_RACE, ALONE))
+        return {**t.measured, ALONE.name: speed_of(records, PROMPTS)}
 
     def score(self, draft: Path) -> Score:
         """How often the draft alone is right on what the target wrote: it reads the texts, which costs less than to
@@ -125,10 +146,28 @@ class Bench:
         """Tokens that a text adds to its prompt at most."""
         return max(self.n_tokens, max(LENGTHS) + 9, 48)
 
-    def _duo(self, draft: Path) -> Duo:
-        d = Duo(self.target, draft, temperature=0.0, seed=1, **{**self.engine, "n_parallel": 1})
+    def _alone(self) -> float:
+        """Milliseconds a token. Raises DuoError."""
+        with self._duo(None) as d:
+            texts, records = Texts(d, PROMPTS), []
+            for prompt in fitting(d, self.prompts, self._n_most, PROMPTS):
+                self.progress("the target alone")
+                records.append(texts.write_all(prompt, min(self.n_tokens, N_PLAIN), PLAIN))
+        return _token_ms(records)
+
+    def _duo(self, draft: Path | None) -> Duo:
+        """None: the target alone."""
+        engine = self.engine
+        if draft is None:
+            engine = {name: value for name, value in engine.items() if not name.endswith("_draft")}
+        d = Duo(self.target, draft, temperature=0.0, seed=1, **{**engine, "n_parallel": 1})
         d.profile_key = ""  # the file is gone soon, so nothing is kept of it
         return d
+
+
+def _token_ms(records: Sequence[Record]) -> float:
+    """The median of the plain texts."""
+    return statistics.median(1e3 * r.seconds / r.n_timed for r in records if r.arm == PLAIN and r.n_timed)
 
 
 def _read(

@@ -41,10 +41,10 @@ Progress = Callable[[str], None]
 
 
 class Texts:
-    """Generates texts with a Duo; each is a Record with the figures of the engine."""
+    """Generates texts with a Duo; each is a Record with the figures of the engine. flag: that gives other prompts."""
 
-    def __init__(self, duo: Duo) -> None:
-        self._duo = duo
+    def __init__(self, duo: Duo, flag: str = "-f") -> None:
+        self._duo, self.flag = duo, flag
         given = duo.defaults
         seed = given.get("seed", 1)
         # One seed for all texts: arms are compared on the same text.
@@ -71,14 +71,14 @@ class Texts:
         return Record(arm, prompt, "", 0, 0, r.tokens, (), r.timings)
 
 
-def fitting(duo: Duo, prompts: Sequence[str], n_tokens: int = N_AUTO) -> list[str]:
+def fitting(duo: Duo, prompts: Sequence[str], n_tokens: int = N_AUTO, flag: str = "-f") -> list[str]:
     """N_TEXTS of the prompts, spread evenly over the list, or fewer. n_tokens: that a text adds to a prompt at most.
-    Raises ContextFull: none fits."""
+    flag: that gives other prompts. Raises ContextFull: none fits."""
     n_most = min(m.n_ctx for m in (duo.target, duo.draft) if m is not None) - n_tokens
     found = [p for p in prompts if 0 < len(duo.tokenize(p, special=True)) <= n_most]
     if not found:
         raise ContextFull(
-            f"no prompt fits the context with {n_tokens} more tokens; raise -c or give shorter prompts (-f)"
+            f"no prompt fits the context with {n_tokens} more tokens; raise -c or give shorter prompts ({flag})"
         )
     n = min(N_TEXTS, len(found))
     return [found[i * len(found) // n] for i in range(n)]
@@ -110,7 +110,8 @@ def measure_widths(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Pr
     t.pass_ms = {w: found[w] for w in (1, *(k + 1 for k in LENGTHS if k <= last)) if w in found}
     if len(t.pass_ms) < 2 or t.step_alone_ms is None:
         raise BadValue(
-            "this pair makes no guesses that could be measured; give other prompts (-f), and see what `duo check` says"
+            f"this pair makes no guesses that could be measured; give other prompts ({texts.flag}), and see what "
+            "`duo check` says"
         )
 
 
@@ -159,10 +160,15 @@ def race(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) ->
             progress(f"the race, text {i + 1} of {len(prompts)}: {arm.name}")
             records.append(texts.write(prompt, N_RACE, arm))
     for arm in arms:
-        mine = [r for r in records if r.arm == arm and r.n_timed]
-        if not mine:
-            raise BadValue("the model ends every text immediately; give other prompts (-f), or --ignore-eos")
-        t.measured[arm.name] = sum(r.n_timed for r in mine) / sum(r.seconds for r in mine)
+        t.measured[arm.name] = speed_of([r for r in records if r.arm == arm], texts.flag)
+
+
+def speed_of(records: Sequence[Record], flag: str = "-f") -> float:
+    """Tokens/s of these texts together. Raises BadValue: all ended immediately."""
+    timed = [r for r in records if r.n_timed]
+    if not timed:
+        raise BadValue(f"the model ends every text immediately; give other prompts ({flag})")
+    return sum(r.n_timed for r in timed) / sum(r.seconds for r in timed)
 
 
 def tune(duo: Duo, prompts: Sequence[str], progress: Progress = lambda _: None) -> Tuning:

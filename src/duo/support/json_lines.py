@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from duo.errors import BadValue
+from duo.support.text_file import text_of
 
 
 def values(file: Path, what: str, line: str) -> Iterator[tuple[int, str, Any]]:
@@ -15,12 +16,7 @@ def values(file: Path, what: str, line: str) -> Iterator[tuple[int, str, Any]]:
 
     what: the file in messages, such as "question file". line: what a line should be. Raises BadValue.
     """
-    try:
-        text = file.read_bytes().decode("utf-8-sig")
-    except OSError as e:
-        raise BadValue(f"the {what} {file} cannot be read ({e.strerror}); check the path") from None
-    except UnicodeDecodeError as e:
-        raise BadValue(f"the {what} {file} is not UTF-8 (byte {e.start}); convert it") from None
+    text = text_of(file, what)
     # Not splitlines(): it splits at U+2028, which a JSON string may contain.
     for n, found in enumerate(text.split("\n"), 1):
         if not found.strip():

@@ -20,11 +20,12 @@ from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import model_sources
 from duo.cli.on_off import Flag, OnOffAuto
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
-from duo.cli.options import ModelCommand, given, model_options, text_of, unescape
+from duo.cli.options import ModelCommand, given, model_options, unescape
 from duo.cli.transcript import Transcript
 from duo.errors import BadValue, ContextFull, DuoError
 from duo.options.tables import GENERATE_OPTIONS
 from duo.prompt.thinking import EFFORT, THINKS, can_choose, choices, dates, with_thinking
+from duo.support.text_file import text_of
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ HELP = """Make a draft from the target's own file.
 For a target that has no small model of its family. duo makes drafts with fewer bits (--types), with fewer layers, and
 of a mixture with fewer experts, one at a time. Of each it measures on this machine how often its guesses are right on
 texts that the target writes, and how long its step takes, and computes the speed as `duo tune` does. The best one is
-raced against plain decoding, and written to DRAFT if it pays. docs/make_draft.md says when that is.
+raced against the target alone, and written to DRAFT if it is faster. docs/make_draft.md says when that is.
 
 \b
 Examples:
@@ -51,7 +53,7 @@ def keep_layers(text: str) -> tuple[int | None, bool]:
 def run(params: dict[str, Any]) -> None:
     from duo.cli import made_draft
     from duo.make_draft.candidates import Wish
-    from duo.make_draft.make import Asked, checked, make_draft
+    from duo.make_draft.make import Asked, check_place, make_draft
     from duo.make_draft.recipe import parse_types
     from duo.options.validate import engine_options
 
@@ -62,17 +64,31 @@ def run(params: dict[str, Any]) -> None:
     engine_options(engine)  # reports a bad value before a long download
     if not any(params[name] is not None for name in TARGET):
         raise BadValue("-m is missing; name the target from whose file a draft is to be made")
+    if params["hf_repo"] is not None:
+        check_place(params["output"], force=params["force"])  # before a long download
     target = chosen_models({**params, "model_draft": None}).target
     assert target is not None
-    with progress("text") as bar:
+    with _ended_as_by_ctrl_c(), progress("text") as bar:
         asked = Asked(target, params["output"], wish, prompts, params["n_predict"], engine, params["force"], bar)
-        checked(asked)
         made = make_draft(asked)
     if params["json"]:
         click.echo(json.dumps(made_draft.as_json(made), indent=1))
     else:
         made_draft.show(made)
     _conclude(made_draft.verdict(made), made.written, pays=made.pays, when=made_draft.WHEN)
+
+
+@contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """A closed terminal and `kill` then leave no files. What is ignored (nohup) or handled stays so."""
+    mine = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_DFL]
+    for s in mine:
+        signal.signal(s, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for s in mine:
+            signal.signal(s, signal.SIG_DFL)
 
 
 def _conclude(verdict: str, written: Path | None, *, pays: bool, when: str) -> None:
@@ -86,7 +102,7 @@ def _conclude(verdict: str, written: Path | None, *, pays: bool, when: str) -> N
 
 def _options() -> Iterator[click.Option]:
     path = click.Path(path_type=Path)
-    for o in model_sources():
+    for o in model_sources(heads=False):
         if o.name == "model":
             o.help = "The target: a GGUF file."
         if o.name in (*TARGET, "hf_file", "hf_token", "offline"):

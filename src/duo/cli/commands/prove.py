@@ -35,7 +35,8 @@ the worst of them, and how near it was: the gap between both tokens' log-probabi
 --against asks a server with OpenAI's routes in the same ways. Its own first greedy answers are the reference. With -m
 they are compared with the texts of a model that is loaded here, too.
 
-The exit code is 2 if a text differs, if the arguments of a call do not parse, or if a text fails.
+The exit code is 2 if a text differs, if the arguments of a call do not parse, or if a text fails. It is 1 if a server
+refused all texts of a case.
 
 \b
 Examples:
@@ -121,6 +122,11 @@ def prove(params: dict[str, Any]) -> None:
         raise failure
     if code or not all(t.is_clean for t in proof.tallies):
         raise click.exceptions.Exit(code or DIFFERENT)
+    if unproved := dict.fromkeys(f"{t.case} ({t.at_once} at once)" for t in proof.tallies if t.is_unproved):
+        raise DuoError(
+            f"not proved: {', '.join(unproved)}, because the server refused all of these texts; give it more room, or "
+            "fewer texts at once (--slots)"
+        )
 
 
 def _options() -> Iterator[click.Option]:
@@ -156,7 +162,7 @@ def _command() -> click.Command:
     ]  # fmt: skip
     return ProveCommand(
         "prove",
-        params=[*model_sources(), *own, *_of_server(), *_options(), *of_run("verbose", "log_file")],
+        params=[*model_sources(heads=False), *own, *_of_server(), *_options(), *of_run("verbose", "log_file")],
         callback=lambda **params: prove(params),
         help=HELP,
     )

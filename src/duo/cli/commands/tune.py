@@ -15,7 +15,7 @@ from duo.cli.commands.run import of_run
 from duo.cli.help_groups import MODELS
 from duo.cli.models import DRAFT, NO_DRAFT, TARGET, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
-from duo.cli.options import ModelCommand, given, model_options, text_of
+from duo.cli.options import ModelCommand, given, model_options
 from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import progress
 from duo.errors import BadValue
@@ -69,18 +69,10 @@ SAMPLING = (
 
 def prompts_of(path: Path | None) -> list[str]:
     """The lines of a file without blank ones; without a path the built-in openings. Raises BadValue."""
-    from duo.text.job import check_text
+    from duo.measure.bench.questions import read
+    from duo.measure.prompt_file import prompt_lines
 
-    if path is None:
-        from duo.measure.bench.questions import read
-
-        return [q.turns[0] for q in read()]
-    found = [line.strip() for line in text_of(path, "prompt file").split("\n") if line.strip()]
-    if not found:
-        raise BadValue(f"the prompt file {path} has no prompt; write one per line")
-    for n, line in enumerate(found, 1):
-        check_text(line, f"prompt {n} in {path}")
-    return found
+    return [q.turns[0] for q in read()] if path is None else prompt_lines(path)
 
 
 def recommended(t: Tuning, params: dict[str, Any], target: str) -> str:

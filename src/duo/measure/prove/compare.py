@@ -8,7 +8,7 @@ from duo.measure.prove.plan import Item
 from duo.measure.prove.text import Step, Text
 from duo.support.same import n_same
 
-# Nats between two tokens: other roundings may choose the other one (0.28 was seen, duo's kernels and llama.cpp's).
+# Nats between two tokens: other roundings may choose the other one.
 NEAR_TIE = 0.4
 
 
@@ -16,8 +16,8 @@ NEAR_TIE = 0.4
 class Difference:
     """The first difference of a text. at: the token, from 0; None: the server does not tell its tokens. at_char: the
     character, from 0; None: unknown. expected, found: what stands there; empty: the end of the text. gap: of the
-    log-probabilities of both tokens under the reference, in nats; None: unknown. is_least: the gap is at least that,
-    because the token was none of the candidates."""
+    log-probabilities of both tokens under the reference, in nats; None: unknown, also if a server does not tell which
+    token it was. is_least: the gap is at least that, because the token was none of the candidates."""
 
     item: Item
     at: int | None
@@ -70,6 +70,13 @@ def _token(tokens: tuple[int, ...], at: int) -> str:
     return f"token {tokens[at]}" if at < len(tokens) else ""
 
 
+def _is_token(piece: str, rest: str) -> bool:
+    """Whether a text that begins with a candidate's piece has it as its token: a longer token ("123") may begin with it
+    ("1"). No vocabulary joins a word with a space behind it."""
+    after = rest[len(piece) :][:1]
+    return not after or (after.isspace() and not piece[-1].isspace())
+
+
 def _gap(item: Item, step: Step, logprob: float | None) -> tuple[float | None, bool]:
     """A sampled token need not be the most probable one, so its text has no gap."""
     if item.kind == "sampled":
@@ -92,9 +99,10 @@ def _of_characters(item: Item, right: Text, found: Text, at_char: int) -> Differ
             rest = found.text[begin:]
             near = [c for c in step.top if c is not step.chosen and c.piece and rest.startswith(c.piece)]
             near = [c for c in near if c.piece != step.chosen.piece]
-            best = max(near, key=lambda c: len(c.piece), default=None)
-            # An end of the text has no piece that a server would tell.
-            gap, is_least = _gap(item, step, None if best is None else best.logprob) if rest else (None, False)
+            best = next((c for c in near if _is_token(c.piece, rest)), None) if len(near) == 1 else None
+            # A server that tells no tokens tells no end of the text, either.
+            is_known = bool(rest) and (best is not None or not near)
+            gap, is_least = _gap(item, step, None if best is None else best.logprob) if is_known else (None, False)
             piece = other if best is None else best.piece
             return Difference(item, at, at_char, step.chosen.piece, piece, gap, is_least)
         begin = end

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from duo.errors import BadValue, Busy, PeerLost
+from duo.measure.bench.endpoint.bad_answer import BadAnswer
 from duo.measure.bench.endpoint.client import Client
 from duo.measure.prove.cases import How
 from duo.measure.prove.form import CHOICE, N_TOKENS, NAME, SCHEMA, TOOL
@@ -63,8 +64,8 @@ class EndpointWriter:
         """The first text settles the form: what fails later is a fault."""
         try:
             found = self._chat(item, how, {"response_format": FORMATS[self._format]})
-        except BadValue:
-            if self._format_known or self._format:
+        except BadAnswer as e:
+            if self._format_known or self._format or not e.lacks:
                 raise
             found = self._chat(item, how, {"response_format": FORMATS[1]})
             self._format = 1
@@ -105,6 +106,8 @@ def add_candidates(writer: EndpointWriter, items: Sequence[Item], texts: dict[tu
         try:
             found = writer.write(item, How(logprobs=True))
         except (BadValue, Busy) as e:
+            if isinstance(e, BadAnswer) and not e.lacks:
+                continue  # it failed; the case with log-probabilities counts that
             return one_line(e, 300)
         if not found.steps:
             return "its answers have none"

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterable
 from contextlib import aclosing, nullcontext
+from itertools import cycle
 from typing import Any
 
 from duo.api.engine import Duo
@@ -29,12 +30,13 @@ class PairWriter:
 
     def __init__(self, duo: Duo, plan: Plan) -> None:
         self._duo, self._plan = duo, plan
+        self._lengths = cycle(LENGTHS)
 
     def write(self, item: Item, how: How) -> Text:
         """Raises DuoError."""
         options = {**self._plan.sampling(item), "mode": how.mode, **how.options}
         if how.mode != "plain" and how.always:
-            options["n_draft"] = LENGTHS[item.i % len(LENGTHS)]
+            options["n_draft"] = next(self._lengths)
         with self._duo.session.speculating_always() if how.always else nullcontext():
             if item.kind in CHATS:
                 return self._chat(item, how, options)

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from duo.errors import BadValue
 from duo.measure.bench.questions import read
-from duo.text.job import check_text
+from duo.measure.prompt_file import prompt_lines
 
 Kind = Literal["greedy", "sampled", "long", "call", "schema"]
 CHATS: tuple[Kind, ...] = ("call", "schema")
@@ -79,19 +79,7 @@ def prompts_of(path: Path | None, n: int | None) -> tuple[str, ...]:
 
     Raises BadValue: the file cannot be read, or there are not so many prompts.
     """
-    if path is None or path.suffix == ".jsonl":
-        found = [q.turns[0] for q in read(path)]
-    else:
-        try:
-            text = path.read_bytes().decode("utf-8-sig")
-        except (OSError, ValueError) as e:
-            why = getattr(e, "strerror", None) or "it is not UTF-8"
-            raise BadValue(f"the prompt file {path} cannot be read ({why}); check it") from None
-        found = [line.strip() for line in text.split("\n") if line.strip()]
-        for at, line in enumerate(found, 1):
-            check_text(line, f"prompt {at} in {path}")
-        if not found:
-            raise BadValue(f"the prompt file {path} has no prompt; write one on each line")
+    found = prompt_lines(path) if path is not None and path.suffix != ".jsonl" else [q.turns[0] for q in read(path)]
     found = list(dict.fromkeys(found))
     if n is not None and n > len(found) ** 2:
         raise BadValue(f"--n-prompts is {n}, but only {len(found) ** 2} can be made of {len(found)}; give more prompts")

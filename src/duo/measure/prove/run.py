@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from duo.errors import BadValue, Busy, DuoError, PeerLost
+from duo.measure.bench.endpoint.bad_answer import BadAnswer
 from duo.measure.prove.cases import Case, How
 from duo.measure.prove.plan import CHATS, Item, Kind
 from duo.measure.prove.tally import Tally
@@ -56,6 +57,10 @@ class Proof:
             except BadValue as e:
                 if item.kind not in CHATS:
                     raise
+                if isinstance(e, BadAnswer) and not e.lacks:  # the server failed, which is no lack of tools
+                    first.failures.append(one_line(e, 300))
+                    self._told(first.case)
+                    continue
                 lacking.add(item.kind)
                 what = "calls of tools" if item.kind == "call" else "answers in JSON"
                 self.notes[f"{what} were left out: {one_line(e, 300)}"] = None

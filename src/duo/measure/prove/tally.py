@@ -48,6 +48,11 @@ class Tally:
     def is_clean(self) -> bool:
         return not (self.differences or self.bad_arguments or self.failures)
 
+    @property
+    def is_unproved(self) -> bool:
+        """Nothing was compared, because the server was full."""
+        return self.n_refused > 0 and self.n_texts == 0
+
     def add(self, item: Item, right: Text, found: Text) -> None:
         """Compares a text with its reference."""
         self.n_texts += 1

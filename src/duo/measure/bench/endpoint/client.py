@@ -16,6 +16,7 @@ import httpx2
 from duo.errors import BadValue, PeerLost
 from duo.measure.bench.endpoint.address import Address
 from duo.measure.bench.endpoint.answer import BadStream, StreamedAnswer, message_of
+from duo.measure.bench.endpoint.bad_answer import BadAnswer
 from duo.measure.bench.endpoint.events import EventReader
 from duo.support.wording import one_line, quoted
 
@@ -163,22 +164,22 @@ class Client:
     def _who(self) -> str:
         return f"the server {self.address.name} ({self.address.base})"
 
-    def _fail(self, what: str) -> NoReturn:
-        raise BadValue(f"{self._who} {self._without_key(what)}")
+    def _fail(self, what: str, status: int = 200) -> NoReturn:
+        raise BadAnswer(f"{self._who} {self._without_key(what)}", status)
 
     def _without_key(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text  # some servers repeat it
 
     def _bad_status(self, status: int, body: bytes) -> NoReturn:
         if status in (401, 403):
-            self._fail(f"wants another key (status {status}); give it with --api-key-file")
+            self._fail(f"wants another key (status {status}); give it with --api-key-file", status)
         if status in REFUSED:
-            self._fail(f"is not ready (status {status}); wait until it is")
+            self._fail(f"is not ready (status {status}); wait until it is", status)
         try:
             said = message_of(httpx2.Response(status, content=body).json())
         except (ValueError, RecursionError):
             said = quoted(body[:200].decode("utf-8", "replace"))
-        self._fail(f"answers with status {status}: {said}")
+        self._fail(f"answers with status {status}: {said}", status)
 
     @contextmanager
     def _failures(self, answer: StreamedAnswer | None = None) -> Iterator[None]:
