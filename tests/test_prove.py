@@ -244,10 +244,11 @@ def test_a_server_that_dies(run: Run) -> None:
 
 def test_a_model_here_is_compared_with_a_server(run: Run) -> None:
     with faulty_server() as (url, _):
-        code, out, _ = run("prove", "--against", url, "-m", TARGET, *SHORT, "--json")
+        code, out, _ = run("prove", "--against", url, "-m", TARGET, "--cpu-kernels", "stock", *SHORT, "--json")
     compared = cases_of(out)["beside the model here 1"]
     assert code == 2 and (compared["n_texts"], compared["n_different"]) == (2, 2)
     assert all(d["gap"] is not None for d in compared["differences"])
+    assert any("equal texts are not promised here" in note for note in json.loads(out)["notes"])
 
 
 @pytest.mark.parametrize(

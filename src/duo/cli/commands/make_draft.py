@@ -81,7 +81,8 @@ def run(params: dict[str, Any]) -> None:
 @contextmanager
 def _ended_as_by_ctrl_c() -> Iterator[None]:
     """A closed terminal and `kill` then leave no files. What is ignored (nohup) or handled stays so."""
-    mine = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_DFL]
+    found = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows: no SIGHUP
+    mine = [s for s in found if signal.getsignal(s) is signal.SIG_DFL]
     for s in mine:
         signal.signal(s, signal.default_int_handler)
     try:

@@ -74,8 +74,8 @@ class Plan:
 
 def prompts_of(path: Path | None, n: int | None) -> tuple[str, ...]:
     """The prompts of a file: one on each line, or with the suffix .jsonl the first turns of questions in Spec-Bench's
-    format; None: those that come with duo. n: how many, spread over the file; where there are
-    fewer, two at a time are joined to more.
+    format; None: those that come with duo. n: how many, spread over the file; where there are fewer, two at a time are
+    joined to more.
 
     Raises BadValue: the file cannot be read, or there are not so many prompts.
     """
