@@ -52,7 +52,7 @@ def test_llama_servers_completion(server: Server, alone: Duo) -> None:
     assert found["tokens_predicted"] == 16 and found["tokens_evaluated"] == right.prompt_tokens
     assert found["generation_settings"]["seed"] == 7 and found["generation_settings"]["n_predict"] == 16
     assert [p["id"] for p in found["completion_probabilities"]] == found["tokens"]
-    assert 0 <= found["id_slot"] < 4 and found["prompt"] == PROMPT and found["model"] == "demo"
+    assert 0 <= found["id_slot"] < 4 and found["prompt"] == f"<|begin_of_text|>{PROMPT}" and found["model"] == "demo"
     events = server.events("/completion", body)
     assert "".join(e["content"] for _, e in events) == right.text
     assert [t for _, e in events for t in e["tokens"]] == found["tokens"]

@@ -129,6 +129,38 @@ def test_an_answer_that_has_begun_goes_on(server: Server) -> None:
     assert server.post("/apply-template", {"messages": [*begun, begun[-1]]}).status_code == 400
 
 
+def test_an_answer_is_gone_on_with_by_vllms_name(server: Server) -> None:
+    begun = [*TALE, {"role": "assistant", "content": "There was a frog"}]
+    path, asked = "/apply-template", {"continue_final_message": True}
+    right = server.post(path, {"messages": begun}).json()["prompt"]
+    for more in (asked, {"continue_final_message": "content"}, {**asked, "add_generation_prompt": False}):
+        assert server.post(path, {"messages": begun, **more}).json()["prompt"] == right
+    calls = [{"type": "function", "function": {"name": "roll", "arguments": "{}"}}]
+    called = [*TALE, {"role": "assistant", "content": "", "tool_calls": calls}]
+    for messages, more in (
+        (begun, {**asked, "add_generation_prompt": True}),
+        (begun, {"continue_final_message": "thoughts"}),
+        (TALE, asked),
+        (called, asked),
+    ):
+        bad = server.post(path, {"messages": messages, **more})
+        assert bad.status_code == 400 and "continue_final_message" in bad.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("route", ["/v1/chat/completions", "/v1/completions"])
+def test_a_verbose_answer_tells_the_prompt_and_the_settings(server: Server, alone: Duo, route: str) -> None:
+    body = {"messages": TALE, "prompt": "Once", **GREEDY}
+    found = server.post(route, {**body, "verbose": True}).json()["__verbose"]
+    right = alone.tokenize("Once")
+    if "chat" in route:
+        right = alone.tokenize(server.post("/apply-template", body).json()["prompt"], False, True)
+    assert alone.tokenize(found["prompt"], False, True)[-len(right) :] == right
+    assert found["generation_settings"]["n_predict"] == 16 and found["content"]
+    assert "__verbose" not in server.post(route, body).json()
+    events = server.events(route, {**body, "verbose": True})
+    assert [e["__verbose"]["prompt"] for _, e in events[:-1] if "__verbose" in e] == [found["prompt"]]
+
+
 def test_thoughts_stand_apart(server: Server) -> None:
     body = {"messages": TALE, "max_tokens": 24, "seed": 1, "chat_template_kwargs": {"enable_thinking": True}}
     message = server.post("/v1/chat/completions", body).json()["choices"][0]["message"]

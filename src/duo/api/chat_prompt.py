@@ -124,4 +124,7 @@ def _with_beginning(template: ChatTemplate, messages: object, variables: Mapping
         raise BadValue("the conversation is nothing but the beginning of an answer; put a question before it")
     if is_answer[0]:
         raise BadValue("the last two messages are both the assistant's; only one can be the beginning of the answer")
-    return template.render(checked[:-1], **variables) + (checked[-1]["content"] or "")
+    # The answer's head is needed, whatever the request says of one behind the last message.
+    return template.render(checked[:-1], **{**variables, "add_generation_prompt": True}) + (
+        checked[-1]["content"] or ""
+    )

@@ -33,8 +33,26 @@ def chat_asked(f: ChatFields, duo: Duo, settings: Settings) -> ChatAsked:
         response_format=f.response_format,
         reasoning=settings.reasoning if f.reasoning_format is None else reasoning_of(f.reasoning_format),
         variables=variables_of(f, duo, settings),
-        prefill=settings.prefills,
+        prefill=_continues(f) or settings.prefills,
     )
+
+
+def _continues(f: ChatFields) -> bool:
+    """Whether the request says that the answer that stands last is to go on (tools/server/server-common.cpp).
+
+    Raises BadValue.
+    """
+    asked = f.continue_final_message
+    if asked not in (None, False, True, "content"):
+        raise BadValue(f"continue_final_message is {quoted(asked)}; give true, false or 'content'")
+    if not asked:
+        return False
+    if f.add_generation_prompt:
+        raise BadValue("add_generation_prompt and continue_final_message exclude each other; give one of them")
+    last = (f.messages or [{}])[-1]
+    if last.get("role") != "assistant" or last.get("tool_calls"):
+        raise BadValue("continue_final_message needs an assistant's message without calls of tools at the end")
+    return True
 
 
 def _function(i: int, tool: Mapping[str, Any]) -> Mapping[str, Any]:

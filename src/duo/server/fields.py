@@ -65,6 +65,7 @@ class TextFields(Fields):
     post_sampling_probs: bool | None = None
     return_tokens: bool | None = None
     response_fields: list[str] | None = None
+    verbose: bool | None = None  # the answer has the prompt and the settings as well
     cache_prompt: bool | None = None
     n_keep: int | None = None
     n_discard: int | None = None
@@ -117,6 +118,7 @@ class ChatFields(TextFields):
     reasoning_format: str | None = None
     reasoning_effort: str | None = None
     add_generation_prompt: bool | None = None
+    continue_final_message: bool | str | None = None  # vLLM's name: the answer that stands last goes on
 
 
 class MessagesFields(TextFields):

@@ -37,6 +37,7 @@ class Settings:
     metrics: bool = True
     metrics_of_llama_cpp: bool = False
     ui: bool = True
+    verbose: bool = False  # answers of chats and completions tell all, unless a request says no
     embeds: bool = False  # it answers with vectors, and writes nothing
     norm: int = 2  # of the vectors (duo.api.embeddings.normalized)
     tags: tuple[str, ...] = ()  # of the model

@@ -85,7 +85,7 @@ def serve(params: dict[str, Any]) -> None:
     wanted = check_early("?", options)  # reports a bad value before minutes of loading
     settings = Settings.of(
         asked, name_of(params), reasoning=reasoning_of(params["reasoning_format"]),
-        thoughts=thoughts_of(params, wanted), variables=variables,
+        thoughts=thoughts_of(params, wanted), variables=variables, verbose=params["verbose"],
     )  # fmt: skip
     check_tls(o)
     check_open(o, has_keys=bool(settings.keys))

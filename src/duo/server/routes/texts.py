@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -32,7 +33,7 @@ def add(router: APIRouter, service: Service) -> None:
 
         def make() -> tuple[list[Text], Shape]:
             texts = chat_texts(f, service.duo, service.settings)
-            return texts, ChatShape(*common(service, texts), **of_stream(f))
+            return texts, ChatShape(*common(service, texts), verbose=verbose(service, texts, f), **of_stream(f))
 
         return await respond(service, request, f, count_of(f), make)
 
@@ -57,7 +58,8 @@ def add(router: APIRouter, service: Service) -> None:
             texts = texts_of(duo, f, found, shape=shape)
             if f.echo:
                 score_prompts(duo.session, texts, count_of(f), [_is_ids(p) for p in prompts])
-            return texts, CompletionShape(*common(service, texts), echo=bool(f.echo), **of_stream(f))
+            told = verbose(service, texts, f)
+            return texts, CompletionShape(*common(service, texts), echo=bool(f.echo), verbose=told, **of_stream(f))
 
         return await respond(service, request, f, count_of(f) * len(prompts), make)
 
@@ -107,6 +109,12 @@ def of_stream(f: TextFields) -> dict[str, object]:
     """What all shapes are told."""
     with_usage = bool(f.stream and (f.stream_options or {}).get("include_usage"))
     return {"n": count_of(f), "per_token": bool(f.timings_per_token), "with_usage": with_usage}
+
+
+def verbose(service: Service, texts: list[Text], f: TextFields) -> Callable[[Text], dict[str, Any]] | None:
+    """What the request, or the server with --verbose, wants to be told beside an answer; None: nothing."""
+    asked = service.settings.verbose if f.verbose is None else f.verbose
+    return native(service, texts, f).told if asked else None
 
 
 def native(service: Service, texts: list[Text], f: TextFields) -> NativeShape:

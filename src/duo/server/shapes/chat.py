@@ -60,6 +60,8 @@ class ChatShape(Shape):
 
     def end(self, text: Text) -> Iterator[Event]:
         more = {} if self.with_usage else {"timings": text.timings}
+        if len(self.texts) == 1:
+            more |= self.verbose_fields()
         yield self._event(text, {}, finish_of(text, called=text.index in self._called), **more)
 
     def last(self) -> Iterator[Event]:
@@ -80,7 +82,7 @@ class ChatShape(Shape):
         return found
 
     def whole(self) -> dict[str, Any]:
-        more: dict[str, Any] = {"timings": self.texts[0].timings}
+        more: dict[str, Any] = {"timings": self.texts[0].timings, **self.verbose_fields()}
         if self.per_token:
             more["duo"] = {"tokens": [self.origins(t.chunks) for t in self.texts]}
         choices = [self._choice(t) for t in self.texts]

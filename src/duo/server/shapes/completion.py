@@ -97,6 +97,8 @@ class CompletionShape(Shape):
         finish = "stop" if text.finish == "stop" else "length"
         is_last = len(self.texts) == 1
         more = {"usage": self.usage} if is_last and not self.with_usage else {}
+        if is_last:
+            more |= self.verbose_fields()
         yield self._event(text, "", finish, **more, timings=text.timings)
 
     def last(self) -> Iterator[Event]:
@@ -113,7 +115,7 @@ class CompletionShape(Shape):
             }
             for t in self.texts
         ]
-        more: dict[str, Any] = {"timings": self.texts[0].timings}
+        more: dict[str, Any] = {"timings": self.texts[0].timings, **self.verbose_fields()}
         if self.per_token:
             more["duo"] = {"tokens": [self.origins(t.chunks) for t in self.texts]}
         return {"choices": choices, **self._head(), "usage": self.usage, **more}

@@ -60,6 +60,10 @@ class NativeShape(Shape):
         found["tokens"] = [c.token for c in fresh]
         yield "", picked(found, self._fields)
 
+    def told(self, text: Text) -> dict[str, Any]:
+        """All of a text that has ended, for answers of another shape."""
+        return self._whole(text, streamed=False)
+
     def _whole(self, text: Text, *, streamed: bool) -> dict[str, Any]:
         word = self.stopping_word(text)
         ended = text.chunks and not self.is_written(text.chunks[-1])
@@ -73,7 +77,7 @@ class NativeShape(Shape):
             "tokens_predicted": text.n_tokens,
             "tokens_evaluated": text.n_prompt,
             "generation_settings": {**settings_shown(text.job.options, self._duo), "seed": text.job.seed},
-            "prompt": text.prompt,
+            "prompt": self._duo.decode(text.job.tokens, special=True),  # as the model reads it
             "has_new_line": "\n" in text.text,
             "truncated": self.is_truncated(text, self._duo.n_ctx()),
             "stop_type": "limit" if text.finish != "stop" else "word" if word and not ended else "eos",

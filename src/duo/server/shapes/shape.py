@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from duo import __version__
@@ -27,11 +27,21 @@ class Shape:
 
     done = True  # a stream ends with [DONE]
 
-    def __init__(self, model: _core.Model, name: str, texts: Sequence[Text], *, n: int = 1, per_token: bool = False,
-                 with_usage: bool = False) -> None:  # fmt: skip
-        """name: of the model. n: texts for each prompt. per_token: each part says who wrote its tokens."""
+    def __init__(
+        self,
+        model: _core.Model,
+        name: str,
+        texts: Sequence[Text],
+        *,
+        n: int = 1,
+        per_token: bool = False,
+        with_usage: bool = False,
+        verbose: Callable[[Text], dict[str, Any]] | None = None,
+    ) -> None:
+        """name: of the model. n: texts for each prompt. per_token: each part says who wrote its tokens. verbose: tells
+        all of a text, if the client wants to know it."""
         self.model, self.name, self.texts, self.n = model, name, texts, n
-        self.per_token, self.with_usage = per_token, with_usage
+        self.per_token, self.with_usage, self._verbose = per_token, with_usage, verbose
         self.created = int(time.time())
         self.unique = uuid.uuid4().hex
         self._fresh: dict[int, list[Chunk]] = {}  # tokens that no event has told of, by text
@@ -84,6 +94,10 @@ class Shape:
 
     def per_token_fields(self, text: Text, fresh: Sequence[Chunk]) -> dict[str, Any]:
         return {"timings": text.timings, "duo": {"tokens": self.origins(fresh)}} if self.per_token else {}
+
+    def verbose_fields(self) -> dict[str, Any]:
+        """llama-server's __verbose, which tells of the first text: the prompt as the model reads it, the settings."""
+        return {} if self._verbose is None else {"__verbose": self._verbose(self.texts[0])}
 
     # ---- figures
 

@@ -1,0 +1,118 @@
+"""Runs llama-server's own unit tests against `duo serve`, with and without a draft, and says which differ and why.
+
+    pip download --no-binary :all: --no-deps llama-cpp-python==0.3.36 && tar xf llama_cpp_python-0.3.36.tar.gz
+    python tools/llama_server_tests.py llama_cpp_python-0.3.36                       all files, twice (an hour)
+    python tools/llama_server_tests.py llama_cpp_python-0.3.36 test_basic --draft no   one file, once
+
+The tests want models from the hub. Without `--hub`, small local models stand in (server_stand_ins.py): texts are not
+compared then, and what depends on the vocabulary fails. llama_server_cases.json says why a case may fail; exit code 1:
+another one failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from server_cases import Case, Reasons, read_cases, table
+from server_stand_ins import write_cache
+from server_tests_plugin import REAL
+
+from duo.models.demo import demo_pair
+
+ROOT = Path(__file__).resolve().parents[1]
+PYTEST = ("-q", "-p", "no:cacheprovider", "-m", "not slow", "--timeout", "150")
+
+
+def folder_of_tests(folder: Path) -> Path:
+    """llama.cpp's tools/server/tests in an sdist of llama-cpp-python or a tree of llama.cpp. Raises SystemExit."""
+    for inside in ("vendor/llama.cpp/tools/server/tests", "tools/server/tests", "."):
+        if (folder / inside / "utils.py").is_file():
+            return (folder / inside).resolve()
+    raise SystemExit(f"{folder} has no tools/server/tests; name an unpacked sdist of llama-cpp-python")
+
+
+def prepare(tests: Path, to: Path, reasons: Reasons, *, hub: bool) -> Path:
+    """A folder in which the tests may write, with llama.cpp's templates where they look for them: that of the tests.
+    Lines that do not hold for the stand-ins, or by duo's choice, are left out there."""
+    shutil.rmtree(to, ignore_errors=True)
+    copy = to / "tools" / "server" / "tests"
+    shutil.copytree(tests, copy)
+    (copy / "tmp").mkdir(exist_ok=True)
+    (to / "no_models").mkdir()
+    for file in () if hub else (copy / "unit").glob("test_*.py"):
+        file.write_text(reasons.without_lines(file.stem, file.read_text("utf-8")), "utf-8")
+    models = tests.parents[2] / "models"
+    (to / "models").symlink_to(models)
+    if not hub:
+        write_cache(to / "hub", models)
+    return copy
+
+
+def run_file(copy: Path, file: str, *, draft: bool, hub: bool, port: int, keep: str | None, limit_s: int) -> list[Case]:
+    """The cases of one file."""
+    to = copy.parents[2]
+    report = to / f"{file}-{'draft' if draft else 'alone'}.xml"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_ARG_", "HF_", "LLAMA_CACHE"))}
+    environment |= {
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "tools"), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "PORT": str(port),
+        "DUO_TESTS_NO_MODELS": str(to / "no_models"),
+        "DUO_TESTS_DRAFT": str(demo_pair()[1]) if draft else "",
+        **({REAL: "1"} if hub else {"LLAMA_CACHE": str(to / "hub"), "HF_HUB_OFFLINE": "1"}),
+    }
+    chosen = ("-k", keep) if keep else ()
+    command = [sys.executable, "-m", "pytest", *PYTEST, "-p", "server_tests_plugin", f"--junitxml={report}",
+               *chosen, f"unit/{file}.py"]  # fmt: skip
+    log = to / f"{report.stem}.log"
+    with log.open("w") as out:
+        try:
+            subprocess.run(command, cwd=copy, env=environment, stdout=out, stderr=out, timeout=limit_s, check=False)
+        except subprocess.TimeoutExpired:
+            raise SystemExit(f"{file} took more than {limit_s} s; see {log}") from None
+    if not report.is_file():
+        raise SystemExit(f"pytest has not run {file}; see {log}")
+    return read_cases(report, file, draft=draft)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("folder", type=Path, help="unpacked sdist of llama-cpp-python, or a tree of llama.cpp")
+    parser.add_argument("files", nargs="*", help="such as test_basic (default: all)")
+    parser.add_argument("--draft", choices=("no", "yes", "both"), default="both", help="guesses of the demo draft")
+    parser.add_argument("--hub", action="store_true", help="download the real models")
+    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("-k", dest="keep", help="pytest's -k: some cases only")
+    parser.add_argument("--limit", type=int, default=1800, help="seconds for a file (default: 1800)")
+    parser.add_argument("--json", type=Path, help="write all cases to this file; what it has of other files stays")
+    parser.add_argument("--to", type=Path, default=ROOT / "build" / "llama_server_tests", help="folder for the run")
+    given = parser.parse_args()
+    tests = folder_of_tests(given.folder)
+    files = given.files or sorted(f.stem for f in (tests / "unit").glob("test_*.py"))
+    reasons = Reasons.read(ROOT / "tools" / "llama_server_cases.json")
+    copy = prepare(tests, given.to.resolve(), reasons, hub=given.hub)
+    kept = [Case(**c) for c in json.loads(given.json.read_text())] if given.json and given.json.is_file() else []
+    found: list[Case] = []
+    for draft in {"no": (False,), "yes": (True,), "both": (False, True)}[given.draft]:
+        for file in files:
+            cases = run_file(copy, file, draft=draft, hub=given.hub, port=given.port, keep=given.keep,
+                             limit_s=given.limit)  # fmt: skip
+            found += cases
+            for c in cases:
+                if c.outcome == "failed":
+                    print(f"{c.key}{' (draft)' * draft}: {reasons.of(c) or 'NOT EXPLAINED: ' + c.message}", flush=True)
+            if given.json:
+                done = {c.key_of_run for c in found}
+                whole = [c for c in kept if c.key_of_run not in done] + found
+                given.json.write_text(json.dumps([c.__dict__ for c in whole], indent=1) + "\n")
+    print(table(found, reasons))
+    return 1 if any(c.outcome == "failed" and not reasons.of(c) for c in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

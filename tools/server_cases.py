@@ -1,0 +1,93 @@
+"""Cases of llama-server's tests: what became of each, and why one may fail against duo."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+
+KINDS = {"model": "left out because of the model", "network": "need a network", "choice": "duo's choice"}
+
+
+@dataclass(frozen=True)
+class Case:
+    file: str
+    name: str  # with its parameters
+    draft: bool
+    outcome: str  # passed, failed, skipped
+    message: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.file}::{self.name}"
+
+    @property
+    def key_of_run(self) -> tuple[str, bool]:
+        return self.key, self.draft
+
+
+def read_cases(report: Path, file: str, *, draft: bool) -> list[Case]:
+    """Of a report that pytest wrote with --junitxml."""
+    found = []
+    for case in ET.parse(report).getroot().iter("testcase"):
+        bad = next((e for tag in ("failure", "error") for e in case.findall(tag)), None)
+        skipped = case.find("skipped")
+        outcome = "failed" if bad is not None else "skipped" if skipped is not None else "passed"
+        element = bad if bad is not None else skipped
+        message = "" if element is None else (element.get("message") or element.text or "").splitlines()[0][:200]
+        found.append(Case(file, case.get("name") or "", draft, outcome, message))
+    return found
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """Why cases may fail, and lines of tests that cannot hold: {"cases": [...], "lines": [...]}, each of them
+    {"pattern": of file::name or of a line of a file, "file": of lines, "kind": key of KINDS, "why": a sentence}."""
+
+    known: tuple[tuple[re.Pattern[str], str, str], ...]
+    lines: tuple[tuple[str, re.Pattern[str], str], ...]
+
+    @classmethod
+    def read(cls, path: Path) -> Reasons:
+        found = json.loads(path.read_text("utf-8"))
+        return cls(
+            tuple((re.compile(r["pattern"]), r["kind"], r["why"]) for r in found["cases"]),
+            tuple((r["file"], re.compile(r["pattern"]), r["why"]) for r in found["lines"]),
+        )
+
+    def without_lines(self, file: str, text: str) -> str:
+        """A test file in which the lines that cannot hold do nothing. Raises SystemExit: there is no such line."""
+        for name, pattern, why in self.lines:
+            if name in (file, "*"):
+                text, n = re.subn(rf"(?m)^( +)(?=\S)({pattern.pattern})$", rf"\1pass  # left out: {why}", text)
+                if not n and name == file:
+                    raise SystemExit(f"{file} has no line {pattern.pattern}; correct llama_server_cases.json")
+        return text
+
+    def found(self, case: Case) -> tuple[str, str] | None:
+        """Kind and sentence."""
+        return next(((kind, why) for pattern, kind, why in self.known if pattern.fullmatch(case.key)), None)
+
+    def of(self, case: Case) -> str:
+        found = self.found(case)
+        return "" if found is None else f"{KINDS[found[0]]}: {found[1]}"
+
+
+def table(cases: list[Case], reasons: Reasons) -> str:
+    """Markdown: a row for each file."""
+    rows = ["| file | cases | passed | passed with a draft | skipped | model | network | choice | other |",
+            "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    total = [0] * 8
+    for file in dict.fromkeys(c.file for c in cases):
+        mine = [c for c in cases if c.file == file]
+        numbers = [len({c.key for c in mine})]
+        numbers += [len([c for c in mine if c.outcome == "passed" and c.draft == d]) for d in (False, True)]
+        numbers.append(len({c.key for c in mine if c.outcome == "skipped"}))
+        failed = {c.key: c for c in mine if c.outcome == "failed"}
+        kinds = [(reasons.found(c) or ("other", ""))[0] for c in failed.values()]
+        numbers += [kinds.count(k) for k in (*KINDS, "other")]
+        total = [a + b for a, b in zip(total, numbers, strict=True)]
+        rows.append(f"| `{file}` | {' | '.join(map(str, numbers))} |")
+    return "\n".join([*rows, f"| all | {' | '.join(map(str, total))} |"])

@@ -1,0 +1,53 @@
+"""A pytest plugin for llama-server's own tests where no hub can be reached: no downloads, no comparison of texts.
+
+It is loaded with `-p` in the folder of these tests, whose utils.py it changes before the tests import it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from forked_server import ForkedServer
+from server_stand_ins import lora_for
+
+from duo.models.demo import demo_pair
+
+REAL = "DUO_TESTS_REAL_MODELS"  # set: the models come from the hub
+
+
+def _download(url: str, out: str) -> None:
+    """In place of wget.download: a LoRA or a draft for the demo target."""
+    target, draft = demo_pair()
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    if "shakespeare" in url:
+        lora_for(target, Path(out))
+    elif "stories15M" in url:
+        shutil.copyfile(draft, out)
+    else:
+        raise OSError(f"no stand-in for {url}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    """Before their conftest.py imports utils.py."""
+    real = bool(os.environ.get(REAL))
+    if not real:
+        wget: Any = ModuleType("wget")
+        wget.download = _download
+        sys.modules["wget"] = wget
+    sys.path.insert(0, os.getcwd())
+    import utils  # type: ignore[import-not-found]
+
+    # As the module subprocess: with duo's server, and with the exceptions that the tests catch.
+    utils.subprocess = SimpleNamespace(Popen=ForkedServer, TimeoutExpired=subprocess.TimeoutExpired)
+    if real:
+        return
+    utils.ServerPreset.load_all = staticmethod(lambda: None)  # everything is in the cache
+    utils.match_regex = lambda regex, text: isinstance(text, str)  # another model writes another text
