@@ -35,6 +35,7 @@ def test_python_dash_m_and_the_exit_code() -> None:
         ("click.shell_completion", "KeyboardInterrupt"),
         ("duo._core", "KeyboardInterrupt"),
         ("duo._core", "ImportError('_core') from KeyboardInterrupt()"),
+        ("duo._core", "SystemError('native code') from KeyboardInterrupt()"),
     ],
 )
 def test_ctrl_c_before_anything_is_loaded(module: str, how: str) -> None:

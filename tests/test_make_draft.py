@@ -543,9 +543,13 @@ def test_kill_and_a_closed_terminal_leave_nothing(
 ) -> None:
     number = getattr(signal, name)
     monkeypatch.setattr(Bench, "figures", lambda *_: signal.raise_signal(number))
-    code, _, _ = run("make-draft", "-m", TARGET, "-o", tmp_path / "draft.gguf", "--types", "q4_0")
-    assert code == 130 and list(tmp_path.iterdir()) == []
-    assert signal.getsignal(number) is signal.SIG_DFL
+    before = signal.signal(number, signal.SIG_DFL)  # nohup ignores it
+    try:
+        code, _, _ = run("make-draft", "-m", TARGET, "-o", tmp_path / "draft.gguf", "--types", "q4_0")
+        assert code == 130 and list(tmp_path.iterdir()) == []
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
 
 
 @pytest.mark.parametrize("at", ["write", "figures"])

@@ -186,15 +186,25 @@ def main(args: list[str] | None = None) -> int:
     except (ReaderGone, BrokenPipeError):
         _to_nowhere(sys.stdout)  # nothing is left to flush at exit
         return 0
-    except ImportError as e:  # llama.cpp's libraries; they are loaded when a command needs them
-        # If Ctrl-C interrupts the loading of an extension module, Python makes an ImportError of it.
-        if isinstance(e.__cause__ or e.__context__, KeyboardInterrupt):
+    except Exception as e:
+        if _is_interrupt(e):
             return 130
-        print(f"duo: {e}", file=sys.stderr)
-    except OSError as e:
-        _to_nowhere(sys.stdout)
-        print(f"duo: cannot write the output ({e.strerror})", file=sys.stderr)
+        if isinstance(e, ImportError):  # llama.cpp's libraries; they are loaded when a command needs them
+            print(f"duo: {e}", file=sys.stderr)
+        elif isinstance(e, OSError):
+            _to_nowhere(sys.stdout)
+            print(f"duo: cannot write the output ({e.strerror})", file=sys.stderr)
+        else:
+            raise
     return 1
+
+
+def _is_interrupt(e: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind it. Python makes an ImportError of one that comes while an extension module is loaded,
+    and a SystemError of one in native code that does not look for it."""
+    while e is not None and not isinstance(e, KeyboardInterrupt):
+        e = e.__cause__ or e.__context__
+    return e is not None
 
 
 def _open_streams() -> None:
