@@ -178,6 +178,13 @@ def test_the_server_answers_as_openai_and_llama_server(server: Server) -> None:
     assert server.get("/v1/models").status_code == server.get("/props").status_code == 200
 
 
+def test_vectors_of_tokens_are_not_normalized(encoder: str) -> None:
+    with served({"embedding": True}, model=encoder, embedding=True, pooling_type="none", n_ctx=None) as s:
+        for asked in ({}, {"embd_normalize": 2}):
+            rows = s.post("/embedding", {"content": TEXTS[0], **asked}).json()[0]["embedding"]
+            assert alike(rows, s.duo.embed(TEXTS[0])) and abs(np.linalg.norm(rows[0]) - 1) > 0.01
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "words"),
     [

@@ -88,7 +88,8 @@ def _norm(f: EmbeddingFields, norm: int) -> int:
 
 
 def _native(duo: Duo, f: EmbeddingFields, norm: int) -> list[dict[str, Any]]:
-    found = duo.vectors(_texts(duo, f), _norm(f, norm))
+    own = duo.embedder.pooling == "none"  # of tokens: as the model makes them, as in llama-server
+    found = duo.vectors(_texts(duo, f), -1 if own else _norm(f, norm))
     return [{"index": i, "embedding": v.tolist()} for i, v in enumerate(found)]
 
 
