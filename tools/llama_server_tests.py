@@ -93,7 +93,7 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=1800, help="seconds for a file (default: 1800)")
     parser.add_argument("--json", type=Path, help="write all cases to this file; what it has of other files stays")
     parser.add_argument("--to", type=Path, default=ROOT / "build" / "llama_server_tests", help="folder for the run")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     tests = folder_of_tests(given.folder)
     files = given.files or sorted(f.stem for f in (tests / "unit").glob("test_*.py"))
     reasons = Reasons.read(ROOT / "tools" / "llama_server_cases.json")
