@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HANG_S
-from served import CALLED, GREEDY, TALE, Server
+from served import CALLED, GREEDY, TALE, Server, served
 
 from duo import Duo
 
@@ -86,6 +86,29 @@ def test_who_wrote_each_token(server: Server) -> None:
     assert [t["predicted_n"] for t in figures] == sorted(t["predicted_n"] for t in figures)
     whole = server.post("/v1/chat/completions", {"messages": TALE, **GREEDY, "timings_per_token": True}).json()
     assert [t["id"] for t in whole["duo"]["tokens"][0]] == [t["id"] for t in tokens]
+
+
+@pytest.mark.parametrize("route", ["/v1/chat/completions", "/v1/completions", "/completion"])
+def test_a_stream_tells_how_much_of_the_prompt_is_read(route: str) -> None:
+    with served(n_batch=64, n_parallel=1, delay=(2_000, 1)) as s:
+        words = "Once upon a time there was a frog. " * 40
+        body = {"messages": [{"role": "user", "content": words}], "prompt": words, "max_tokens": 4}
+        cached = []
+        for _ in range(2):
+            found = [e["prompt_progress"] for _, e in s.events(route, {**body, "return_progress": True})
+                     if e != "[DONE]" and "prompt_progress" in e]  # fmt: skip
+            assert found[0]["cache"] == found[0]["processed"] and found[-1]["processed"] == found[-1]["total"] > 300
+            assert len({(f["cache"], f["total"]) for f in found}) == 1
+            steps = [f["processed"] for f in found]
+            assert steps == sorted(set(steps))
+            cached.append(found[0]["cache"])
+        asked = {**body, "return_progress": True, "timings_per_token": True, "cache_prompt": False}
+        first = s.events("/completion", asked)[0][1]
+        assert (
+            first["prompt_progress"]["processed"] == first["timings"]["prompt_n"] == first["timings"]["prompt_ms"] == 0
+        )
+        assert cached[0] == 0 and cached[1] == found[0]["total"] - 1
+        assert not any("prompt_progress" in e for _, e in s.events(route, body))
 
 
 def test_several_choices(server: Server) -> None:
