@@ -221,6 +221,17 @@ def test_the_server_ranks(reranker: str) -> None:
             assert words in s.post("/rerank", body).json()["error"]["message"]
 
 
+def test_what_is_read_for_vectors_is_counted(server: Server) -> None:
+    def n(name: str) -> float:
+        line = next(x for x in server.get("/metrics").text.splitlines() if x.startswith(f"duo_{name}_total "))
+        return float(line.split()[1])
+
+    before = n("prompt_tokens"), n("passes"), n("prompt_seconds")
+    used = server.post("/v1/embeddings", {"input": TEXTS}).json()["usage"]["prompt_tokens"]
+    assert n("prompt_tokens") == before[0] + used and n("passes") == before[1] + len(TEXTS)
+    assert n("prompt_seconds") > before[2] and n("generated_tokens") == 0
+
+
 def test_a_server_for_texts_says_what_to_start() -> None:
     with served() as s:
         for path in ("/embedding", "/v1/embeddings", "/v1/rerank"):

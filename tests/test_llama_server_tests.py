@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from forked_server import completed  # noqa: E402
 from llama_server_tests import folder_of_tests  # noqa: E402
-from server_cases import KINDS, Case, Reasons, read_cases, table  # noqa: E402
+from server_cases import KINDS, Case, Reasons, explained, read_cases, table  # noqa: E402
 from server_stand_ins import lora_for  # noqa: E402
 
 from duo import Duo  # noqa: E402
@@ -43,6 +43,7 @@ def test_cases_and_why_they_fail(tmp_path: Path, reasons: Reasons) -> None:
     ]  # fmt: skip
     assert cases[1].message == "assert 1 == 2" and cases[2].message == "no server"
     assert [bool(reasons.of(c)) for c in cases[1:3]] == [True, False]
+    assert explained(cases, reasons).splitlines()[2:] == ["| duo does it otherwise | duo's choice | 1 |"]
     both = [*cases, Case("test_x", "test_one[4]", True, "passed", "")]
     assert table(both, reasons).splitlines()[2] == "| `test_x` | 4 | 1 | 1 | 1 | 0 | 0 | 1 | 1 |"
 

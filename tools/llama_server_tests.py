@@ -19,7 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from server_cases import Case, Reasons, read_cases, table
+from server_cases import Case, Reasons, explained, read_cases, table
 from server_stand_ins import write_cache
 from server_tests_plugin import REAL
 
@@ -112,7 +112,7 @@ def main() -> int:
                 done = {c.key_of_run for c in found}
                 whole = [c for c in kept if c.key_of_run not in done] + found
                 given.json.write_text(json.dumps([c.__dict__ for c in whole], indent=1) + "\n")
-    print(table(found, reasons))
+    print(table(found, reasons), explained(found, reasons), sep="\n\n")
     return 1 if any(c.outcome == "failed" and not reasons.of(c) for c in found) else 0
 
 
