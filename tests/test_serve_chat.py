@@ -88,11 +88,11 @@ def test_who_wrote_each_token(server: Server) -> None:
     assert [t["id"] for t in whole["duo"]["tokens"][0]] == [t["id"] for t in tokens]
 
 
-@pytest.mark.parametrize("route", ["/v1/chat/completions", "/v1/completions", "/completion"])
+@pytest.mark.parametrize("route", ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/completion"])
 def test_a_stream_tells_how_much_of_the_prompt_is_read(route: str) -> None:
     with served(n_batch=64, n_parallel=1, delay=(2_000, 1)) as s:
         words = "Once upon a time there was a frog. " * 40
-        body = {"messages": [{"role": "user", "content": words}], "prompt": words, "max_tokens": 4}
+        body = {"messages": [{"role": "user", "content": words}], "prompt": words, "input": words, "max_tokens": 4}
         cached = []
         for _ in range(2):
             found = [e["prompt_progress"] for _, e in s.events(route, {**body, "return_progress": True})
