@@ -150,6 +150,10 @@ def test_an_answer_that_has_begun_goes_on(server: Server) -> None:
     prompt = server.post("/apply-template", {"messages": begun}).json()["prompt"]
     assert prompt.endswith("<|im_start|>assistant\nThere was a frog")
     assert server.post("/apply-template", {"messages": [*begun, begun[-1]]}).status_code == 400
+    parts = [{"type": "text", "text": "What is"}, {"type": "text", "text": "a tale?"}]
+    in_parts = [{"role": role, "content": parts} for role in ("user", "assistant")]
+    prompt = server.post("/apply-template", {"messages": in_parts}).json()["prompt"]  # as llama.cpp puts them together
+    assert "user\nWhat is\na tale?<|im_end|>" in prompt and prompt.endswith("assistant\nWhat is\n\na tale?")
 
 
 def test_an_answer_is_gone_on_with_by_vllms_name(server: Server) -> None:
