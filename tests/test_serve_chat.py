@@ -188,6 +188,19 @@ def test_a_verbose_answer_tells_the_prompt_and_the_settings(server: Server, alon
     assert [e["__verbose"]["prompt"] for _, e in events[:-1] if "__verbose" in e] == [found["prompt"]]
 
 
+def test_parts_are_put_together_alike_in_all_dialects(server: Server) -> None:
+    whole = {"messages": [{"role": "user", "content": "What is\na tale?"}]}
+    right = server.post("/v1/chat/completions/input_tokens", whole).json()["input_tokens"]
+    for path, name, kind in (
+        ("/v1/chat/completions/input_tokens", "messages", "text"),
+        ("/v1/messages/count_tokens", "messages", "text"),
+        ("/v1/responses/input_tokens", "input", "input_text"),
+    ):
+        parts = [{"type": kind, "text": words} for words in ("What is", "a tale?")]
+        found = server.post(path, {name: [{"role": "user", "content": parts}]}).json()
+        assert found["input_tokens"] == right, path
+
+
 def test_thoughts_stand_apart(server: Server) -> None:
     body = {"messages": TALE, "max_tokens": 24, "seed": 1, "chat_template_kwargs": {"enable_thinking": True}}
     message = server.post("/v1/chat/completions", body).json()["choices"][0]["message"]
