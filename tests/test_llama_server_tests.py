@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
 from forked_server import completed  # noqa: E402
-from llama_server_tests import folder_of_tests  # noqa: E402
+from llama_server_tests import check_free, folder_of_tests  # noqa: E402
 from server_cases import KINDS, Case, Reasons, explained, read_cases, table  # noqa: E402
 from server_stand_ins import lora_for  # noqa: E402
 
@@ -94,3 +95,11 @@ def test_the_folder_of_the_tests_is_found(tmp_path: Path) -> None:
     inside.mkdir(parents=True)
     (inside / "utils.py").touch()
     assert folder_of_tests(tmp_path) == folder_of_tests(inside) == inside
+
+
+def test_a_port_in_use_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        port = s.getsockname()[1]
+        with pytest.raises(SystemExit, match=f"port {port}; give a free one"):
+            check_free(port)
+    check_free(port)

@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,13 @@ def prepare(tests: Path, to: Path, reasons: Reasons, *, hub: bool) -> Path:
     return copy
 
 
+def check_free(port: int) -> None:
+    """Raises SystemExit: another server has the port."""
+    with socket.socket() as s:
+        if s.connect_ex(("127.0.0.1", port)) == 0:
+            raise SystemExit(f"another server answers on port {port}; give a free one (--port)")
+
+
 def run_file(copy: Path, file: str, *, draft: bool, hub: bool, port: int, keep: str | None, limit_s: int) -> list[Case]:
     """The cases of one file."""
     to = copy.parents[2]
@@ -68,6 +76,7 @@ def run_file(copy: Path, file: str, *, draft: bool, hub: bool, port: int, keep: 
         "DUO_TESTS_DRAFT": str(demo_pair()[1]) if draft else "",
         **({REAL: "1"} if hub else {"LLAMA_CACHE": str(to / "hub"), "HF_HUB_OFFLINE": "1"}),
     }
+    check_free(port)  # the tests take whatever answers there for their own server
     chosen = ("-k", keep) if keep else ()
     command = [sys.executable, "-m", "pytest", *PYTEST, "-p", "server_tests_plugin", f"--junitxml={report}",
                *chosen, f"unit/{file}.py"]  # fmt: skip
