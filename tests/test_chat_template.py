@@ -48,7 +48,7 @@ def test_names_that_llama_cpp_knows(duo_pair: Duo) -> None:
 
 def test_content_in_parts_is_joined() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert check_messages([{"role": "user", "content": parts}])[0]["content"] == "ab"
+    assert check_messages([{"role": "user", "content": parts}])[0]["content"] == "a\nb"
 
 
 @pytest.mark.parametrize("messages,why", [

@@ -178,6 +178,13 @@ def test_the_server_answers_as_openai_and_llama_server(server: Server) -> None:
     assert server.get("/v1/models").status_code == server.get("/props").status_code == 200
 
 
+def test_vectors_of_tokens_are_not_normalized(encoder: str) -> None:
+    with served({"embedding": True}, model=encoder, embedding=True, pooling_type="none", n_ctx=None) as s:
+        for asked in ({}, {"embd_normalize": 2}):
+            rows = s.post("/embedding", {"content": TEXTS[0], **asked}).json()[0]["embedding"]
+            assert alike(rows, s.duo.embed(TEXTS[0])) and abs(np.linalg.norm(rows[0]) - 1) > 0.01
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "words"),
     [
@@ -212,6 +219,17 @@ def test_the_server_ranks(reranker: str) -> None:
         for body, words in (({"documents": TEXTS}, "a query and documents"), ({"query": "a"}, "a query and documents"),
                             ({"query": "a", "documents": TEXTS, "top_n": 0}, "top_n is 0")):  # fmt: skip
             assert words in s.post("/rerank", body).json()["error"]["message"]
+
+
+def test_what_is_read_for_vectors_is_counted(server: Server) -> None:
+    def n(name: str) -> float:
+        line = next(x for x in server.get("/metrics").text.splitlines() if x.startswith(f"duo_{name}_total "))
+        return float(line.split()[1])
+
+    before = n("prompt_tokens"), n("passes"), n("prompt_seconds")
+    used = server.post("/v1/embeddings", {"input": TEXTS}).json()["usage"]["prompt_tokens"]
+    assert n("prompt_tokens") == before[0] + used and n("passes") == before[1] + len(TEXTS)
+    assert n("prompt_seconds") > before[2] and n("generated_tokens") == 0
 
 
 def test_a_server_for_texts_says_what_to_start() -> None:

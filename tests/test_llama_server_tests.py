@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
@@ -12,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
 from forked_server import completed  # noqa: E402
-from llama_server_tests import folder_of_tests  # noqa: E402
-from server_cases import KINDS, Case, Reasons, read_cases, table  # noqa: E402
+from llama_server_tests import check_free, folder_of_tests  # noqa: E402
+from server_cases import KINDS, Case, Reasons, explained, read_cases, table  # noqa: E402
 from server_stand_ins import lora_for  # noqa: E402
 
 from duo import Duo  # noqa: E402
@@ -43,6 +44,7 @@ def test_cases_and_why_they_fail(tmp_path: Path, reasons: Reasons) -> None:
     ]  # fmt: skip
     assert cases[1].message == "assert 1 == 2" and cases[2].message == "no server"
     assert [bool(reasons.of(c)) for c in cases[1:3]] == [True, False]
+    assert explained(cases, reasons).splitlines()[2:] == ["| duo does it otherwise | duo's choice | 1 |"]
     both = [*cases, Case("test_x", "test_one[4]", True, "passed", "")]
     assert table(both, reasons).splitlines()[2] == "| `test_x` | 4 | 1 | 1 | 1 | 0 | 0 | 1 | 1 |"
 
@@ -93,3 +95,11 @@ def test_the_folder_of_the_tests_is_found(tmp_path: Path) -> None:
     inside.mkdir(parents=True)
     (inside / "utils.py").touch()
     assert folder_of_tests(tmp_path) == folder_of_tests(inside) == inside
+
+
+def test_a_port_in_use_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        port = s.getsockname()[1]
+        with pytest.raises(SystemExit, match=f"port {port}; give a free one"):
+            check_free(port)
+    check_free(port)

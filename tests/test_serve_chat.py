@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HANG_S
-from served import CALLED, GREEDY, TALE, Server
+from served import CALLED, GREEDY, TALE, Server, served
 
 from duo import Duo
 
@@ -88,6 +88,29 @@ def test_who_wrote_each_token(server: Server) -> None:
     assert [t["id"] for t in whole["duo"]["tokens"][0]] == [t["id"] for t in tokens]
 
 
+@pytest.mark.parametrize("route", ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/completion"])
+def test_a_stream_tells_how_much_of_the_prompt_is_read(route: str) -> None:
+    with served(n_batch=64, n_parallel=1, delay=(2_000, 1)) as s:
+        words = "Once upon a time there was a frog. " * 40
+        body = {"messages": [{"role": "user", "content": words}], "prompt": words, "input": words, "max_tokens": 4}
+        cached = []
+        for _ in range(2):
+            found = [e["prompt_progress"] for _, e in s.events(route, {**body, "return_progress": True})
+                     if e != "[DONE]" and "prompt_progress" in e]  # fmt: skip
+            assert found[0]["cache"] == found[0]["processed"] and found[-1]["processed"] == found[-1]["total"] > 300
+            assert len({(f["cache"], f["total"]) for f in found}) == 1
+            steps = [f["processed"] for f in found]
+            assert steps == sorted(set(steps))
+            cached.append(found[0]["cache"])
+        asked = {**body, "return_progress": True, "timings_per_token": True, "cache_prompt": False}
+        first = s.events("/completion", asked)[0][1]
+        assert (
+            first["prompt_progress"]["processed"] == first["timings"]["prompt_n"] == first["timings"]["prompt_ms"] == 0
+        )
+        assert cached[0] == 0 and cached[1] == found[0]["total"] - 1
+        assert not any("prompt_progress" in e for _, e in s.events(route, body))
+
+
 def test_several_choices(server: Server) -> None:
     body = {"messages": TALE, "max_tokens": 12, "n": 3, "seed": 5, "temperature": 1.2}
     found = server.post("/v1/chat/completions", body).json()
@@ -127,6 +150,10 @@ def test_an_answer_that_has_begun_goes_on(server: Server) -> None:
     prompt = server.post("/apply-template", {"messages": begun}).json()["prompt"]
     assert prompt.endswith("<|im_start|>assistant\nThere was a frog")
     assert server.post("/apply-template", {"messages": [*begun, begun[-1]]}).status_code == 400
+    parts = [{"type": "text", "text": "What is"}, {"type": "text", "text": "a tale?"}]
+    in_parts = [{"role": role, "content": parts} for role in ("user", "assistant")]
+    prompt = server.post("/apply-template", {"messages": in_parts}).json()["prompt"]  # as llama.cpp puts them together
+    assert "user\nWhat is\na tale?<|im_end|>" in prompt and prompt.endswith("assistant\nWhat is\n\na tale?")
 
 
 def test_an_answer_is_gone_on_with_by_vllms_name(server: Server) -> None:
@@ -159,6 +186,19 @@ def test_a_verbose_answer_tells_the_prompt_and_the_settings(server: Server, alon
     assert "__verbose" not in server.post(route, body).json()
     events = server.events(route, {**body, "verbose": True})
     assert [e["__verbose"]["prompt"] for _, e in events[:-1] if "__verbose" in e] == [found["prompt"]]
+
+
+def test_parts_are_put_together_alike_in_all_dialects(server: Server) -> None:
+    whole = {"messages": [{"role": "user", "content": "What is\na tale?"}]}
+    right = server.post("/v1/chat/completions/input_tokens", whole).json()["input_tokens"]
+    for path, name, kind in (
+        ("/v1/chat/completions/input_tokens", "messages", "text"),
+        ("/v1/messages/count_tokens", "messages", "text"),
+        ("/v1/responses/input_tokens", "input", "input_text"),
+    ):
+        parts = [{"type": kind, "text": words} for words in ("What is", "a tale?")]
+        found = server.post(path, {name: [{"role": "user", "content": parts}]}).json()
+        assert found["input_tokens"] == right, path
 
 
 def test_thoughts_stand_apart(server: Server) -> None:

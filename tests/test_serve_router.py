@@ -103,6 +103,12 @@ def right() -> str:
         return d.generate(BODY["prompt"], max_tokens=12, temperature=0).text
 
 
+def test_a_router_tells_what_it_is(server: Served) -> None:
+    found = server.get("/props").json()
+    assert (found["role"], found["max_instances"], found["models_autoload"]) == ("router", 2, True)
+    assert found["default_generation_settings"]["n_ctx"] == 0 and found["model_alias"] == "duo"
+
+
 def test_requests_go_to_the_model_that_they_name(server: Served, right: str) -> None:
     for name in ("alone", "pair"):
         answer = server.post("/completion", {**BODY, "model": name}).json()

@@ -6,21 +6,26 @@ import asyncio
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from bert_models import bert
 from conftest import HANG_S
+from gguf_files import rewrite
 from hosts import make_certificate
 from served import all_of, raw, served
 from waits import wait_until
 
 from duo import Duo
 from duo.errors import BadValue
+from duo.models.demo import demo_pair
 from duo.options.validate import serve_options
 from duo.server import create_app
 from duo.server.listening import check_open, check_tls, listeners
+from duo.server.serving import Serving
 from duo.server.settings import Settings
 from duo.text.recent_events import RecentEvents
 
@@ -261,3 +266,26 @@ def test_no_path_leads_around_the_key(tmp_path: Path, own_page: bool) -> None:
             assert httpx.get(s.url + path).status_code == 200
         assert httpx.get(s.url + "/props", headers={"Authorization": "Bearer secret"}).status_code == 200
         assert httpx.get(s.url + "/health").status_code == 200
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_a_model_without_a_chat_template_is_served(
+    tmp_path: Path, run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, writes: bool
+) -> None:
+    """A base model, and one for vectors."""
+
+    class Once(Serving):
+        def run(self) -> None:
+            with self._load() as d:
+                self._ready(d)
+            for listener in self._listeners:
+                listener.close()
+
+    monkeypatch.setattr("duo.server.serving.Serving", Once)
+    file = tmp_path / "model.gguf"
+    if writes:
+        rewrite(demo_pair()[0], file, drop=["tokenizer.chat_template"])
+    else:
+        bert(file)
+    code, out, err = run("serve", "-m", file, "--port", 0, *([] if writes else ["--embedding"]))
+    assert code == 0 and "duo serve: model on http://127.0.0.1:" in out, err

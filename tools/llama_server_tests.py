@@ -15,11 +15,12 @@ import argparse
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from server_cases import Case, Reasons, read_cases, table
+from server_cases import Case, Reasons, explained, read_cases, table
 from server_stand_ins import write_cache
 from server_tests_plugin import REAL
 
@@ -47,11 +48,20 @@ def prepare(tests: Path, to: Path, reasons: Reasons, *, hub: bool) -> Path:
     (to / "no_models").mkdir()
     for file in () if hub else (copy / "unit").glob("test_*.py"):
         file.write_text(reasons.without_lines(file.stem, file.read_text("utf-8")), "utf-8")
+    utils = (copy / "utils.py").read_text("utf-8")  # which forgets that names of headers have no case
+    (copy / "utils.py").write_text(utils.replace("dict(response.headers)", "response.headers"), "utf-8")
     models = tests.parents[2] / "models"
     (to / "models").symlink_to(models)
     if not hub:
         write_cache(to / "hub", models)
     return copy
+
+
+def check_free(port: int) -> None:
+    """Raises SystemExit: another server has the port."""
+    with socket.socket() as s:
+        if s.connect_ex(("127.0.0.1", port)) == 0:
+            raise SystemExit(f"another server answers on port {port}; give a free one (--port)")
 
 
 def run_file(copy: Path, file: str, *, draft: bool, hub: bool, port: int, keep: str | None, limit_s: int) -> list[Case]:
@@ -66,6 +76,7 @@ def run_file(copy: Path, file: str, *, draft: bool, hub: bool, port: int, keep: 
         "DUO_TESTS_DRAFT": str(demo_pair()[1]) if draft else "",
         **({REAL: "1"} if hub else {"LLAMA_CACHE": str(to / "hub"), "HF_HUB_OFFLINE": "1"}),
     }
+    check_free(port)  # the tests take whatever answers there for their own server
     chosen = ("-k", keep) if keep else ()
     command = [sys.executable, "-m", "pytest", *PYTEST, "-p", "server_tests_plugin", f"--junitxml={report}",
                *chosen, f"unit/{file}.py"]  # fmt: skip
@@ -91,7 +102,7 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=1800, help="seconds for a file (default: 1800)")
     parser.add_argument("--json", type=Path, help="write all cases to this file; what it has of other files stays")
     parser.add_argument("--to", type=Path, default=ROOT / "build" / "llama_server_tests", help="folder for the run")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     tests = folder_of_tests(given.folder)
     files = given.files or sorted(f.stem for f in (tests / "unit").glob("test_*.py"))
     reasons = Reasons.read(ROOT / "tools" / "llama_server_cases.json")
@@ -110,7 +121,7 @@ def main() -> int:
                 done = {c.key_of_run for c in found}
                 whole = [c for c in kept if c.key_of_run not in done] + found
                 given.json.write_text(json.dumps([c.__dict__ for c in whole], indent=1) + "\n")
-    print(table(found, reasons))
+    print(table(found, reasons), explained(found, reasons), sep="\n\n")
     return 1 if any(c.outcome == "failed" and not reasons.of(c) for c in found) else 0
 
 

@@ -91,3 +91,13 @@ def table(cases: list[Case], reasons: Reasons) -> str:
         total = [a + b for a, b in zip(total, numbers, strict=True)]
         rows.append(f"| `{file}` | {' | '.join(map(str, numbers))} |")
     return "\n".join([*rows, f"| all | {' | '.join(map(str, total))} |"])
+
+
+def explained(cases: list[Case], reasons: Reasons) -> str:
+    """Markdown: a row for each reason why cases have failed, with their number."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for c in cases:
+        if c.outcome == "failed" and (reason := reasons.found(c)) is not None:
+            found.setdefault(reason, set()).add(c.key)
+    rows = [f"| {why} | {KINDS[kind]} | {len(keys)} |" for (kind, why), keys in sorted(found.items())]
+    return "\n".join(["| why | kind | cases |", "|---|---|---|", *rows])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -125,6 +125,6 @@ def _with_beginning(template: ChatTemplate, messages: object, variables: Mapping
     if is_answer[0]:
         raise BadValue("the last two messages are both the assistant's; only one can be the beginning of the answer")
     # The answer's head is needed, whatever the request says of one behind the last message.
-    return template.render(checked[:-1], **{**variables, "add_generation_prompt": True}) + (
-        checked[-1]["content"] or ""
-    )
+    headed = {**variables, "add_generation_prompt": True}
+    begun = check_messages(cast("Sequence[object]", messages)[-1:], between="\n\n")
+    return template.render(checked[:-1], **headed) + (begun[0]["content"] or "")

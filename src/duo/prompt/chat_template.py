@@ -18,14 +18,15 @@ OF_RENDER = frozenset(("self", "messages"))  # a conversation makes these
 HOW = "give one with --chat-template (chatml, llama3, ...) or --chat-template-file"
 
 
-def check_messages(messages: object) -> list[dict[str, Any]]:
-    """Messages with their content as text. Raises BadValue."""
+def check_messages(messages: object, between: str = "\n") -> list[dict[str, Any]]:
+    """Messages with their content as text. between: parts of a content, as in llama.cpp (common/chat.cpp). Raises
+    BadValue."""
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise BadValue("a conversation is a list of messages, at least one; write [{'role': 'user', 'content': '...'}]")
-    return [_message(i, m) for i, m in enumerate(messages)]
+    return [_message(i, m, between) for i, m in enumerate(messages)]
 
 
-def _message(i: int, m: object) -> dict[str, Any]:
+def _message(i: int, m: object, between: str) -> dict[str, Any]:
     if not isinstance(m, Mapping) or not isinstance(m.get("role"), str):
         raise BadValue(f"message {i} has no role; write it as {{'role': 'user', 'content': '...'}}")
     content = m.get("content")
@@ -33,7 +34,7 @@ def _message(i: int, m: object) -> dict[str, Any]:
         parts = [p.get("text") if isinstance(p, Mapping) and p.get("type") == "text" else None for p in content]
         if not all(isinstance(p, str) for p in parts):
             raise BadValue(f"message {i} holds something other than text; duo reads text only")
-        content = "".join(p for p in parts if isinstance(p, str))
+        content = between.join(p for p in parts if isinstance(p, str))
     if content is None and "tool_calls" not in m and "function_call" not in m:
         raise BadValue(f"message {i} has no content; give it some text")
     if content is not None and not isinstance(content, str):

@@ -23,6 +23,7 @@ class TextFields(Fields):
     stream: bool | None = None
     stream_options: Tree | None = None
     sse_ping_interval: int | None = None
+    return_progress: bool | None = None  # a stream tells how much of the prompt has been read
     timings_per_token: bool | None = None  # and who wrote each token
     n: int | None = None
     n_cmpl: int | None = None

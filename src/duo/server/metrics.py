@@ -89,6 +89,11 @@ class Metrics:
         """reason: one of REASONS."""
         self._refused.labels(reason).inc()
 
+    def has_read(self, n_texts: int, n_tokens: int, seconds: float) -> None:
+        """Texts that became vectors or scores, of which each is read in one pass."""
+        for name, n in (("passes", n_texts), ("prompt_tokens", n_tokens), ("prompt_seconds", seconds)):
+            self.sums[name] += n
+
     def begun(self, text: Text) -> None:
         self._queue.observe(text.begun_at - text.asked_at)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from duo.server.progress import LOOK_S, Progress
 from duo.server.prompt_files import keep_prompts
 from duo.server.sse import Events, dumped, first_of, forget
 from duo.server.writing import Writing
@@ -83,7 +84,8 @@ async def _answer(
         pending: asyncio.Task[Batch | None] = asyncio.create_task(writing.next())
         ping_s = service.settings.ping_s if f.sse_ping_interval is None else min(max(0, f.sse_ping_interval), DAY_S)
         try:
-            await asyncio.wait([pending], timeout=ping_s or None)
+            progress = Progress(lambda: service.duo.engine.usage["target"]["cells"]) if f.return_progress else None
+            await asyncio.wait([pending], timeout=LOOK_S if progress is not None else ping_s or None)
             if pending.done() and (e := pending.exception()) is not None:
                 raise e
         except BaseException:
@@ -95,4 +97,4 @@ async def _answer(
     finally:
         if not f.stream:
             await writing.close()
-    return Events(shape, writing, pending, ping_s=ping_s)
+    return Events(shape, writing, pending, ping_s=ping_s, progress=progress)

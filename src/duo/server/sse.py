@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
 from duo.server.errors import as_api_error
+from duo.server.progress import LOOK_S
 
 if TYPE_CHECKING:
+    from duo.server.progress import Found, Progress
     from duo.server.shapes.shape import Event, Shape
     from duo.server.text import Taken, Text
     from duo.server.writing import Batch, Writing
@@ -65,11 +68,21 @@ class Events(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, shape: Shape, writing: Writing, pending: asyncio.Task[Batch | None], *, ping_s: float) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        writing: Writing,
+        pending: asyncio.Task[Batch | None],
+        *,
+        ping_s: float,
+        progress: Progress | None = None,
+    ) -> None:
+        """progress: of the prompts, which the client wants to know."""
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._shape, self._writing, self._pending = shape, writing, pending
-        self._ping_s = ping_s or None
+        self._ping_s, self._progress = ping_s or inf, progress
+        self._quiet_s = 0.0  # since something was sent
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         work = asyncio.create_task(self._send_all(send))
@@ -107,16 +120,31 @@ class Events(Response):
         await self._send(send, b"".join(map(encoded, self._shape.last())) + DONE * self._shape.done)
 
     def _body(self, text: Text, taken: Taken) -> bytes:
-        return b"".join(map(encoded, self._shape.events(text, taken)))
+        found = self._progress.end(text) if self._progress is not None and taken.is_first else ()
+        return self._told(text, found) + b"".join(map(encoded, self._shape.events(text, taken)))
+
+    def _told(self, text: Text, found: Sequence[Found]) -> bytes:
+        return b"".join(encoded(e) for one in found for e in self._shape.progress(text, one))
 
     async def _next(self, send: Send) -> Batch | None:
         """What comes next; a comment goes out while nothing does."""
-        while not (await asyncio.wait([self._pending], timeout=self._ping_s))[0]:
-            await self._send(send, PING)
+        while not (await asyncio.wait([self._pending], timeout=self._look_s))[0]:
+            self._quiet_s += self._look_s or 0.0
+            news = b"".join(self._told(t, self._progress.news(t)) for t in self._shape.texts) if self._progress else b""
+            if news or self._quiet_s >= self._ping_s:
+                await self._send(send, news or PING)
         found = self._pending.result()
         if found is not None:
             self._pending = asyncio.create_task(self._writing.next())
         return found
 
+    @property
+    def _look_s(self) -> float | None:
+        """None: forever."""
+        reads = self._progress is not None and not all(t.chunks or t.finish for t in self._shape.texts)
+        found = min(self._ping_s - self._quiet_s, LOOK_S if reads else inf)
+        return found if found < inf else None
+
     async def _send(self, send: Send, body: bytes, *, more: bool = True) -> None:
+        self._quiet_s = 0.0
         await send({"type": "http.response.body", "body": body, "more_body": more})

@@ -116,7 +116,7 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> Timings:
         "prompt_per_second": evaluated * 1e6 / prompt_us,
         "predicted_n": predicted,
         "predicted_ms": predicted_us / 1e3,
-        "predicted_per_token_ms": predicted_us / 1e3 / max(1, predicted - 1),
+        "predicted_per_token_ms": predicted_us / 1e3 / (predicted - 1) if predicted > 1 else 0.0,
         "predicted_per_second": max(0, predicted - 1) * 1e6 / predicted_us,
         "ttft_ms": max(0, stats["t_first_us"] - stats["t_begin_us"]) / 1e3,
         "total_ms": wall_us / 1e3,

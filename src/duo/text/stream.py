@@ -172,6 +172,11 @@ class Stream(Iterator[Chunk]):
         return self._core_text.place
 
     @property
+    def n_cached(self) -> int:
+        """Tokens of the prompt that were in the target's cache; 0 until its first pass has begun."""
+        return int(self._core_text.stats()["n_prompt_cached"])
+
+    @property
     def cache_notes(self) -> list[str]:
         """What the prompt cache has read and written."""
         return [] if self._cache is None else self._cache.notes

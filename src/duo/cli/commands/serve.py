@@ -14,7 +14,7 @@ from duo.cli.commands.run import of_run
 from duo.cli.help_groups import MODELS
 from duo.cli.models import model_sources, names_draft, names_target
 from duo.cli.options import ModelCommand, given, model_options, table_options
-from duo.errors import BadValue
+from duo.errors import BadValue, DuoError
 from duo.options.serve import ServeOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, SERVE_OPTIONS
 from duo.remote.parent import WITH_PARENT
@@ -123,7 +123,7 @@ def serve(params: dict[str, Any]) -> None:
             else:
                 introduce(d, wanted)
             warn_of_start(d)
-            if settings.thoughts:
+            with suppress(DuoError):  # a base model, or one for vectors, has no template
                 warn_of_thoughts(settings.thoughts, d.chat_template)
         with suppress(OSError):
             where = addresses(found, o, settings.api_prefix)

@@ -65,7 +65,7 @@ class Fleet:
         self, sources: Mapping[str, Source], n_most: int, env: Mapping[str, str], say: Callable[[str], None]
     ) -> None:
         self.members = {name: Member(s) for name, s in sources.items()}
-        self._n_most, self._env, self._say = n_most, env, say
+        self.n_most, self._env, self._say = n_most, env, say
         self._folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))  # only this user may enter it
         self._n_started = 0
         self._room = asyncio.Lock()  # held by who makes room, who waits for processes alone
@@ -157,11 +157,11 @@ class Fleet:
 
     async def _make_room(self) -> None:
         """Raises ApiError 503: all that are loaded are busy."""
-        while self._n_most and sum(m.child is not None for m in self.members.values()) >= self._n_most:
+        while self.n_most and sum(m.child is not None for m in self.members.values()) >= self.n_most:
             idle = [m for m in self.members.values() if m.is_ready and not m.n_inside]
             if not idle:
                 raise ApiError(
-                    503, f"all {self._n_most} models (--models-max) are busy; try again later",
+                    503, f"all {self.n_most} models (--models-max) are busy; try again later",
                     headers={"Retry-After": "5"},
                 )  # fmt: skip
             if (child := min(idle, key=lambda m: m.used_at).taken_out()) is not None:

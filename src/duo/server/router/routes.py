@@ -12,6 +12,7 @@ import httpx2
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
+from duo import __version__
 from duo.server.errors import ApiError
 from duo.server.fields import Fields
 from duo.server.reading import body_of, fields_of
@@ -86,6 +87,24 @@ def add(router: APIRouter, service: Router) -> None:
         if "model" in request.query_params:
             return await _handed_on(service, request)
         return Response(service.metrics.page, media_type="text/plain; version=0.0.4")
+
+    @router.get("/props")
+    async def props(request: Request) -> Response:
+        """What the router does; model=NAME: the properties of a model."""
+        if "model" in request.query_params:
+            return await _handed_on(service, request)
+        return Json(
+            {
+                "role": "router",
+                "max_instances": service.fleet.n_most,
+                "models_autoload": service.autoload,
+                # For clients that want these of any server, as from llama-server's router.
+                "model_alias": service.settings.names[0],
+                "model_path": "none",
+                "default_generation_settings": {"params": {}, "n_ctx": 0},
+                "build_info": f"duo {__version__}",
+            }
+        )
 
     async def others(request: Request) -> Response:
         return await _handed_on(service, request)

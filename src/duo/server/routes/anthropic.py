@@ -124,7 +124,7 @@ def _messages(i: int, m: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         more: dict[str, Any] = {"tool_calls": calls} if calls else {}
         if thoughts:
             more["reasoning_content"] = "".join(thoughts)
-        yield {"role": m.get("role"), "content": "".join(text), **more}
+        yield {"role": m.get("role"), "content": "\n".join(text), **more}
 
 
 def _tool(t: Mapping[str, Any]) -> dict[str, Any]:

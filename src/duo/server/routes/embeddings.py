@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from duo.support.wording import quoted
 if TYPE_CHECKING:
     from duo.server.service import Service
 
+Texts = list[list[int]]  # token ids
 FORMATS = ("float", "base64")
 
 
@@ -51,17 +53,21 @@ def add(router: APIRouter, service: Service) -> None:
         router.post(path, openapi_extra=body_of(RerankFields), include_in_schema=path == "/v1/rerank")(rerank)
 
 
-async def _answer(service: Service, make: Callable[[Duo], Any]) -> Response:
+async def _answer(service: Service, make: Callable[[Duo], tuple[Any, Texts]]) -> Response:
+    """make: the answer, and the texts that the model has read for it."""
     if not service.settings.embeds:
         raise ApiError(501, "this server writes texts; start one with --embedding or --rerank for vectors")
     ticket = service.enter(1, vectors=True)
     try:
-        return Json(await service.in_thread(make, service.duo))
+        began = time.monotonic()
+        answer, texts = await service.in_thread(make, service.duo)
+        service.metrics.has_read(len(texts), sum(map(len, texts)), time.monotonic() - began)
+        return Json(answer)
     finally:
         ticket.leave()
 
 
-def _texts(duo: Duo, f: EmbeddingFields) -> list[list[int]]:
+def _texts(duo: Duo, f: EmbeddingFields) -> Texts:
     """The texts of a request as token ids. Raises BadValue."""
     given = f.input if f.input is not None else f.content
     if given is None:
@@ -87,12 +93,14 @@ def _norm(f: EmbeddingFields, norm: int) -> int:
     return found
 
 
-def _native(duo: Duo, f: EmbeddingFields, norm: int) -> list[dict[str, Any]]:
-    found = duo.vectors(_texts(duo, f), _norm(f, norm))
-    return [{"index": i, "embedding": v.tolist()} for i, v in enumerate(found)]
+def _native(duo: Duo, f: EmbeddingFields, norm: int) -> tuple[list[dict[str, Any]], Texts]:
+    texts = _texts(duo, f)
+    own = duo.embedder.pooling == "none"  # of tokens: as the model makes them, as in llama-server
+    found = duo.vectors(texts, -1 if own else _norm(f, norm))
+    return [{"index": i, "embedding": v.tolist()} for i, v in enumerate(found)], texts
 
 
-def _openai(duo: Duo, f: EmbeddingFields, norm: int, name: str) -> dict[str, Any]:
+def _openai(duo: Duo, f: EmbeddingFields, norm: int, name: str) -> tuple[dict[str, Any], Texts]:
     if duo.embedder.pooling == "none":
         raise BadValue("OpenAI's embeddings are one vector for each text; start the server with another --pooling")
     form = f.encoding_format or "float"
@@ -108,10 +116,11 @@ def _openai(duo: Duo, f: EmbeddingFields, norm: int, name: str) -> dict[str, Any
         else:
             data.append({**one, "embedding": rows[0].tolist()})
     n = sum(map(len, texts))
-    return {"object": "list", "data": data, "model": f.model or name, "usage": {"prompt_tokens": n, "total_tokens": n}}
+    usage = {"prompt_tokens": n, "total_tokens": n}
+    return {"object": "list", "data": data, "model": f.model or name, "usage": usage}, texts
 
 
-def _ranked(duo: Duo, f: RerankFields, name: str) -> Any:
+def _ranked(duo: Duo, f: RerankFields, name: str) -> tuple[Any, Texts]:
     """As Jina answers, or, for `texts`, as Hugging Face's text-embeddings-inference."""
     documents = f.documents if f.documents is not None else f.texts
     if f.query is None or not documents:
@@ -125,12 +134,14 @@ def _ranked(duo: Duo, f: RerankFields, name: str) -> Any:
     scores = [float(v[0, 0]) for v in duo.vectors(tokens)]
     best = sorted(range(len(scores)), key=lambda i: -scores[i])[:n_most]
     if f.texts is not None and f.documents is None:
-        found = [{"index": i, "score": scores[i]} for i in best]
-        return [{**one, "text": documents[i]} for one, i in zip(found, best, strict=True)] if f.return_text else found
+        found: list[dict[str, Any]] = [{"index": i, "score": scores[i]} for i in best]
+        if f.return_text:
+            found = [{**one, "text": documents[i]} for one, i in zip(found, best, strict=True)]
+        return found, tokens
     n = sum(map(len, tokens))
     return {
         "model": f.model or name,
         "object": "list",
         "usage": {"prompt_tokens": n, "total_tokens": n},
         "results": [{"index": i, "relevance_score": scores[i]} for i in best],
-    }
+    }, tokens

@@ -110,10 +110,10 @@ def _message(i: int, x: Any) -> dict[str, Any]:
     if kind != "message":
         raise BadValue(f"item {i} of the input is of type {quoted(kind)}; duo reads messages and calls of functions")
     content = x.get("content")
-    return {"role": x.get("role"), "content": content if isinstance(content, str) else _text(i, content)}
+    return {"role": x.get("role"), "content": content if isinstance(content, str) else _text(i, content, "\n")}
 
 
-def _text(i: int, content: Any) -> str:
+def _text(i: int, content: Any, between: str = "") -> str:
     out: list[str] = []
     parts: list[Any] = content if isinstance(content, list) else [content]
     for part in parts:
@@ -122,7 +122,7 @@ def _text(i: int, content: Any) -> str:
         if kind not in TEXTS or not isinstance(text, str):
             raise BadValue(f"item {i} of the input holds {quoted(kind)}; duo reads text only")
         out.append(text)
-    return "".join(out)
+    return between.join(out)
 
 
 def joined(messages: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from duo.api.chat_answer import tool_call, tool_call_part
@@ -48,6 +48,10 @@ class ChatShape(Shape):
     def begin(self, text: Text) -> Iterator[Event]:
         choice = {"finish_reason": None, "index": text.index, "delta": {"role": "assistant", "content": None}}
         yield "", {"choices": [choice], **self._head("chat.completion.chunk")}
+
+    def progress(self, text: Text, found: Mapping[str, int]) -> Iterator[Event]:
+        for name, data in self.begin(text):
+            yield name, {**data, "prompt_progress": found}
 
     def part(self, text: Text, part: Part) -> Iterator[Event]:
         if part.reasoning:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from duo.api.logprob_lists import LogprobLists, joined_lists
@@ -89,6 +89,9 @@ class CompletionShape(Shape):
         if self._echo:
             lists = self._of_prompt(text)
             yield self._part(text, text.prompt, None if lists is None else self._shown(lists), None, ())
+
+    def progress(self, text: Text, found: Mapping[str, int]) -> Iterator[Event]:
+        yield self._part(text, "", None, None, (), prompt_progress=found)
 
     def part(self, text: Text, part: Part) -> Iterator[Event]:
         yield self._event(text, part.content, None)

@@ -31,6 +31,13 @@ class NativeShape(Shape):
     def part(self, text: Text, part: Part) -> Iterator[Event]:
         yield "", self._part(text, part.content)
 
+    def progress(self, text: Text, found: Mapping[str, int]) -> Iterator[Event]:
+        part = self._part(text, "")
+        if "timings" in part:  # as far as the prompt has been read
+            n = found["processed"] - found["cache"]
+            part["timings"] |= {"cache_n": found["cache"], "prompt_n": n, "prompt_ms": float(n and found["time_ms"])}
+        yield "", {**part, "prompt_progress": found}
+
     def _part(self, text: Text, content: str) -> dict[str, Any]:
         fresh = self.take_fresh(text)
         return {

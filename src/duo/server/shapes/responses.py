@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from duo.api.chat_answer import call_id
@@ -111,8 +111,17 @@ class ResponsesShape(Shape):
         return self._event(kind, item_id=self._items[-1]["id"], output_index=len(self._items) - 1, **data)
 
     def begin(self, text: Text) -> Iterator[Event]:
-        for kind in ("created", "in_progress"):
-            yield self._event(f"response.{kind}", response={**self._response("in_progress"), "output": []})
+        if not self._n_events:
+            yield from self._begin()
+
+    def _begin(self, **more: Any) -> Iterator[Event]:
+        response = {**self._response("in_progress"), "output": []}
+        if not self._n_events:
+            yield self._event("response.created", response=response)
+        yield self._event("response.in_progress", response=response, **more)
+
+    def progress(self, text: Text, found: Mapping[str, int]) -> Iterator[Event]:
+        yield from self._begin(prompt_progress=found)
 
     def _start(self, kind: str, named: Piece | None = None) -> Iterator[Event]:
         yield from self._stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from duo import __version__
@@ -57,6 +57,10 @@ class Shape:
 
     def end(self, text: Text) -> Iterable[Event]:
         """When the text has ended."""
+        return ()
+
+    def progress(self, text: Text, found: Mapping[str, int]) -> Iterable[Event]:
+        """While the prompt is read, if the request wants to know."""
         return ()
 
     def last(self) -> Iterable[Event]:

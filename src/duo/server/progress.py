@@ -1,0 +1,48 @@
+"""How much of their prompts the models have read, for requests that want to be told (return_progress)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duo.server.text import Text
+
+LOOK_S = 0.05
+Found = dict[str, int]  # llama-server's prompt_progress: total, cache, processed (tokens), time_ms
+
+
+class Progress:
+    """cells: tokens in the target's cache, by place; none: it is elsewhere, and only the end of a prompt is told."""
+
+    def __init__(self, cells: Callable[[], Sequence[int]]) -> None:
+        self._cells = cells
+        self._seen: dict[int, int] = {}  # tokens in the place of a text when it was first looked at, by text
+        self._told: dict[int, int] = {}  # tokens that were told of last, by text
+
+    def news(self, text: Text) -> list[Found]:
+        """What has happened since the last call, while the prompt is read. The first one tells what was kept."""
+        place = -1 if text.stream is None else text.stream.stream.place
+        cells = self._cells()
+        if text.chunks or not 0 <= place < len(cells):
+            return []
+        n = cells[place]
+        # Until the first pass ends, the place holds what an earlier text has left there.
+        if n == self._seen.setdefault(text.index, n) and text.index not in self._told:
+            return []
+        return self._tell(text, min(n, text.n_prompt))
+
+    def end(self, text: Text) -> list[Found]:
+        """When the text's first token has come: the whole prompt has been read."""
+        return self._tell(text, text.n_prompt)
+
+    def _tell(self, text: Text, n: int) -> list[Found]:
+        n_cached = 0 if text.stream is None else text.stream.stream.n_cached
+        told = self._told.get(text.index)
+        fresh = [x for x in ([n_cached] if told is None else []) + [n] if told is None or x > told]
+        self._told[text.index] = max(fresh, default=told or 0)
+        ms = int((time.monotonic() - text.begun_at) * 1e3)
+        return [
+            {"total": text.n_prompt, "cache": n_cached, "processed": x, "time_ms": ms} for x in dict.fromkeys(fresh)
+        ]
