@@ -107,6 +107,7 @@ def test_a_stream_tells_how_much_of_the_prompt_is_read(route: str) -> None:
         assert (
             first["prompt_progress"]["processed"] == first["timings"]["prompt_n"] == first["timings"]["prompt_ms"] == 0
         )
+        assert first["timings"]["predicted_n"] == first["tokens_predicted"] == 0
         assert cached[0] == 0 and cached[1] == found[0]["total"] - 1
         assert not any("prompt_progress" in e for _, e in s.events(route, body))
 

@@ -36,7 +36,8 @@ class NativeShape(Shape):
         if "timings" in part:  # as far as the prompt has been read
             n = found["processed"] - found["cache"]
             part["timings"] |= {"cache_n": found["cache"], "prompt_n": n, "prompt_ms": float(n and found["time_ms"])}
-        yield "", {**part, "prompt_progress": found}
+            part["timings"] |= {"predicted_n": 0, "predicted_ms": 0.0, "predicted_per_second": 0.0}
+        yield "", {**part, "tokens_predicted": 0, "prompt_progress": found}
 
     def _part(self, text: Text, content: str) -> dict[str, Any]:
         fresh = self.take_fresh(text)
