@@ -158,6 +158,7 @@ void register_engine(py::module_ & m) {
     // A text that was begun. Its reader keeps it.
     py::class_<text_handle>(m, "Text")
         .def_property_readonly("place", [](const text_handle & x) { return x.get().req().place.load(); })
+        .def_property_readonly("n_cached", [](const text_handle & x) { return x.get().req().n_cached.load(); })
         // The link that has this number carries it. Known when the text's first chunk has come, and as a rule before.
         .def_property_readonly("slot", [](const text_handle & x) { return x.get().req().slot; })
         // Complete after the chunk that has finish set.

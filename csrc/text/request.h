@@ -156,8 +156,9 @@ struct request : text_params {
     // Caller -> both workers. Relaxed: it only asks them to stop soon.
     std::atomic<bool> cancelled{false};
 
-    // Verify worker -> anybody: the place in its cache; -1: the text has not begun.
+    // Verify worker -> anybody: the place in its cache (-1: the text has not begun), and the tokens that it had there.
     std::atomic<int32_t> place{-1};
+    std::atomic<int32_t> n_cached{0};
 
     // Verify worker; readable after the end message.
     verify_stats stats;

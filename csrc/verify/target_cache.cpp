@@ -83,6 +83,7 @@ void target_cache::keep_beginning(verify_slot & s) {
     if (const int32_t n_mark = s.text.req().n_mark; n_mark == n_cached || n_mark == n_cached + 1) {
         mark(model_, s); // the next pass would go on beyond it
     }
+    s.text.req().n_cached.store(n_cached, std::memory_order_relaxed);
     s.text.req().stats.n_prompt_cached   = n_cached;
     s.text.req().stats.n_prompt_returned = size_t(n_cached) > n_here ? n_cached : 0;
 }

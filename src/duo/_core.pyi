@@ -405,6 +405,8 @@ class Text:
     def stats(self) -> dict[str, Any]: ...  # complete after the chunk that has finish set
     @property
     def place(self) -> int: ...  # in the target's cache; -1: not begun
+    @property
+    def n_cached(self) -> int: ...  # tokens of its prompt that were there when it began
 
 class WorkerUsage(TypedDict):
     """What a worker holds (csrc/wires/usage.h)."""

@@ -12,11 +12,12 @@ from duo import _core
 from duo.errors import BadValue
 from duo.options.generate import GenerateOptions
 from duo.options.signature import keywords
+from duo.text.begin import start
 from duo.text.errand import turn
 from duo.text.job import Prompt, check_text
 from duo.text.result import Chunk, Result, Timings
 from duo.text.session import Session
-from duo.text.stream import Stream, start
+from duo.text.stream import Stream
 
 if TYPE_CHECKING:
     from duo.text.state import State

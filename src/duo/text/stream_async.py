@@ -10,11 +10,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from duo.text.begin import begin
 from duo.text.job import Job, prepare
 from duo.text.prompt_cache import open_cache
 from duo.text.result import Chunk, Result
 from duo.text.session import Session
-from duo.text.stream import Stream, begin
+from duo.text.stream import Stream
 from duo.text.turns import Turn
 
 if TYPE_CHECKING:
