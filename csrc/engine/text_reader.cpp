@@ -117,7 +117,7 @@ bool text_reader::next(open_text & text, text_chunk & out, int64_t deadline_us) 
     std::unique_lock locked(mutex_);
     for (;;) {
         if (text.has_chunk()) {
-            take_chunk(text, out);
+            text.give(out);
             if (out.finish != finish_reason::none) {
                 done = take_done(); // what the text held, such as a saved cache, may be large
             }
@@ -139,17 +139,6 @@ bool text_reader::next(open_text & text, text_chunk & out, int64_t deadline_us) 
         text.came_.wait_for(locked, std::chrono::microseconds(std::min<int64_t>(left_us, 86400000000)));
         --text.n_waiting_;
     }
-}
-
-void text_reader::take_chunk(open_text & text, text_chunk & out) {
-    if (!text.chunks_.empty()) {
-        out = std::move(text.chunks_.front());
-        text.chunks_.pop_front();
-        return;
-    }
-    out        = {};
-    out.finish = std::exchange(text.owed_, finish_reason::none);
-    out.t_us   = now_us();
 }
 
 uint64_t text_reader::wait_news(uint64_t seen, int64_t deadline_us) {

@@ -9,39 +9,11 @@
 #include <mutex>
 #include <vector>
 
+#include "open_text.h"
 #include "text/request.h"
-#include "text_stream.h"
 #include "wires/wires.h"
 
 namespace duo {
-
-// A text as its reader holds it.
-class open_text {
-  public:
-    open_text(std::unique_ptr<request> r, const token_model & model)
-        : req_(std::move(r)), stream_(model, req_->n_logprobs) {}
-
-    // Its statistics, error and warning are complete when next() has given the last chunk.
-    [[nodiscard]] request &       req() { return *req_; }
-    [[nodiscard]] const request & req() const { return *req_; }
-
-  private:
-    friend class text_reader;
-
-    const std::unique_ptr<request> req_;
-    text_stream                    stream_;
-
-    // Under the reader's mutex.
-    std::deque<text_chunk>  chunks_;
-    std::condition_variable came_;
-    int32_t                 n_waiting_ = 0;     // threads that wait for a chunk while another one reads the ring
-    bool                    queued_    = false; // waits for a slot
-    bool                    ended_     = false; // its last chunk has come
-    failure                 lost_;              // why a chunk could not be kept: the text ends with this
-    finish_reason           owed_ = finish_reason::none; // of a last chunk that comes after chunks_
-
-    [[nodiscard]] bool has_chunk() const { return !chunks_.empty() || owed_ != finish_reason::none; }
-};
 
 // Every method may be called from any thread.
 class text_reader {
@@ -83,7 +55,6 @@ class text_reader {
     using texts = std::vector<std::shared_ptr<open_text>>;
 
     texts                         take_done() noexcept;
-    void                          take_chunk(open_text & text, text_chunk & out);
     template <typename Done> void read_ring(int64_t deadline_us, std::unique_lock<std::mutex> & locked, Done && done);
     void                          give(const chunk_msg & msg) noexcept;
     void                          lose(open_text & text, failure && why) noexcept;
