@@ -21,15 +21,6 @@ double adaptive_p::preferred() const {
     return std::clamp(2.0 * target_ - sum_ / weight_, 0.0, 1.0);
 }
 
-bool adaptive_p::on_row(std::span<const token_id> text, std::span<float> logits) {
-    if (asked_) {
-        learn(text.back());
-    }
-    asked_ = true;
-    reconsider(text, logits);
-    return true;
-}
-
 void adaptive_p::reconsider(std::span<const token_id> /*text*/, std::span<float> logits) {
     p_.assign(logits.size(), -1.0f);
     const float best = *std::max_element(logits.begin(), logits.end());

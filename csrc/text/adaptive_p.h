@@ -6,33 +6,30 @@
 
 #include <vector>
 
-#include "token_hook.h"
+#include "learning_hook.h"
 
 namespace duo {
 
 // One text. Belongs to the target's thread. It comes after all other samplers.
-class adaptive_p : public token_hook {
+class adaptive_p : public learning_hook {
   public:
     // target: the chance that is wanted, 0 to 1. decay: how long chosen tokens count, 0 to 0.99; about 1 / (1 - decay)
     // of them.
     adaptive_p(float target, float decay);
 
-    bool on_row(std::span<const token_id> text, std::span<float> logits) override;
-    bool refused() override { return true; }
     void reconsider(std::span<const token_id> text, std::span<float> logits) override;
 
     // The chance that is preferred in the next row.
     [[nodiscard]] double preferred() const;
 
   private:
-    void learn(token_id chosen);
+    void learn(token_id chosen) override;
 
     const double       target_;
     const double       decay_;
     double             sum_;    // of the chances of chosen tokens, older ones less
     double             weight_; // what they count together
     std::vector<float> p_;      // of the last row, by token: the chance before it was changed; below 0: it had none
-    bool               asked_ = false;
 };
 
 } // namespace duo

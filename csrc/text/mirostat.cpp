@@ -12,15 +12,6 @@ namespace {
 constexpr size_t n_estimated = 100; // tokens from which version 1 estimates Zipf's exponent
 }
 
-bool mirostat::on_row(std::span<const token_id> text, std::span<float> logits) {
-    if (asked_) {
-        learn(text.back());
-    }
-    asked_ = true;
-    reconsider(text, logits);
-    return true;
-}
-
 void mirostat::reconsider(std::span<const token_id> /*text*/, std::span<float> logits) {
     if (!weigh(logits)) {
         return;

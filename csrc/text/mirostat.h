@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "token_hook.h"
+#include "learning_hook.h"
 
 namespace duo {
 
@@ -23,12 +23,10 @@ struct mirostat_params {
 };
 
 // One text. Belongs to the target's thread.
-class mirostat : public token_hook {
+class mirostat : public learning_hook {
   public:
     explicit mirostat(mirostat_params params) : params_(std::move(params)), limit_(2.0 * double(params_.tau)) {}
 
-    bool on_row(std::span<const token_id> text, std::span<float> logits) override;
-    bool refused() override { return true; }
     void reconsider(std::span<const token_id> text, std::span<float> logits) override;
 
     // The largest surprise that a token may have now, in bits.
@@ -36,7 +34,7 @@ class mirostat : public token_hook {
 
   private:
     bool               weigh(std::span<const float> logits);
-    void               learn(token_id chosen);
+    void               learn(token_id chosen) override;
     [[nodiscard]] bool keeps_by_rank() const { return params_.version == 1; }
     double             least_by_rank();
 
@@ -44,7 +42,6 @@ class mirostat : public token_hook {
     double                limit_;
     std::vector<double>   p_;    // of the last row, by token: the chance, 0 where it was dropped
     std::vector<double>   best_; // scratch: the largest of them
-    bool                  asked_ = false;
 };
 
 } // namespace duo
