@@ -1,13 +1,14 @@
-"""What the kinds of `duo bench` share: its defaults, refused options, and the head of a report."""
+"""What commands that write a report share: defaults, refused options, the command line, and the head of a report."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from duo.cli.options import given
+from duo.cli.options import ModelCommand, given
 from duo.errors import BadValue
 from duo.options.tables import ENGINE_OPTIONS
 
@@ -19,7 +20,20 @@ if TYPE_CHECKING:
 NOT_HERE = ("mode", "n_draft", "stop", "prompt_cache", "prompt_cache_all", "prompt_cache_ro", "cache_ram")
 DEFAULTS = {"max_tokens": 128, "seed": 1}
 OF_DRAFT = tuple(name for name in ENGINE_OPTIONS if name.endswith("_draft") or name == "draft_host")
-COMMAND_KEY = "duo.measure.bench"  # in click's meta: the command line as typed
+_COMMAND_LINE = "duo.cli.bench_head"  # in click's meta
+
+
+class ReportCommand(ModelCommand):
+    """Keeps the command line as typed, for the report."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_COMMAND_LINE] = shlex.join(["duo", str(self.name), *args])
+        return super().parse_args(ctx, args)
+
+
+def command_line() -> str:
+    """Of the ReportCommand that runs, as typed."""
+    return str(click.get_current_context().meta[_COMMAND_LINE])
 
 
 def head_of_run(d: Duo, params: dict[str, Any], text: GenerateOptions, n_questions: int) -> dict[str, Any]:
@@ -34,7 +48,7 @@ def head_of_run(d: Duo, params: dict[str, Any], text: GenerateOptions, n_questio
         **{k: v for k, v in d.options.items() if v != ENGINE_OPTIONS[k].default},
     }
     loaded = [m for m in (d.target, d.draft) if m is not None]
-    return head_of(loaded, click.get_current_context().meta[COMMAND_KEY], settings)
+    return head_of(loaded, command_line(), settings)
 
 
 def options_of_target(params: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duo.cli import show
-from duo.cli.bench_head import COMMAND_KEY, DEFAULTS, NOT_HERE, head_of_run, options_of_target, refuse
+from duo.cli.bench_head import DEFAULTS, NOT_HERE, ReportCommand, head_of_run, options_of_target, refuse
 from duo.cli.commands.run import of_run
 from duo.cli.help_groups import MODELS
 from duo.cli.models import NAMES, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
-from duo.cli.options import ModelCommand, given, model_options, table_options
+from duo.cli.options import given, model_options, table_options
 from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import Bar
 from duo.errors import BadValue, ContextFull, DuoError
@@ -51,14 +50,6 @@ Examples:
   duo bench --url http://127.0.0.1:8080 --url other=http://127.0.0.1:8000 -f question.jsonl --slots 1,2,4,8
   duo bench -m 70B.gguf -md 8B.gguf -ngl 11 --modes plain,async --lengths auto,4,8 --json-file run.json --csv run.csv
 """
-
-
-class BenchCommand(ModelCommand):
-    """Keeps the command line as typed, for the report."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[COMMAND_KEY] = shlex.join(["duo", "bench", *args])
-        return super().parse_args(ctx, args)
 
 
 def bench(params: dict[str, Any]) -> None:
@@ -266,7 +257,7 @@ def _command() -> click.Command:
         click.Option(["synthetic", "--synthetic"], metavar="SPEC",
                      help="Use simulated models with the given speeds and agreement, as a=0.8,c=0.2."),
     ]  # fmt: skip
-    return BenchCommand(
+    return ReportCommand(
         "bench",
         params=[
             *model_sources(),

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import secrets
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from duo.cli.bench_head import refuse
+from duo.cli.bench_head import ReportCommand, command_line, refuse
 from duo.cli.commands.run import of_run
 from duo.cli.models import model_sources
-from duo.cli.options import ModelCommand, given, model_options, table_options
+from duo.cli.options import given, model_options, table_options
 from duo.cli.progress import Bar
 from duo.errors import BadValue, DuoError
 from duo.options.endpoint import EndpointOptions
@@ -47,18 +46,9 @@ Examples:
 """
 
 DIFFERENT = 2  # exit code
-KEY = "duo.measure.prove"  # in click's meta: the command line as typed
 DEFAULTS = {"max_tokens": 48, "seed": 1}
 QUICK_TOKENS, QUICK_PROMPTS, QUICK_SLOTS = 24, 3, "1,4"
 OF_SERVER = ("url_model", "api_key_file", "timeout")
-
-
-class ProveCommand(ModelCommand):
-    """Keeps the command line as typed, for the report."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[KEY] = shlex.join(["duo", "prove", *args])
-        return super().parse_args(ctx, args)
 
 
 def plan_of(params: dict[str, Any]) -> Plan:
@@ -103,7 +93,7 @@ def prove(params: dict[str, Any]) -> None:
     code = 0
     with bar.shown():
         try:
-            measure(params, plan, proof, head, click.get_current_context().meta[KEY])
+            measure(params, plan, proof, head, command_line())
         except (DuoError, KeyboardInterrupt) as e:
             if not any(t.n_texts for t in proof.tallies):
                 raise
@@ -160,7 +150,7 @@ def _command() -> click.Command:
                      help=f"Few texts: {QUICK_PROMPTS} prompts, -n {QUICK_TOKENS}, --slots {QUICK_SLOTS}."),
         click.Option(["json", "--json"], is_flag=True, help="Print everything as JSON, and no table."),
     ]  # fmt: skip
-    return ProveCommand(
+    return ReportCommand(
         "prove",
         params=[*model_sources(heads=False), *own, *_of_server(), *_options(), *of_run("verbose", "log_file")],
         callback=lambda **params: prove(params),
