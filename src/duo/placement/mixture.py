@@ -23,26 +23,26 @@ def without_experts(target: ModelOptions, h: Header, place: Callable[[ModelOptio
     """The target, whose header is h, with experts on the CPU if it does not fit otherwise.
 
     They are those of so few layers that all the rest is on the devices, the first layers as with -ncmoe; or of all
-    layers, if that is still too much. What the user says of tensors or of the number of layers counts more. llama.cpp
-    has the same aim (common/fit.cpp). Several devices have layers in the order of their numbers, so the first layers
-    would make room on one of them only: there whole layers are placed. place: places both models, with such a target.
-    Raises what it raises.
+    layers, if that is still too much. llama.cpp has the same aim (common/fit.cpp). Several devices have layers in the
+    order of their numbers, so the first layers would make room on one of them only: there whole layers are placed.
+    place: places both models, with such a target. Raises what it raises.
     """
     n_most = n_layers_to_experts(h)
-    if target.n_gpu_layers != "auto" or target.override_tensors or not n_most:
+    if not n_most:
         return target
 
     def kept(n: int) -> ModelOptions:
-        return replace(target, override_tensors=tuple(overrides(False, n, 0)), n_cpu_moe=n) if n else target
+        return replace(target, override_tensors=tuple(overrides(False, n, 0)), n_cpu_moe=n)
 
-    def n_on_device(n: int) -> int:
-        """Layers beyond all of them."""
+    def n_missing(n: int) -> int:
+        """Layers that are not on the device, with the experts of n layers on the CPU."""
         p = place(kept(n)).target
-        return p.n_gpu_layers - p.n_all
+        return p.n_all - p.n_gpu_layers
 
-    alone = n_on_device(0)
-    if alone == 0 or len(place(target).target.devices) != 1:
+    whole = place(target).target
+    n_whole = whole.n_all - whole.n_gpu_layers
+    if n_whole == 0 or len(whole.devices) != 1:
         return target
-    if (most := n_on_device(n_most)) < 0:
-        return kept(n_most) if most > alone else target
-    return kept(bisect_left(range(1, n_most), 0, key=n_on_device) + 1)
+    if (n_least := n_missing(n_most)) > 0:
+        return kept(n_most) if n_least < n_whole else target
+    return kept(bisect_left(range(1, n_most), 0, key=lambda n: -n_missing(n)) + 1)

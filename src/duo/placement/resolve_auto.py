@@ -156,7 +156,10 @@ def placement_of(
 
 
 def with_experts_placed(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> ModelOptions:
-    """The target with its experts on the CPU as far as it would not fit otherwise. Raises BadValue or DoesNotFit."""
+    """The target with its experts on the CPU as far as it would not fit otherwise. What the user says of tensors or of
+    the number of layers counts more. Raises BadValue or DoesNotFit."""
+    if target.n_gpu_layers != "auto" or target.override_tensors or not devices_for(target.devices, devices):
+        return target
     headers = [read_header(m.path) for m in (target, draft) if m is not None]
     return without_experts(target, headers[0], lambda t: placement_of(t, draft, headers, devices))
 
