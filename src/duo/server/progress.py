@@ -40,9 +40,8 @@ class Progress:
     def _tell(self, text: Text, n: int) -> list[Found]:
         n_cached = 0 if text.stream is None else text.stream.stream.n_cached
         told = self._told.get(text.index)
-        fresh = [x for x in ([n_cached] if told is None else []) + [n] if told is None or x > told]
-        self._told[text.index] = max(fresh, default=told or 0)
+        fresh = sorted({n_cached, n}) if told is None else [n] if n > told else []
+        if fresh:
+            self._told[text.index] = fresh[-1]
         ms = int((time.monotonic() - text.begun_at) * 1e3)
-        return [
-            {"total": text.n_prompt, "cache": n_cached, "processed": x, "time_ms": ms} for x in dict.fromkeys(fresh)
-        ]
+        return [{"total": text.n_prompt, "cache": n_cached, "processed": x, "time_ms": ms} for x in fresh]
