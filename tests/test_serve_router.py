@@ -1,94 +1,30 @@
 """`duo serve --models-dir`: a process for each model that is asked for, and requests go to the one that they name."""
 
-import asyncio
 import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from conftest import EXACT, HANG_S
-from hosts import KERNELS
+from routed import BODY, LONG, TARGET, Served, models_folder, routed
 from served import parsed
 from waits import wait_until
 
 from duo import Duo
-from duo.models.demo import demo_pair
-from duo.options.validate import serve_options
-from duo.server.listening import listeners
-from duo.server.router import model_events
-from duo.server.router.fleet import Member
-from duo.server.router.model_events import ModelEvents
-from duo.server.router.service import Router
-from duo.server.router.serving import RouterServing
-from duo.server.router.sources import known_models
-from duo.server.settings import Settings
 
 pytestmark = pytest.mark.full
-
-TARGET, DRAFT = demo_pair()
-BODY = {"prompt": "Once upon a time", "n_predict": 12, "temperature": 0}
-LONG = {"n_predict": 5000, "ignore_eos": True, "stream": True, "mode": "plain"}  # a second and more
-
-
-class Served:
-    def __init__(self, url: str, serving: RouterServing, router: Router) -> None:
-        self.url, self.serving, self.router = url, serving, router
-
-    def post(self, path: str, body: Any, **more: Any) -> httpx.Response:
-        return httpx.post(self.url + path, json=body, timeout=HANG_S, **more)
-
-    def get(self, path: str) -> httpx.Response:
-        return httpx.get(self.url + path, timeout=HANG_S)
-
-    def states(self) -> dict[str, str]:
-        return {m["id"]: m["status"]["value"] for m in self.get("/v1/models").json()["data"]}
-
-    def member(self, name: str) -> Member:
-        return self.router.fleet.members[name]
-
-    def pid(self, name: str) -> int:
-        child = self.member(name).child
-        assert child is not None
-        return child.pid
-
-
-@contextmanager
-def routed(folder: Path, *own: str, n_most: int = 2, autoload: bool = True, **given: Any) -> Iterator[Served]:
-    asked = {"port": 0, "ui": False, **given}
-    settings = Settings.of(asked, "duo")
-    found = listeners(serve_options(asked))
-    there = threading.Event()
-    sources = known_models(folder=folder, presets={}, cached=[], own=["-c", "4096", *KERNELS, *own])
-    router = Router(settings, sources, n_most=n_most, autoload=autoload, env=os.environ, say=lambda _line: None)
-    serving = RouterServing(router, found, drain_s=HANG_S / 2, ready=there.set)
-    thread = threading.Thread(target=serving.run, name="router")
-    thread.start()
-    try:
-        assert there.wait(HANG_S)
-        yield Served(found[0].url("http"), serving, router)
-    finally:
-        serving.end()
-        thread.join(HANG_S)
-    assert not thread.is_alive() and not router.fleet.folder.exists()
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("models")
-    (path / "pair").mkdir()
-    (path / "alone.gguf").symlink_to(TARGET)
-    (path / "small.gguf").symlink_to(DRAFT)
-    (path / "pair" / "target.gguf").symlink_to(TARGET)
-    (path / "pair" / "draft-of-it.gguf").symlink_to(DRAFT)
-    (path / "broken.gguf").write_bytes(b"GGUF, but not really")
-    return path
+    return models_folder(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -159,64 +95,6 @@ def test_models_are_loaded_and_unloaded_by_name(server: Served) -> None:
     assert server.post("/models/unload", {"model": "pair"}).json() == {"success": True}
     assert server.states()["pair"] == "unloaded"
     assert server.post("/models/unload", {"model": "pair"}).json() == {"success": True}
-
-
-@contextmanager
-def listening(server: Served) -> Iterator[Iterator[dict[str, Any]]]:
-    """The events of the models from now on."""
-    with httpx.stream("GET", server.url + "/models/sse", timeout=HANG_S) as answer:
-        assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
-        yield (json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line.startswith("data: "))
-
-
-@pytest.mark.slow
-def test_whoever_listens_hears_what_becomes_of_the_models(folder: Path) -> None:
-    def told(event: dict[str, Any]) -> tuple[Any, ...]:
-        data = event["data"]
-        return event["model"], event["event"], data["status"], data.get("exit_code"), data.get("info", {}).get("id")
-
-    with routed(folder, sse_ping_interval=1) as server:
-        with listening(server) as gone:
-            assert server.router.fleet.events.n_listeners == 1
-            assert server.post("/models/load", {"model": "broken"}).status_code == 503
-            assert told(next(gone)) == ("broken", "model_status", "loading", None, None)
-            assert told(next(gone)) == ("broken", "status_change", "unloaded", 1, None)
-        wait_until(lambda: server.router.fleet.events.n_listeners == 0)
-        with listening(server) as events, listening(server) as others:
-            server.post("/models/load", {"model": "small"})
-            found = [told(next(events)) for _ in range(2)]
-            os.kill(server.pid("small"), signal.SIGKILL)
-            found.append(told(next(events)))
-            server.post("/models/load", {"model": "small"})
-            server.post("/models/unload", {"model": "small"})
-            found += [told(next(events)) for _ in range(3)]
-            assert [told(next(others)) for _ in range(6)] == found
-            begun = [
-                ("small", "model_status", "loading", None, None),
-                ("small", "status_change", "loaded", None, "small"),
-            ]
-            ends = [("small", "status_change", "unloaded", code, None) for code in (-signal.SIGKILL, 0)]
-            assert found == [*begun, ends[0], *begun, ends[1]]
-            server.serving.end()
-            assert list(events) == list(others) == []  # they end with the server, as streams do
-
-
-def test_a_listener_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_events, "N_WAITING", 3)
-
-    async def listen() -> tuple[list[Any], list[Any]]:
-        events = ModelEvents()
-        with events.listen() as slow, events.listen() as quick:
-            heard = []
-            for i in range(5):
-                events.ended("a", i)
-                heard.append(await quick.next())
-            assert events.n_listeners == 2
-            return [await slow.next() for _ in range(4)], heard
-
-    slow, quick = asyncio.run(listen())
-    assert [e and e["data"]["exit_code"] for e in slow] == [0, 1, 2, None]
-    assert [e["data"]["exit_code"] for e in quick] == [0, 1, 2, 3, 4]
 
 
 def test_many_that_want_one_model_load_it_once(server: Served, right: str) -> None:
