@@ -1,7 +1,6 @@
 """Moments in which two things happen at once, made wide enough to be hit every time."""
 
 import asyncio
-import sys
 import threading
 import time
 
@@ -10,10 +9,10 @@ from conftest import HANG_S
 
 from duo import Duo, DuoError, Stream
 from duo.dev.switched_duo import SwitchedDuo
+from duo.text import begin
 from duo.text.trace_writer import TraceWriter
 from duo.text.turns import Turn
 
-MODULE = sys.modules[Stream.__module__]  # the name duo.stream is the function's
 PROMPT = "Once upon a time"
 
 
@@ -49,7 +48,7 @@ def test_ctrl_c_just_after_the_engine_began_leaves_the_duo_usable(monkeypatch: p
             def interrupted(*_args: object, **_kwargs: object) -> None:
                 raise KeyboardInterrupt
 
-            m.setattr(MODULE, "Stream", interrupted)
+            m.setattr(begin, "Stream", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 d.stream(PROMPT)
         assert len(d.generate(PROMPT, max_tokens=4).tokens) == 4

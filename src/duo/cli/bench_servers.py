@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from duo.cli.bench_head import DEFAULTS, refuse
+from duo.cli.bench_head import DEFAULTS, command_line, refuse
 from duo.cli.models import NAMES
 from duo.cli.options import given
 from duo.cli.progress import Bar
@@ -62,7 +62,7 @@ def measure(params: dict[str, Any]) -> None:
             **{name: ms for name, ms in limits.items() if ms is not None},
             "slots": ",".join(map(str, counts)),
         }
-        head = head_of([], click.get_current_context().meta["duo.measure.bench"], settings)
+        head = head_of([], command_line(), settings)
         head["servers"] = {
             c.address.name: {"url": c.address.url, "model": c.model, "owned_by": c.owner or None} for c in clients
         }
