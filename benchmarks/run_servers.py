@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from benchmarks.servers.child import Child, started
 
-from duo.errors import DuoError, PeerLost
+from duo.errors import DuoError, PeerLostError
 from duo.measure.bench.arms import Arm
 from duo.measure.bench.endpoint.address import parse_address
 from duo.measure.bench.endpoint.client import Client
@@ -52,7 +52,7 @@ class Failures(EndpointWriter):
         try:
             try:
                 return super().answers(question, arm)
-            except PeerLost as e:
+            except PeerLostError as e:
                 if CLOSED not in str(e):
                     raise
                 return super().answers(question, arm)

@@ -12,7 +12,7 @@ from conftest import EXACT
 from mtp_models import foreseeing
 
 import duo
-from duo import BadValue, Duo
+from duo import BadValueError, Duo
 from duo.models.demo import demo_pair
 from duo.models.pairs import find
 
@@ -63,9 +63,11 @@ def test_the_short_call_takes_it(target: Path) -> None:
 
 @pytest.mark.parametrize("more", [{"spec_type": "none"}, {"draft_host": "127.0.0.1:1"}])
 def test_one_chooses_what_guesses(more: dict[str, str], target: Path) -> None:
-    with pytest.raises(BadValue, match=f'draft="auto" chooses what guesses, and so does {next(iter(more))}; leave'):
+    with pytest.raises(
+        BadValueError, match=f'draft="auto" chooses what guesses, and so does {next(iter(more))}; leave'
+    ):
         Duo(target, "auto", **more)
-    with pytest.raises(BadValue, match='draft="auto" looks for what the target brings along, and no target'):
+    with pytest.raises(BadValueError, match='draft="auto" looks for what the target brings along, and no target'):
         Duo(draft="auto")
 
 

@@ -11,7 +11,7 @@ from gguf_files import BOOL, F32, I32, STR, U32, U64, Value, header_of, rewrite,
 from loads import assert_harmless, load, load_all
 
 from duo import Duo
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 
@@ -235,10 +235,10 @@ def test_lists_where_a_single_number_belongs(tmp_path: Path) -> None:
     """duo took the largest value for the number of layers, and made a list as long."""
     for name in ("block_count", "embedding_length", "context_length"):
         path = rewrite(DRAFT, tmp_path / "list.gguf", put={f"llama.{name}": (U32, [2, 2**32 - 1])})
-        with pytest.raises(BadValue, match=rf"llama\.{name} is a list"):
+        with pytest.raises(BadValueError, match=rf"llama\.{name} is a list"):
             read_header(path)
     path = rewrite(DRAFT, tmp_path / "list.gguf", put={"llama.attention.head_count": (U32, [4, 2**31])})
-    with pytest.raises(BadValue, match=r"head_count is 2147483648"):
+    with pytest.raises(BadValueError, match=r"head_count is 2147483648"):
         read_header(path)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from duo import BadValue, DuoError
+from duo import BadValueError, DuoError
 from duo.measure.bench import placed_run
 from duo.measure.bench.arms import PLAIN, Arm
 from duo.measure.bench.places import Place, Placement, parse_places, placements_of
@@ -42,7 +42,7 @@ def test_auto_halves_the_cpus() -> None:
     "text", ["CUDA0", "CUDA0,CUDA0", "CUDA0,CUDA7", "CUDA0,9000", "CUDA0,3-1", "0,0", "", "auto,CPU"]
 )
 def test_bad_places_are_refused(text: str) -> None:
-    with pytest.raises(BadValue, match="--placements"):
+    with pytest.raises(BadValueError, match="--placements"):
         parse_places(text, [CPU, *GPUS])
 
 

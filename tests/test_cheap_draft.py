@@ -11,7 +11,7 @@ import pytest
 from conftest import Races
 from model_files import N_PRODUCTS, TOKENS, Shape, options, random_model, run
 
-from duo import BadValue, Duo, _core
+from duo import BadValueError, Duo, _core
 from duo.models.demo import demo_pair
 from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
@@ -157,7 +157,7 @@ def test_the_first_line_says_it(run: Callable[..., tuple[int, str, str]]) -> Non
 
 
 def test_a_type_that_weights_cannot_become_is_refused() -> None:
-    with pytest.raises(BadValue, match=r"draft_pack|draft-pack"):
+    with pytest.raises(BadValueError, match=r"draft_pack|draft-pack"):
         engine_options({"draft_pack": "q2_K"})
 
 

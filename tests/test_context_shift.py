@@ -18,7 +18,7 @@ from tiny_models import tiny
 
 from duo import Duo
 from duo.dev.switched_duo import SwitchedDuo
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
@@ -211,7 +211,7 @@ def test_a_text_without_an_end_keeps_no_other_waiting() -> None:
 
 
 def test_a_target_elsewhere_refuses_it() -> None:
-    refused = pytest.raises(BadValue, match=r"context_shift .* needs the target in this process")
+    refused = pytest.raises(BadValueError, match=r"context_shift .* needs the target in this process")
     with host("verify") as h, remote("verify", h, n_ctx=N_CTX) as d, refused:
         d.generate(PROMPT, **GREEDY)
 

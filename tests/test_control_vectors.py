@@ -11,7 +11,7 @@ import pytest
 from conftest import EXACT
 from hosts import KERNELS, host
 
-from duo import BadValue, Duo, UnknownModel
+from duo import BadValueError, Duo, UnknownModelError
 from duo.dev.switched_duo import SwitchedDuo
 from duo.dev.whole_file import Reader
 from duo.models.demo import demo_pair
@@ -126,15 +126,15 @@ def test_bad_files_are_refused_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "12").write_bytes(b"no GGUF file")
     cases += [(tmp_path / "10", "is truncated|damaged"), (tmp_path / "11", "damaged"), (tmp_path / "12", "damaged")]
     for file, why in cases:
-        with pytest.raises(BadValue, match=why) as e:
+        with pytest.raises(BadValueError, match=why) as e:
             Duo(TARGET, n_ctx=64, control_vector=file)
         assert str(file) in str(e.value)
-    with pytest.raises(UnknownModel, match=r"there is no control vector '.*none' \(--control-vector\)"):
+    with pytest.raises(UnknownModelError, match=r"there is no control vector '.*none' \(--control-vector\)"):
         Duo(TARGET, n_ctx=64, control_vector=tmp_path / "none")
     for given, why in (((3, 2), "the last layer comes before the first"), ((1,), "two layers"), ("x", "two layers")):
-        with pytest.raises(BadValue, match=why):
+        with pytest.raises(BadValueError, match=why):
             Duo(TARGET, n_ctx=64, control_vector_layer_range=given)  # type: ignore[arg-type]
-    with pytest.raises(BadValue, match="begin at layer 900"):
+    with pytest.raises(BadValueError, match="begin at layer 900"):
         Duo(TARGET, n_ctx=64, control_vector=tmp_path / "good", control_vector_layer_range=(900, 901))
 
 
@@ -161,5 +161,5 @@ def test_a_verify_host_has_them_too(tmp_path: Path) -> None:
         Duo(None, DRAFT, verify_host=h.address) as d,
     ):
         assert d.generate(PROMPT, **GREEDY).tokens == text(control_vector=file)
-        with pytest.raises(BadValue, match="belongs to the model on the other machine"):
+        with pytest.raises(BadValueError, match="belongs to the model on the other machine"):
             Duo(None, DRAFT, verify_host=h.address, control_vector=file)

@@ -15,7 +15,7 @@ import pytest
 
 from duo import Duo
 from duo.dev import demo_target
-from duo.errors import DoesNotFit, DuoError
+from duo.errors import DoesNotFitError, DuoError
 from duo.models.demo import demo_pair
 
 TARGET, _ = map(str, demo_pair())
@@ -89,7 +89,7 @@ def test_a_race_without_models_makes_the_target(run: Run, small: Path) -> None:
 
 def test_no_room_for_the_target(run: Run, small: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(demo_target.shutil, "disk_usage", lambda _: SimpleNamespace(free=30_000_000))
-    with pytest.raises(DoesNotFit, match=r"needs 20 MB in .*duo and 30 MB are free; free some space, set"):
+    with pytest.raises(DoesNotFitError, match=r"needs 20 MB in .*duo and 30 MB are free; free some space, set"):
         demo_target.demo_target()
     code, out, err = run("race")
     assert (code, out) == (1, "") and err.count("\n") == 1

@@ -13,7 +13,7 @@ from hosts import KERNELS
 from mtp_models import foreseeing
 from other_vocabularies import shuffled
 
-from duo.errors import BadValue, DoesNotFit, DuoError
+from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.models.beside import find
 from duo.models.demo import demo_pair
 from duo.models.file_name import base_name
@@ -112,7 +112,7 @@ def test_a_model_of_the_targets_size_is_no_draft(target: Path, run: Run) -> None
     assert run("-m", target, *LINE)[0] == 0
 
 
-@pytest.mark.parametrize("error", [DoesNotFit("both models need 9 GB"), BadValue("put both on the CPU")])
+@pytest.mark.parametrize("error", [DoesNotFitError("both models need 9 GB"), BadValueError("put both on the CPU")])
 def test_a_draft_that_cannot_be_loaded_is_left_out(
     error: DuoError, target: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

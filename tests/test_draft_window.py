@@ -9,7 +9,7 @@ from conftest import EXACT, HELD
 from hosts import host, remote
 from prompts import LONG
 
-from duo import BadValue, Duo, _core
+from duo import BadValueError, Duo, _core
 from duo.dev.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.text.errand import finish
@@ -125,5 +125,5 @@ def test_a_saved_prompt_is_the_targets(tmp_path: Path, right: dict[tuple[str, st
 
 @pytest.mark.parametrize("window", [-1, 2**20 + 1, "many", 1.5, None])
 def test_other_windows_are_refused(duo_pair: Duo, window: Any) -> None:
-    with pytest.raises(BadValue, match="draft_window"):
+    with pytest.raises(BadValueError, match="draft_window"):
         duo_pair.generate("x", max_tokens=2, draft_window=window)

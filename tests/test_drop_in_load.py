@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import need_llama_cpp
 
-from duo import BadValue, Duo, DuoError
+from duo import BadValueError, Duo, DuoError
 from duo.dev.whole_file import Reader
 from duo.models.demo import demo_pair
 
@@ -77,9 +77,9 @@ def test_an_adapter_with_duos_kernels_and_one_that_does_not_fit(tmp_path: Path) 
         ({"lora_path": [str(lora)]}, "give one file, or several with lora="),
         ({"lora_path": lora, "lora_scaled": {str(lora): 1.0}}, "were both given"),
     ):
-        with pytest.raises(BadValue, match=why):
+        with pytest.raises(BadValueError, match=why):
             Duo(TARGET, n_ctx=64, **options)
     endless = lora_of(tmp_path / "inf.gguf", 1, float("inf"))
     why = "computes NaN instead of numbers; try it without its adapters"
-    with Duo(TARGET, n_ctx=64, lora=endless) as d, pytest.raises(BadValue, match=why):
+    with Duo(TARGET, n_ctx=64, lora=endless) as d, pytest.raises(BadValueError, match=why):
         d.generate(PROMPT)

@@ -16,7 +16,7 @@ from openai import OpenAI
 from served import Server, served
 from waits import wait_until
 
-from duo import BadValue, Cancelled, Duo, DuoError
+from duo import BadValueError, CancelledError, Duo, DuoError
 from duo.api.embeddings import normalized
 from duo.models.demo import demo_pair
 
@@ -90,11 +90,11 @@ def test_long_texts_are_cut_or_refused(encoder: str) -> None:
     long = "a " * 500
     with Duo(encoder, embedding=True, n_batch=64) as d:
         assert alike(d.embed(long), d.vectors([d.tokenize(long)[:64]], -1)[0][0])
-        with pytest.raises(BadValue, match="a text of 502 tokens is too large for a pass; give 1 to 64"):
+        with pytest.raises(BadValueError, match="a text of 502 tokens is too large for a pass; give 1 to 64"):
             d.embed(long, truncate=False)
-        with pytest.raises(BadValue, match="a text has no tokens"):
+        with pytest.raises(BadValueError, match="a text has no tokens"):
             d.vectors([[]])
-        with pytest.raises(BadValue, match="outside the vocabulary"):
+        with pytest.raises(BadValueError, match="outside the vocabulary"):
             d.vectors([[1 << 20]])
 
 
@@ -137,17 +137,17 @@ def test_scores_of_documents(reranker: str) -> None:
 
 def test_what_does_not_go_together(encoder: str) -> None:
     with Duo(encoder, embedding=True) as d:
-        with pytest.raises(BadValue, match="cannot write"):
+        with pytest.raises(BadValueError, match="cannot write"):
             d.generate("a king")
-        with pytest.raises(BadValue, match="scores need a model for reranking"):
+        with pytest.raises(BadValueError, match="scores need a model for reranking"):
             d.rerank("a", ["b"])
     with pytest.raises(DuoError, match="closed"):
         d.embed("a")
-    with Duo() as d, pytest.raises(BadValue, match="load it with embedding=True"):
+    with Duo() as d, pytest.raises(BadValueError, match="load it with embedding=True"):
         d.embed("a")
-    with pytest.raises(BadValue, match="with embedding nothing is written, so a draft has no use"):
+    with pytest.raises(BadValueError, match="with embedding nothing is written, so a draft has no use"):
         Duo(TARGET, DRAFT, embedding=True)
-    with pytest.raises(BadValue, match="pooling_type is 7; choose from none, mean, cls, last, rank"):
+    with pytest.raises(BadValueError, match="pooling_type is 7; choose from none, mean, cls, last, rank"):
         Duo(encoder, embedding=True, pooling_type=7)
 
 
@@ -246,7 +246,7 @@ def test_a_damaged_or_unfit_file_is_a_sentence(encoder: str, tmp_path: Path) -> 
         Duo(str(bad), embedding=True)
     unfit = str(bert(tmp_path / "none.gguf", separator="nothing"))
     words = r"the vocabulary of .*none\.gguf has no token for a part of the text"
-    with Duo(unfit, embedding=True) as d, pytest.raises(BadValue, match=words):
+    with Duo(unfit, embedding=True) as d, pytest.raises(BadValueError, match=words):
         d.embed("a king")
 
 
@@ -267,7 +267,7 @@ def test_closing_ends_what_is_computed() -> None:
     time.sleep(0.2)
     d.close()
     reader.join(HANG_S)
-    assert isinstance(found[0], Cancelled) and not reader.is_alive()
+    assert isinstance(found[0], CancelledError) and not reader.is_alive()
 
 
 def test_a_server_that_ends_does_not_wait_for_vectors() -> None:

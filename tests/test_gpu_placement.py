@@ -13,7 +13,7 @@ from gpu_device import NAME, NAMES, SHORT, SOFTWARE, buffers, child, needs_flash
 from rpc_servers import needs_rpc, serving
 
 from duo import Duo
-from duo.errors import DoesNotFit
+from duo.errors import DoesNotFitError
 from duo.models.demo import demo_pair
 from duo.placement.devices import devices
 
@@ -120,7 +120,9 @@ def test_flash_attention_stays_on_where_prompts_are_computed_elsewhere(tmp_path:
 
 def test_what_cannot_fit_is_refused_before_it_is_loaded() -> None:
     n_ctx = 1 << 30
-    with pytest.raises(DoesNotFit, match=rf"the target needs .* on {NAME}, but only .* are free; give at most -ngl \d"):
+    with pytest.raises(
+        DoesNotFitError, match=rf"the target needs .* on {NAME}, but only .* are free; give at most -ngl \d"
+    ):
         Duo(TARGET, n_ctx=n_ctx, n_gpu_layers="all")
 
 

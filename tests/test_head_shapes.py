@@ -15,7 +15,7 @@ from sizes import size
 
 from duo import Duo, DuoError
 from duo.dev.random_head import HeadShape, random_head, random_weights, write_head
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import Device
@@ -42,7 +42,7 @@ def refused(path: Path) -> str:
     """The sentence by which `duo check` and loading refuse the head; both are the same."""
     try:
         why = check_pair(TARGET, path, []).why_not
-    except BadValue as corrupt:
+    except BadValueError as corrupt:
         why = str(corrupt)
     with pytest.raises(DuoError) as e:
         Duo(TARGET, path, n_ctx=256)

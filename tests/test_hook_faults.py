@@ -17,7 +17,7 @@ from conftest import HANG_S
 from waits import first_line
 
 from duo import Duo, DuoError
-from duo.errors import BadValue, Busy, Cancelled
+from duo.errors import BadValueError, BusyError, CancelledError
 
 PROMPT = "Once upon a time"
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 24}
@@ -75,7 +75,7 @@ def test_a_bad_score_is_refused(duo_pair: Duo, processor: Any, why: str) -> None
         duo_pair.generate(PROMPT, logits_processor=processor, **GREEDY)
     assert e.value.result is not None and e.value.result.tokens == ()
     for name in ("logits_processor", "stopping_criteria"):
-        with pytest.raises(BadValue, match=f"{name} is 3, but input should be a function"):
+        with pytest.raises(BadValueError, match=f"{name} is 3, but input should be a function"):
             duo_pair.generate(PROMPT, **{name: 3})
 
 
@@ -100,7 +100,7 @@ def test_a_function_may_read_but_not_begin_or_end_a_text() -> None:
             found.append(d.decode([int(t) for t in ids]))
             assert begun.wait(HANG_S)  # the text begins before its stream has a name
             for call in (lambda: d.generate("x"), lambda: asyncio.run(d.agenerate("x")), d.close, s.close):
-                with pytest.raises(Busy, match="runs inside a text"):
+                with pytest.raises(BusyError, match="runs inside a text"):
                     call()
             return len(found) > 3
 
@@ -140,7 +140,7 @@ def test_closing_waits_for_the_function_and_nothing_hangs() -> None:
     for t in (reader, closer):
         t.join(HANG_S)
         assert not t.is_alive()
-    assert [type(e) for e in caught] == [Cancelled]
+    assert [type(e) for e in caught] == [CancelledError]
 
 
 def test_a_stream_and_its_function_are_let_go(duo_pair: Duo) -> None:

@@ -14,7 +14,7 @@ from prompts import LONG
 from waits import join
 
 from duo import Duo, Result, _core
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.demo import demo_pair
 from duo.text.errand import finish, turn
 
@@ -83,7 +83,7 @@ def test_nothing_is_kept_without_the_option_and_never_more_than_it_says() -> Non
             d.generate(p, **GREEDY)
         assert d.engine.usage["target"]["n_kept"] == len(LONG) - 1
     for bad in (-2, "much"):
-        with pytest.raises(BadValue, match="cache_ram"):
+        with pytest.raises(BadValueError, match="cache_ram"):
             Duo(TARGET, cache_ram=bad)
 
 

@@ -18,7 +18,7 @@ from waits import in_threads
 
 from duo import Duo, DuoError, _core
 from duo.dev.switched_duo import SwitchedDuo
-from duo.errors import Cancelled
+from duo.errors import CancelledError
 
 pytestmark = pytest.mark.full
 
@@ -218,7 +218,7 @@ def test_tokenizing_while_another_thread_closes() -> None:
                 assert d.decode(d.tokenize("tin soldier " * 50, add_bos=False)) == "tin soldier " * 50
 
         ends = in_threads(use, use, lambda d=d: time.sleep(0.01) or d.close())
-        assert [type(e) for e in ends] == [Cancelled, Cancelled, type(None)]
+        assert [type(e) for e in ends] == [CancelledError, CancelledError, type(None)]
 
 
 def test_a_duo_that_is_dropped_is_closed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from made_drafts import ENGINE, PROMPTS, TARGET, asked, bench
 from tiny_models import tiny
 from waits import HANG_S
 
-from duo import BadValue, Duo
+from duo import BadValueError, Duo
 from duo.make_draft.layers import LayerSearch, Score, SilencedCopy, droppable, why_not
 from duo.make_draft.make import make_draft
 from duo.models.header import read_header
@@ -109,7 +109,7 @@ def test_layers_stay_that_a_header_lists(tmp_path: Path) -> None:
     listed = rewrite(TARGET, tmp_path / "listed.gguf", put={"llama.feed_forward_length": (I32, [896] * 4)})
     assert "llama.feed_forward_length" in why_not(read_header(listed), 4)
     assert why_not(read_header(TARGET), 4) == ""
-    with pytest.raises(BadValue, match="--keep-layers 3 is not possible: its header has a value for each layer"):
+    with pytest.raises(BadValueError, match="--keep-layers 3 is not possible: its header has a value for each layer"):
         make_draft(asked(tmp_path / "draft.gguf", listed, n_layers=3, tries_layers=True))
 
 

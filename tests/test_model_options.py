@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.context import ContextOptions
 from duo.options.host import NOT_A_DRAFTS
 from duo.options.model import ModelOptions
@@ -78,7 +78,7 @@ def test_experts_on_the_cpu_are_overrides_after_the_users() -> None:
 
 def test_mistakes_name_the_option_of_their_model() -> None:
     for given, flag in (({"cpu_mask": "0x0"}, "-C"), ({"override_tensor": "x"}, "-ot"), ({"cpu_range": "x"}, "-Cr")):
-        with pytest.raises(BadValue, match=rf"\({flag}\)"):
+        with pytest.raises(BadValueError, match=rf"\({flag}\)"):
             both(**given)
-        with pytest.raises(BadValue, match=rf"\({flag}d\)"):
+        with pytest.raises(BadValueError, match=rf"\({flag}d\)"):
             both(**{f"{name}_draft": value for name, value in given.items()})

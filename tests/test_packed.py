@@ -16,7 +16,7 @@ from packed_files import target as target
 from test_pair_check import split
 from waits import join
 
-from duo import BadValue, DoesNotFit, Duo, UnknownModel, _core
+from duo import BadValueError, DoesNotFitError, Duo, UnknownModelError, _core
 from duo.models.demo import demo_pair
 from duo.options.engine import EngineOptions
 from duo.placement import packed
@@ -81,9 +81,9 @@ def test_a_part_that_is_cut_off(tmp_path: Path) -> None:
     model = split(random_model(tmp_path / "whole.gguf", "llama", "q6_K"), tmp_path, 3)
     second = tmp_path / "m-00002-of-00003.gguf"
     os.truncate(second, second.stat().st_size - 5000)
-    with pytest.raises(BadValue, match=r"00002.* is truncated"):
+    with pytest.raises(BadValueError, match=r"00002.* is truncated"):
         probe(model)
-    with pytest.raises(BadValue, match=r"00002.* is truncated"):
+    with pytest.raises(BadValueError, match=r"00002.* is truncated"):
         packed_file(model)
 
 
@@ -183,15 +183,15 @@ def test_no_model_and_no_weights(tmp_path: Path, run: Run) -> None:
     (tmp_path / "text.gguf").write_text("no model")
     assert "is not a GGUF file" in run("pack", tmp_path / "text.gguf")[2]
     model = random_model(tmp_path / "m.gguf", "llama", lambda _: "f16")
-    with pytest.raises(UnknownModel, match="is a directory"):
+    with pytest.raises(UnknownModelError, match="is a directory"):
         _core.pack_model(os.fsencode(tmp_path), os.fsencode(tmp_path / "x"), "", NONE, 1)
-    with pytest.raises(BadValue, match="check both paths"):
+    with pytest.raises(BadValueError, match="check both paths"):
         packed.pack(str(model), model / "below" / "x", NONE, 1)
 
 
 def test_weights_larger_than_memory_are_mapped(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_core, "memory_available", lambda: 4_000_000)
-    with pytest.raises(DoesNotFit, match="duo pack"):
+    with pytest.raises(DoesNotFitError, match="duo pack"):
         Duo(target)
     packed_file(target)
     Duo(target, cpu_kernels="duo").close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from duo.cli.commands.run import command as run_command
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.pairs import Entry, ModelRef, Pair
 from duo.placement.pair_fit import fit, fits, gigabytes_of
 
@@ -68,7 +68,7 @@ def test_sizes(text: str, gb: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "G", "12X", "-3G", "0G", "12G 3", "nan"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(BadValue, match=r"--for is .* which is not an amount of memory; write it as 12G"):
+    with pytest.raises(BadValueError, match=r"--for is .* which is not an amount of memory; write it as 12G"):
         gigabytes_of(text, "--for")
 
 

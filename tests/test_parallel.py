@@ -16,7 +16,7 @@ from conftest import HANG_S
 
 from duo import Duo, DuoError, Result
 from duo.cli.main import main
-from duo.errors import BadValue, Busy
+from duo.errors import BadValueError, BusyError
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_generate_many_keeps_the_order(four: Duo, alone: Duo) -> None:
     found = four.generate_many(PROMPTS, max_tokens=24, temperature=0, progress=lambda i, r: seen.append(i))
     assert sorted(seen) == list(range(len(PROMPTS)))
     assert [r.text for r in found] == [alone.generate(p, max_tokens=24, temperature=0).text for p in PROMPTS]
-    with pytest.raises(BadValue):
+    with pytest.raises(BadValueError):
         four.generate_many(["a", "b", "x" * 100_000], max_tokens=4)
     assert len(four.generate_many([], max_tokens=4)) == 0
 
@@ -51,7 +51,7 @@ def test_tasks_write_at_once(four: Duo, alone: Duo) -> None:
 
 def test_one_thread_reads_several_streams(four: Duo, alone: Duo) -> None:
     streams = [four.stream(p, max_tokens=16, temperature=0) for p in PROMPTS[:4]]
-    with pytest.raises(Busy):
+    with pytest.raises(BusyError):
         four.stream(PROMPTS[4], max_tokens=4)  # this thread would wait for itself
     open_ones = list(streams)
     while open_ones:
@@ -103,13 +103,13 @@ def test_closing_ends_all(late: float) -> None:
 
 @pytest.mark.parametrize("n", [0, 17, -1, "two"])
 def test_bad_numbers_are_refused(n: Any) -> None:
-    with pytest.raises(BadValue, match="n_parallel"):
+    with pytest.raises(BadValueError, match="n_parallel"):
         Duo(n_parallel=n)
 
 
 @pytest.mark.parametrize("small", [{"n_batch": 8}, {"n_ctx": 8}])
 def test_a_pass_that_is_too_small_is_refused(small: dict[str, int]) -> None:
-    with pytest.raises(BadValue, match="too small for 16 texts; lower -np/--parallel, or raise -b/--batch-size"):
+    with pytest.raises(BadValueError, match="too small for 16 texts; lower -np/--parallel, or raise -b/--batch-size"):
         Duo(n_parallel=16, **small)
 
 

@@ -6,7 +6,7 @@ import pytest
 from bert_models import N_CTX, bert
 from tiny_models import tiny
 
-from duo import BadValue, Duo
+from duo import BadValueError, Duo
 from duo.models.demo import demo_pair
 
 N_POSITIONS = 1024  # of the tiny model
@@ -27,12 +27,12 @@ def test_a_longer_context_is_cut(pair: tuple[str, str], mode: str, kernels: str)
         assert d.n_ctx() == N_POSITIONS
         r = d.generate(prompt, mode=mode, temperature=0, ignore_eos=True)
         assert (len(r.tokens), r.finish_reason) == (9, "length")
-        with pytest.raises(BadValue, match=f"{N_POSITIONS}"):
+        with pytest.raises(BadValueError, match=f"{N_POSITIONS}"):
             d.generate([5] * (N_POSITIONS + 100))
 
 
 def test_of_an_encoder_too(tmp_path: Path) -> None:
     with Duo(str(bert(tmp_path / "e.gguf")), embedding=True, n_ctx=4 * N_CTX, n_batch=4 * N_CTX) as d:
         assert d.embedder.n_most == N_CTX
-        with pytest.raises(BadValue, match=f"give 1 to {N_CTX}"):
+        with pytest.raises(BadValueError, match=f"give 1 to {N_CTX}"):
             d.vectors([[5] * (N_CTX + 1)])

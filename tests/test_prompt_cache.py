@@ -11,7 +11,7 @@ from gguf_files import tiny_gemma3, tiny_mamba
 from hosts import KERNELS, host
 from kept_text import DRAFT, GREEDY, LOAD, PROMPT, SEEDED, TARGET, loaded, without_state
 
-from duo import BadValue, Duo
+from duo import BadValueError, Duo
 from duo.text.job import prepare
 
 pytestmark = pytest.mark.full
@@ -220,13 +220,13 @@ def test_the_program_tells_what_it_read_and_wrote(tmp_path: Path) -> None:
 
 def test_a_target_elsewhere_has_its_cache_there(tmp_path: Path) -> None:
     with host("verify", "-m", TARGET, "-c", "256", *KERNELS) as h, Duo(None, DRAFT, verify_host=h.address) as d:
-        with pytest.raises(BadValue, match=r"prompt_cache \(--prompt-cache\) needs the target in this process"):
+        with pytest.raises(BadValueError, match=r"prompt_cache \(--prompt-cache\) needs the target in this process"):
             d.generate("Once", prompt_cache=tmp_path / "x")
         for call in (d.save_state, lambda: d.load_state(None)):  # type: ignore[arg-type]
-            with pytest.raises(BadValue, match="it is on another machine, " + h.address):
+            with pytest.raises(BadValueError, match="it is on another machine, " + h.address):
                 call()
-        with pytest.raises(BadValue, match="leave out echo or logprobs"):
+        with pytest.raises(BadValueError, match="leave out echo or logprobs"):
             d.create_completion("Once upon", echo=True, logprobs=1)
         assert d.generate("Once", max_tokens=3, temperature=0).tokens
-        with pytest.raises(BadValue):
+        with pytest.raises(BadValueError):
             prepare(d.local_model, None, "x", {"prompt_cache": "file"})

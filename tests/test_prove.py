@@ -13,7 +13,7 @@ from proofs import ITEM, SMALL
 
 from duo import Duo
 from duo.measure.bench.endpoint.address import parse_address
-from duo.measure.bench.endpoint.bad_answer import BadAnswer
+from duo.measure.bench.endpoint.bad_answer import BadAnswerError
 from duo.measure.bench.endpoint.client import Client
 from duo.measure.prove import plan as plans
 from duo.measure.prove.cases import LENGTHS, NGRAMS, NONE, Case, Guesses, How, of_pair, of_server, wanted
@@ -204,13 +204,13 @@ def test_a_refusal_after_an_answer_is_no_other_form() -> None:
         def _chat(self, item: Item, how: How, form: Mapping[str, Any]) -> Text:
             said.append(form["response_format"]["type"])
             if len(said) in (1, 3):
-                raise BadAnswer("no", 400)
+                raise BadAnswerError("no", 400)
             return Text("{}")
 
     writer = Server(Client(parse_address("http://127.0.0.1:1", ""), None, 1.0), SMALL)
     item = Item("schema", 0)
     writer.write(item, How())
-    with pytest.raises(BadAnswer):
+    with pytest.raises(BadAnswerError):
         writer.write(item, How())
     writer.write(item, How())
     assert said == ["json_schema", "json_object", "json_object", "json_object"]

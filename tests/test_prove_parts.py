@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from proofs import ITEM, SMALL
 
-from duo import BadValue, DuoError
+from duo import BadValueError, DuoError
 from duo.measure.prove.cases import Case, How, wanted
 from duo.measure.prove.compare import difference
 from duo.measure.prove.form import SCHEMA, fault
@@ -104,10 +104,10 @@ def test_prompts(tmp_path: Path) -> None:
     assert prompts_of(file, 2) == ("one", "two") and prompts_of(None, 2)[1].startswith("The letter")
     many = prompts_of(file, 9)
     assert len(set(many)) == 9 and many[3] == "one\n\ntwo"
-    with pytest.raises(BadValue, match="only 9"):
+    with pytest.raises(BadValueError, match="only 9"):
         prompts_of(file, 10)
     file.write_text(" \n")
-    with pytest.raises(BadValue, match="has no prompt"):
+    with pytest.raises(BadValueError, match="has no prompt"):
         prompts_of(file, None)
     assert len(prompts_of(None, None)) == 8
 
@@ -116,7 +116,7 @@ def test_errors_of_a_writer_are_counted_and_chats_may_be_missing() -> None:
     class Writer:
         def write(self, item: Item, how: How) -> Text:
             if item.kind == "call":
-                raise BadValue("no tools")
+                raise BadValueError("no tools")
             if how.streamed:
                 raise DuoError("broken")
             return Text("text")

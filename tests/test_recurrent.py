@@ -25,7 +25,7 @@ from tiny_models import CELLS, COMPRESSED, KEPT, SNAPSHOTS, tiny
 from duo import Duo, _core
 from duo.cli.main import main
 from duo.dev.switched_duo import SwitchedDuo
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 from duo.placement.memory import need_of
@@ -169,7 +169,7 @@ def test_texts_of_a_model_that_cannot_have_company_take_turns(tmp_path: Path) ->
         want = [d.generate(p, **GREEDY).tokens for p in STORIES]
     with SwitchedDuo(target, DRAFT, n_ctx=1024, n_parallel=3, strict=True, always=True) as d:
         assert [t.tokens for t in d.generate_many(STORIES, **GREEDY)] == want
-    with pytest.raises(BadValue, match="can draft for one text at a time only"):
+    with pytest.raises(BadValueError, match="can draft for one text at a time only"):
         Duo(DRAFT, target, n_ctx=256, n_parallel=2)
 
 

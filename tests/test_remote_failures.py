@@ -14,7 +14,7 @@ from waits import wait_until
 
 from duo import Duo, DuoError
 from duo.dev.switched_duo import SwitchedDuo
-from duo.errors import BadValue, Busy
+from duo.errors import BadValueError, BusyError
 
 pytest.importorskip("grpc")
 
@@ -170,11 +170,11 @@ def test_a_prompt_that_is_too_long_for_the_host() -> None:
 
 def test_errors_of_a_verify_host_keep_their_codes() -> None:
     with host("verify", "-t", "1", "-c", "8192", "-np", "1") as h, remote("verify", h, n_ctx=8192) as d:
-        with pytest.raises(BadValue, match="the verify host failed: the filters left no candidate token"):
+        with pytest.raises(BadValueError, match="the verify host failed: the filters left no candidate token"):
             d.generate(PROMPT, logit_bias=dict.fromkeys(range(4096), float("-inf")))
         with remote("verify", h, host_patience=0.1) as other, d.stream(PROMPT, max_tokens=-1, ignore_eos=True) as s:
             next(s)
-            with pytest.raises(Busy, match="cannot take another text"):
+            with pytest.raises(BusyError, match="cannot take another text"):
                 other.generate(PROMPT, max_tokens=1)
 
 

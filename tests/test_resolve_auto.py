@@ -7,7 +7,7 @@ import pytest
 from test_memory import GB, both
 
 from duo import Duo, DuoError, _core
-from duo.errors import DoesNotFit
+from duo.errors import DoesNotFitError
 from duo.options.model import ModelOptions
 from duo.options.tables import ENGINE_OPTIONS
 from duo.placement.devices import Device, default_devices
@@ -90,7 +90,7 @@ def test_of_several_gpus_a_full_one_is_left_alone() -> None:
 @pytest.mark.parametrize("free", [0, GB // 10, GB // 4])
 def test_layers_are_refused_where_the_driver_would_have_no_memory(free: int) -> None:
     full = [CPU, Device("CUDA0", "", "gpu", free, 80 * GB if free else 0)]
-    with pytest.raises(DoesNotFit, match=r"needs .* on CUDA0, but only .* are free; give at most -ngld 0 \("):
+    with pytest.raises(DoesNotFitError, match=r"needs .* on CUDA0, but only .* are free; give at most -ngld 0 \("):
         resolve_auto(*options(n_gpu_layers_draft="all"), full)
     other = [CPU, Device("Vulkan0", "", "gpu", GB // 10, 80 * GB)]
     assert resolve_auto(*options(n_gpu_layers=2), other)[0].n_gpu_layers == 2
@@ -140,7 +140,7 @@ def test_the_draft_of_a_host_is_placed_like_the_draft_of_a_pair() -> None:
     assert p is not None and p.draft is None and p.target.what == "draft"
     assert (alone.n_gpu_layers, alone.devices) == (3, ("B",))
     tiny = [Device("A", "", "gpu", 1_000_000, 1_000_000), CPU]
-    with pytest.raises(DoesNotFit, match=r"the draft needs .* give at most -ngld 0"):
+    with pytest.raises(DoesNotFitError, match=r"the draft needs .* give at most -ngld 0"):
         resolve_auto(options(n_gpu_layers_draft="all")[1], None, tiny)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from duo import BadValue
+from duo import BadValueError
 from duo.cli.commands.serve import OF_ROUTER, env_of_models
 from duo.cli.main import command_named
 from duo.cli.typed import spelled_by, typed_args
@@ -36,7 +36,7 @@ def test_a_folder_of_models(tmp_path: Path) -> None:
         "pair": ("-m", str(tmp_path / "pair" / "8B.gguf"), "-md", str(tmp_path / "pair" / "draft-1B.gguf")),
         "parts": ("-m", str(tmp_path / "parts" / "m-00001-of-00002.gguf")),
     }
-    with pytest.raises(BadValue, match=r"no/such \(--models-dir\) is no folder"):
+    with pytest.raises(BadValueError, match=r"no/such \(--models-dir\) is no folder"):
         of_folder(Path("no/such"))
 
 
@@ -80,7 +80,7 @@ stop-timeout = 3
     ],
 )
 def test_mistakes_are_sentences(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(BadValue, match=words):
+    with pytest.raises(BadValueError, match=words):
         presets(tmp_path, text)
         command = command_named("serve")
         assert command is not None
@@ -106,14 +106,16 @@ def test_a_negative_variable_as_a_key_is_the_option_itself_as_in_llama_cpp(
         said = capsys.readouterr().err
         assert f"LLAMA_ARG_NO_KV_OFFLOAD = {value} in a preset means LLAMA_ARG_KV_OFFLOAD = {value}" in said
         assert "write no-kv-offload = true" in said and said.count("\n") == 1
-    with pytest.raises(BadValue, match="LLAMA_ARG_NO_CTX_SIZE is no option of duo serve; see duo serve --help-all"):
+    with pytest.raises(
+        BadValueError, match="LLAMA_ARG_NO_CTX_SIZE is no option of duo serve; see duo serve --help-all"
+    ):
         presets(tmp_path, "[a]\nLLAMA_ARG_NO_CTX_SIZE = 1\n")
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bad.ini").write_bytes(b"\xff\xfe\xff")
     for name, why in (("none.ini", "No such file"), ("bad.ini", "it is not UTF-8")):
-        with pytest.raises(BadValue, match=why):
+        with pytest.raises(BadValueError, match=why):
             presets_of(tmp_path / name, lambda _key, _value: [])
 
 

@@ -14,7 +14,7 @@ from ports import free_port
 from rpc_servers import Server, needs_rpc, not_a_server, run_duo, serving
 
 from duo import DuoError, _core
-from duo.errors import PeerLost
+from duo.errors import PeerLostError
 from duo.models.demo import demo_pair
 from duo.options.validate import engine_options
 from duo.remote.rpc import server as rpc
@@ -149,7 +149,7 @@ def devices_soon(endpoint: str) -> object:
     while True:
         try:
             return rpc.devices_of(endpoint)
-        except PeerLost:
+        except PeerLostError:
             if time.monotonic() > until:
                 raise
             time.sleep(0.1)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sizes import size
 
-from duo import BadValue, Duo
+from duo import BadValueError, Duo
 from duo.dev.switched_duo import SwitchedDuo
 from duo.options.samplers import ALL
 
@@ -237,7 +237,7 @@ def test_mistakes_are_sentences(duo: Duo) -> None:
     for bad, words in (({"mirostat": 3}, "mirostat"), ({"mirostat_tau": -1.0}, "mirostat_tau"),
                        ({"samplers": ["top_q"]}, "no sampler"), ({"samplers": "dd"}, "dry can be there once"),
                        ({"samplers": "t" * 40}, "32 samplers")):  # fmt: skip
-        with pytest.raises(BadValue, match=words):
+        with pytest.raises(BadValueError, match=words):
             duo.generate(PROMPT, **bad)
 
 

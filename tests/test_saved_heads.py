@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duo.text.state import MAGIC, BadState, read_heads
+from duo.text.state import MAGIC, BadStateError, read_heads
 
 GOOD: dict[str, Any] = {
     "role": "target", "belongs": {"model": "m"}, "tokens": [1, 2], "n_bytes": 3, "sha256": "s",
@@ -34,5 +34,5 @@ def test_a_head_is_read() -> None:
     )),
 ], ids=lambda head: str(head)[:60])  # fmt: skip
 def test_nonsense_is_refused_in_one_way(head: object) -> None:
-    with pytest.raises(BadState):
+    with pytest.raises(BadStateError):
         read(head)

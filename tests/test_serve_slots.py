@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from served import Server, served
 
-from duo import BadValue
+from duo import BadValueError
 from duo.server.settings import Settings
 from duo.text.state import read_heads
 
@@ -136,5 +136,5 @@ def test_prompts_are_kept_in_files(tmp_path: Path, caplog: pytest.LogCaptureFixt
         assert s.post("/completion", {**short, "prompt": "Once"}).status_code == 200
     assert f"a prompt cannot be kept in {folder} (No such file or directory)" in caplog.text
     (tmp_path / "file").touch()
-    with pytest.raises(BadValue, match=r"\(--log-prompts-dir\) cannot be made"):
+    with pytest.raises(BadValueError, match=r"\(--log-prompts-dir\) cannot be made"):
         Settings.of({"log_prompts_dir": str(tmp_path / "file" / "x")}, "m")

@@ -20,7 +20,7 @@ from served import all_of, raw, served
 from waits import wait_until
 
 from duo import Duo
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.demo import demo_pair
 from duo.options.validate import serve_options
 from duo.server import create_app
@@ -83,7 +83,7 @@ def test_another_app_mounts_the_routes(duo_pair: Duo) -> None:
     from fastapi import FastAPI
     from fastapi.testclient import TestClient
 
-    with pytest.raises(BadValue, match="port is an option of the server that runs this app"):
+    with pytest.raises(BadValueError, match="port is an option of the server that runs this app"):
         create_app(duo_pair, port=80)
     with pytest.raises(TypeError, match="unexpected keyword argument 'prot'"):
         create_app(duo_pair, prot=80)  # type: ignore[call-arg]
@@ -126,7 +126,7 @@ def test_other_machines_only_if_they_may() -> None:
     for host in ("127.0.0.1", "localhost", "::1", "[::1]", "127.0.0.9", "/tmp/x.sock", "unix:x", "a.sock"):
         check(host=host)
     for host in ("0.0.0.0", "::", "192.168.1.2", "host.example", "127.0.0.1,0.0.0.0"):
-        with pytest.raises(BadValue, match="lets other machines"):
+        with pytest.raises(BadValueError, match="lets other machines"):
             check(host=host)
         check(host=host, insecure=True)
         check(host=host, api_key="k")
@@ -150,7 +150,7 @@ def test_other_machines_only_if_they_may() -> None:
     ],
 )
 def test_bad_options(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadValue, match=words):
+    with pytest.raises(BadValueError, match=words):
         Settings.of(given, "demo")
         o = serve_options(given)
         check_tls(o)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from served import Server, all_of, one_answer, raw, served
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.server.settings import Settings
 from duo.server.visitors import Visitors, host_of
 
@@ -126,7 +126,7 @@ def test_pages_that_may_use_it() -> None:
 )  # fmt: skip
 def test_names_of_allowed_hosts(value: str, means: str | None) -> None:
     if means is None:
-        with pytest.raises(BadValue, match=r"--allowed-hosts .* is not a name; write it as"):
+        with pytest.raises(BadValueError, match=r"--allowed-hosts .* is not a name; write it as"):
             Visitors.of(value, "", only_here=True)
     else:
         assert Visitors.of(value, "", only_here=True).hosts == {means}
@@ -147,7 +147,7 @@ def test_names_of_allowed_hosts(value: str, means: str | None) -> None:
 )  # fmt: skip
 def test_origins_that_are_allowed(value: str, means: str | None) -> None:
     if means is None:
-        with pytest.raises(BadValue, match=r"--cors-origins .* is not an origin; write it as"):
+        with pytest.raises(BadValueError, match=r"--cors-origins .* is not an origin; write it as"):
             Visitors.of(None, value, only_here=True)
     else:
         assert Visitors.of(None, value, only_here=True).origins == (means,)

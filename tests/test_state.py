@@ -9,7 +9,7 @@ import pytest
 from kept_text import DRAFT, GREEDY, LOAD, PROMPT, SEEDED, TARGET, loaded, without_state
 from waits import join
 
-from duo import BadValue, Busy, Duo
+from duo import BadValueError, BusyError, Duo
 from duo.dev.switched_duo import SwitchedDuo
 from duo.text.session import Session
 from duo.text.state import State
@@ -76,13 +76,13 @@ def test_a_state_of_another_kind_is_refused() -> None:
             bad = bytearray(saved)
             bad[i] ^= 16
             damaged = dataclasses.replace(state, target=dataclasses.replace(state.target, saved=bytes(bad)))
-            with pytest.raises(BadValue, match="this state is damaged; evaluate the text again"):
+            with pytest.raises(BadValueError, match="this state is damaged; evaluate the text again"):
                 d.load_state(damaged)
         for other in (head.tokens[:-3], (*head.tokens, 5), (head.tokens[0], -1, *head.tokens[2:])):
             moved = dataclasses.replace(head, tokens=other)
-            with pytest.raises(BadValue, match="this state is damaged"):
+            with pytest.raises(BadValueError, match="this state is damaged"):
                 d.load_state(dataclasses.replace(state, target=dataclasses.replace(state.target, head=moved)))
-        with pytest.raises(BadValue, match="load_state got str"):
+        with pytest.raises(BadValueError, match="load_state got str"):
             d.load_state("state")  # type: ignore[arg-type]
         assert d.generate(PROMPT, **GREEDY).tokens == ok
     for options, what in (
@@ -90,9 +90,9 @@ def test_a_state_of_another_kind_is_refused() -> None:
         ({"type_k": "q8_0"}, "cache type"),
         ({"rope_freq_base": 9e4}, "RoPE"),
     ):
-        with loaded(**options) as d, pytest.raises(BadValue, match=f"was made with another {what}"):
+        with loaded(**options) as d, pytest.raises(BadValueError, match=f"was made with another {what}"):
             d.load_state(state)
-    with Duo(DRAFT, **LOAD) as d, pytest.raises(BadValue, match="was made with another model"):
+    with Duo(DRAFT, **LOAD) as d, pytest.raises(BadValueError, match="was made with another model"):
         d.load_state(state)
     with Duo(TARGET, **LOAD) as d:  # without the draft
         d.load_state(state)
@@ -128,7 +128,7 @@ def test_states_wait_for_their_turn(right: dict[str, tuple[int, ...]]) -> None:
         with d.stream(PROMPT, **GREEDY) as s:
             next(s)
             for call in (d.save_state, lambda: d.load_state(state)):
-                with pytest.raises(Busy):
+                with pytest.raises(BusyError):
                     call()
             saved: list[Any] = []
             thread = threading.Thread(target=lambda: saved.append(d.save_state()))

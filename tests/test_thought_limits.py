@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from served import TEMPLATE, Server, served
 
-from duo import BadValue, Duo
+from duo import BadValueError, Duo
 
 PROMPT = "Once upon a time <think>"
 SAID = " (that is enough)\n"
@@ -71,7 +71,7 @@ def test_texts_side_by_side_have_limits_of_their_own(duo: Duo) -> None:
 
 def test_bad_limits_are_refused(duo: Duo) -> None:
     for bad in ({"reasoning_budget": -2}, {"reasoning_budget": "x"}, {"reasoning_budget_message": "\0"}):
-        with pytest.raises(BadValue, match="reasoning_budget"):
+        with pytest.raises(BadValueError, match="reasoning_budget"):
             duo.generate(PROMPT, **bad)
 
 

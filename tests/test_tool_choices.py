@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 from weather_tools import CLOCK, FORMS, MESSAGES, NAMES, TOOLS, WEATHER
 
-from duo import BadValue, Duo, DuoError
+from duo import BadValueError, Duo, DuoError
 from duo.api.tools import choice_of
 
 
@@ -78,7 +78,7 @@ def test_parameters_that_are_nested_too_deeply(duo_pair: Duo) -> None:
         schema = {"type": "array", "items": schema}
     tools = [{"type": "function", "function": {"name": "x", "parameters": schema}}]
     for choice in ("required", {"type": "function", "function": {"name": "x"}}):
-        with pytest.raises(BadValue):
+        with pytest.raises(BadValueError):
             duo_pair.create_chat_completion(MESSAGES, tools=tools, tool_choice=choice)
 
 

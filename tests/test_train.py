@@ -14,7 +14,7 @@ from gguf_files import Array
 from model_files import TOKENS, options
 from needs import need_torch
 
-from duo import BadValue, _core
+from duo import BadValueError, _core
 from duo.models.demo import demo_pair
 
 torch = need_torch()
@@ -249,8 +249,8 @@ def test_a_plan_counts_the_parameters_that_there_are() -> None:
 
 
 def test_a_shape_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(BadValue, match="no token_embd"):
+    with pytest.raises(BadValueError, match="no token_embd"):
         head.new_head(dataclasses.replace(SHAPE, n_vocab=5000), ModelFile(TARGET), np.zeros(5000), 1)
-    with pytest.raises(BadValue, match="has 4096 tokens and the target 5"):
+    with pytest.raises(BadValueError, match="has 4096 tokens and the target 5"):
         draft.read_llama(ModelFile(DRAFT), 5)
     assert math.isfinite(SHAPE.n_parameters)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from needs import need_torch
 
-from duo import BadValue, DuoError
+from duo import BadValueError, DuoError
 from duo.cli.main import main
 from duo.models.demo import demo_pair
 from duo.train import pytorch
@@ -65,7 +65,7 @@ def test_files_hold_texts_prompts_and_conversations(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path, name: str, content: bytes | None, why: str) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(BadValue, match=why):
+    with pytest.raises(BadValueError, match=why):
         read_documents([tmp_path / name])
 
 
@@ -95,7 +95,7 @@ def test_texts_are_written_and_read_in_the_share_that_was_asked_for() -> None:
 
 
 def test_too_little_text_is_refused() -> None:
-    with pytest.raises(BadValue, match="shorter than two texts"):
+    with pytest.raises(BadValueError, match="shorter than two texts"):
         Pieces(RECIPE, [0], [np.arange(9, dtype=np.int32)], [])
 
 
@@ -116,7 +116,7 @@ def test_a_group_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     folder.put_lessons("learn", 0, {"tokens": texts.tokens})
     assert list(folder.groups("learn")) == [0]
     assert [f.name for f in (tmp_path / "work" / "lessons").iterdir()] == ["learn-00000"]
-    with pytest.raises(BadValue, match="another seed"):
+    with pytest.raises(BadValueError, match="another seed"):
         Folder(tmp_path / "work", {"seed": 2})
 
 
@@ -126,7 +126,7 @@ def test_a_run_without_a_text_leaves_its_folder_to_the_next(tmp_path: Path) -> N
     folder = Folder(tmp_path / "work", {"data": "right"})
     folder.put_texts("check", 0, [([1, 2, 3], 2)])
     Folder(tmp_path / "work", {"data": "right"})
-    with pytest.raises(BadValue, match="another data"):
+    with pytest.raises(BadValueError, match="another data"):
         Folder(tmp_path / "work", {"data": "wrong"})
 
 

@@ -11,7 +11,7 @@ import pytest
 from gguf import GGUFEndian, GGUFReader, GGUFValueType, GGUFWriter
 
 from duo.dev.whole_file import Reader, whole_file
-from duo.errors import UnknownModel
+from duo.errors import UnknownModelError
 from duo.models.demo import demo_pair
 
 SCALARS = {kind: dtype(1) for kind, dtype in GGUFReader.gguf_scalar_to_np.items()}
@@ -83,5 +83,5 @@ def test_arrays_that_are_empty_or_nested(kind: int, n: int, data: bytes, tmp_pat
 def test_arrays_longer_than_the_file_are_refused(kind: int, n: int, data: bytes, why: str, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(raw(kind, n, data))
-    with pytest.raises(UnknownModel, match=f"not a complete GGUF .*{why}"):
+    with pytest.raises(UnknownModelError, match=f"not a complete GGUF .*{why}"):
         whole_file(path)

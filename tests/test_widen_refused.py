@@ -15,7 +15,7 @@ from duo.cli.commands.dev import parse_size
 from duo.dev.random_model import randomize
 from duo.dev.whole_file import Reader
 from duo.dev.widen import SAME, widen
-from duo.errors import BadValue, DoesNotFit, DuoError, UnknownModel
+from duo.errors import BadValueError, DoesNotFitError, DuoError, UnknownModelError
 
 Run = Callable[..., tuple[int, str, str]]
 DATA = Path(__file__).parents[1] / "src" / "duo" / "data"
@@ -48,7 +48,7 @@ def big(tmp_path: Path) -> Path:
     ],
 )
 def test_refused_requests(wanted: dict[str, Any], complaint: str, big: Path) -> None:
-    with pytest.raises(BadValue, match=complaint) as error:
+    with pytest.raises(BadValueError, match=complaint) as error:
         widen(TARGET, big, **wanted)
     assert "\n" not in str(error.value)
     assert list(big.parent.iterdir()) == []
@@ -79,7 +79,7 @@ def test_refused_sources(old: bytes, new: bytes, complaint: str, big: Path) -> N
     content = DRAFT.read_bytes()
     assert old in content
     small.write_bytes(content.replace(old, new, 1))
-    with pytest.raises(BadValue, match=complaint) as error:
+    with pytest.raises(BadValueError, match=complaint) as error:
         widen(small, big, n_embd=512)
     assert str(small) in str(error.value)
     assert "\n" not in str(error.value)
@@ -90,39 +90,39 @@ def test_refused_sources(old: bytes, new: bytes, complaint: str, big: Path) -> N
 def test_truncated_sources(n_bytes: int, big: Path) -> None:
     small = big.with_name("small.gguf")
     small.write_bytes(DRAFT.read_bytes()[:n_bytes])
-    with pytest.raises(UnknownModel, match="not a complete GGUF") as error:
+    with pytest.raises(UnknownModelError, match="not a complete GGUF") as error:
         widen(small, big, n_embd=512)
     assert "\n" not in str(error.value)
 
 
 def test_no_source(big: Path) -> None:
     for path in (big.with_name("none.gguf"), big.parent):
-        with pytest.raises(UnknownModel, match="no such file"):
+        with pytest.raises(UnknownModelError, match="no such file"):
             widen(path, big, n_embd=512)
 
 
 def test_refused_outputs(tmp_path: Path) -> None:
     small = tmp_path / "small.gguf"
     small.write_bytes(DRAFT.read_bytes())
-    with pytest.raises(BadValue, match="is the source itself"):
+    with pytest.raises(BadValueError, match="is the source itself"):
         widen(small, small, n_embd=256)
-    with pytest.raises(BadValue, match="no directory"):
+    with pytest.raises(BadValueError, match="no directory"):
         widen(small, tmp_path / "none" / "big.gguf", n_embd=256)
-    with pytest.raises(BadValue, match="is a directory"):
+    with pytest.raises(BadValueError, match="is a directory"):
         widen(small, tmp_path, n_embd=256)
-    with pytest.raises(DoesNotFit, match="are free"):
+    with pytest.raises(DoesNotFitError, match="are free"):
         widen(small, tmp_path / "big.gguf", n_embd=32000, n_ff=10**9)
     assert list(tmp_path.iterdir()) == [small]
 
 
 def test_what_an_architecture_does_not_allow(big: Path) -> None:
     small = random_model(big.with_name("small.gguf"), "qwen2", "q4_K")
-    with pytest.raises(BadValue, match="the heads of a qwen2 fill its width; ask for an n_embd that 128 divides"):
+    with pytest.raises(BadValueError, match="the heads of a qwen2 fill its width; ask for an n_embd that 128 divides"):
         widen(small, big, n_embd=288)
-    with pytest.raises(BadValue, match="n_ff 544 is not a multiple of 256, the block of q4_k"):
+    with pytest.raises(BadValueError, match="n_ff 544 is not a multiple of 256, the block of q4_k"):
         widen(small, big, n_ff=544, type=SAME)
     gemma = tiny_gemma3(TARGET, big.with_name("gemma.gguf"), window=8)
-    with pytest.raises(BadValue, match=r"with 62 layers llama\.cpp takes a gemma3 for the 27B"):
+    with pytest.raises(BadValueError, match=r"with 62 layers llama\.cpp takes a gemma3 for the 27B"):
         widen(gemma, big, n_layer=62)
     assert not big.exists()
 
@@ -166,9 +166,9 @@ def test_a_random_model_has_the_vocabulary_and_other_weights(tmp_path: Path, run
 @pytest.mark.parametrize(
     ("source", "out", "error", "complaint"),
     [
-        ("none.gguf", "big.gguf", UnknownModel, "no such file"),
-        ("part.gguf", "big.gguf", UnknownModel, "not a complete GGUF"),
-        ("small.gguf", "small.gguf", BadValue, "is the source itself"),
+        ("none.gguf", "big.gguf", UnknownModelError, "no such file"),
+        ("part.gguf", "big.gguf", UnknownModelError, "not a complete GGUF"),
+        ("small.gguf", "small.gguf", BadValueError, "is the source itself"),
         ("small.gguf", "none/big.gguf", DuoError, "could not be written"),
     ],
 )

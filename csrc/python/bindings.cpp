@@ -24,8 +24,8 @@ using namespace pybind11::literals;
 PYBIND11_MODULE(_core, m) {
     // Kept for the life of the process, as the module is. By error_kind.
     static const auto classes = [] {
-        constexpr std::array names = {"DuoError",   "BadValue", "UnknownModel", "ContextFull",
-                                      "DoesNotFit", "Busy",     "PeerLost",     "Cancelled"};
+        constexpr std::array names = {"DuoError",        "BadValueError", "UnknownModelError", "ContextFullError",
+                                      "DoesNotFitError", "BusyError",     "PeerLostError",     "CancelledError"};
         static_assert(names.size() == size_t(duo::error_kind::cancelled) + 1);
         const py::module_                    errors = py::module_::import("duo.errors");
         std::array<PyObject *, names.size()> found{};

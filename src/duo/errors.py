@@ -84,7 +84,7 @@ def error_class(code: str) -> type[DuoError]:
     return next((c for c in classes if c.code == code), DuoError)
 
 
-# Their names up to 0.2.0, for programs that use them. Most of duo and its extension still do, too.
+# Their names up to 0.2.0, for programs that use them.
 BadValue = BadValueError
 UnknownModel = UnknownModelError
 ContextFull = ContextFullError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.beside import find
 from duo.models.header import read_header
 from duo.models.paths import PathLike, path
@@ -19,13 +19,13 @@ _OTHERS = ("draft_host", "verify_host", "spec_type")
 
 
 def chosen(model: PathLike | None, options: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The draft's path, or None, and the options, in which the target's own MTP layers may be named. Raises BadValue:
-    another option chooses the guesses; and what reading the target's header raises."""
+    """The draft's path, or None, and the options, in which the target's own MTP layers may be named. Raises
+    BadValueError: another option chooses the guesses; and what reading the target's header raises."""
     for name in _OTHERS:
         if options.get(name) is not None:
-            raise BadValue(f'draft="auto" chooses what guesses, and so does {name}; leave one of them out')
+            raise BadValueError(f'draft="auto" chooses what guesses, and so does {name}; leave one of them out')
     if model is None:
-        raise BadValue('draft="auto" looks for what the target brings along, and no target was given; give model')
+        raise BadValueError('draft="auto" looks for what the target brings along, and no target was given; give model')
     if says_plain(options):
         return None, options
     found = find(path(model, "target"))

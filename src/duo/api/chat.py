@@ -16,7 +16,7 @@ from duo.api.completion import Completions, if_asked, of_llama
 from duo.api.llama_cpp_members import PLACES_OF_CHAT, by_name
 from duo.api.openai import ChatChunk, ChatCompletion
 from duo.api.texts import own_defaults
-from duo.errors import BadValue, MissingPackageError
+from duo.errors import BadValueError, MissingPackageError
 from duo.options.llama_cpp import ChatOptions
 from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
@@ -53,11 +53,11 @@ class Chats(Completions):
     _template: ChatTemplate | None = None
 
     def _choose_chat(self, given: dict[str, Any]) -> None:
-        """Takes the keywords of prompts (chat_template, chat_format, ...) out of the others. Raises BadValue."""
+        """Takes the keywords of prompts (chat_template, chat_format, ...) out of the others. Raises BadValueError."""
         template, name = given.pop("chat_template", None), given.pop("chat_format", None)
         for what, value in (("chat_template", template), ("chat_format", name)):
             if value is not None and not (isinstance(value, str) and _is_unicode(value)):
-                raise BadValue(f"{what} is {quoted(value)}; give text")
+                raise BadValueError(f"{what} is {quoted(value)}; give text")
         self._handler = chat_formats.check_handler(given.pop("chat_handler", None))
         if self._handler is None and template is None and name is not None:
             self._handler = chat_formats.handler_of(name)
@@ -72,7 +72,7 @@ class Chats(Completions):
 
     @chat_format.setter
     def chat_format(self, name: str | None) -> None:
-        """A chat with an unknown name is a BadValue, as in llama_cpp."""
+        """A chat with an unknown name is a BadValueError, as in llama_cpp."""
         self._choose_chat({"chat_format": name})
 
     @property
@@ -82,12 +82,12 @@ class Chats(Completions):
 
     @chat_handler.setter
     def chat_handler(self, handler: object) -> None:
-        """Raises BadValue: it is none, or one for images."""
+        """Raises BadValueError: it is none, or one for images."""
         self._choose_chat({"chat_handler": handler})
 
     @property
     def chat_template(self) -> ChatTemplate:
-        """The model's chat template, or the one given to `Duo`. Raises BadValue if there is none."""
+        """The model's chat template, or the one given to `Duo`. Raises BadValueError if there is none."""
         if self._template is None:
             self._template = template_of(self.local_model, self._chat_template)
         return self._template
@@ -133,8 +133,8 @@ class Chats(Completions):
         auto or deepseek thoughts become reasoning_content. The other keywords are those of `generate`.
         Arguments by place come in llama_cpp's order.
 
-        Raises TypeError (unknown keyword) and DuoError: BadValue (a value, the messages, no template), ContextFull, and
-        as `stream`.
+        Raises TypeError (unknown keyword) and DuoError: BadValueError (a value, the messages, no template),
+        ContextFullError, and as `stream`.
         """
         options = by_name("create_chat_completion", PLACES_OF_CHAT, places, {**options, **if_asked(stream)})
         if self._handler is not None:
@@ -146,7 +146,9 @@ class Chats(Completions):
         """As llama_cpp.Llama calls it: with every argument."""
         for name in ("chat_template_kwargs", "reasoning_format"):
             if options.pop(name, None) not in (None, "none"):
-                raise BadValue(f"{name} is for a template, and llama_cpp's chat formats are none; give chat_template")
+                raise BadValueError(
+                    f"{name} is for a template, and llama_cpp's chat formats are none; give chat_template"
+                )
         schema = schema_of(options.pop("response_format", None))
         asked = {name: options.pop(name) for name in PLACES_OF_CHAT if name in options}
         of_llama({}, "create_chat_completion", {k: v for k, v in asked.items() if k not in OF_HANDLERS}, {})
@@ -183,7 +185,7 @@ class Chats(Completions):
         return as_chat_parts(answer.parts()) if stream else as_chat(answer.whole(echo=False))
 
     def _variables(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Takes the template's variables out of the options. Raises BadValue."""
+        """Takes the template's variables out of the options. Raises BadValueError."""
         template = self.chat_template
         variables = template.check_variables(options.pop("chat_template_kwargs", None))
         return variables | {
@@ -191,7 +193,7 @@ class Chats(Completions):
         }
 
     def chat_prompt(self, messages: object, asked: ChatAsked) -> ChatPrompt:
-        """A conversation as this model's template writes it. Raises BadValue."""
+        """A conversation as this model's template writes it. Raises BadValueError."""
         target = self.engine.target
         return chat_prompt(
             self.chat_template,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duo import _core
 from duo.build_advice import package
-from duo.errors import BadValue, DuoError, MissingPackageError
+from duo.errors import BadValueError, DuoError, MissingPackageError
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ def handler_of(name: str) -> Handler | None:
 
 
 def check_handler(handler: object) -> Handler | None:
-    """A chat_handler that a program gave. Raises BadValue: it is none, or it is one for images."""
+    """A chat_handler that a program gave. Raises BadValueError: it is none, or it is one for images."""
     if handler is None:
         return None
     if not callable(handler):
-        raise BadValue(f"chat_handler is {type(handler).__name__}; give a function, as llama_cpp's handlers are")
+        raise BadValueError(f"chat_handler is {type(handler).__name__}; give a function, as llama_cpp's handlers are")
     if hasattr(handler, "clip_model_path"):
-        raise BadValue(f"chat_handler is {type(handler).__name__}, which is for images; duo reads text only")
+        raise BadValueError(f"chat_handler is {type(handler).__name__}, which is for images; duo reads text only")
     return handler
 
 
@@ -85,4 +85,6 @@ def handled(handler: Handler, duo: Completions, asked: Mapping[str, Any], own: M
         if e is caller.raised or not str(getattr(handler, "__module__", "")).startswith("llama_cpp"):
             raise
         why = one_line(e, 200)
-        raise BadValue(f"llama_cpp's handler of this chat format failed ({why}); choose another chat_format") from e
+        raise BadValueError(
+            f"llama_cpp's handler of this chat format failed ({why}); choose another chat_format"
+        ) from e

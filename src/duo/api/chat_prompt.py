@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from duo.api.answer import Reading, Spelled
 from duo.api.tools import Choice, choice_of
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.prompt.chat_template import ChatTemplate, check_messages
 from duo.prompt.reading import CallReader, Reader
 from duo.support.same import n_same
@@ -16,7 +16,7 @@ from duo.support.wording import quoted
 
 
 def schema_of(response_format: object) -> Any:
-    """The schema that OpenAI's response_format asks for; None: any text. Raises BadValue."""
+    """The schema that OpenAI's response_format asks for; None: any text. Raises BadValueError."""
     if response_format is None:
         return None
     kind = response_format.get("type") if isinstance(response_format, Mapping) else None
@@ -30,9 +30,11 @@ def schema_of(response_format: object) -> Any:
         inner = asked.get("json_schema")
         schema = inner.get("schema") if isinstance(inner, Mapping) else asked.get("schema")
         if schema is None:
-            raise BadValue("response_format has no schema; write {'type': 'json_schema', 'json_schema': {'schema': S}}")
+            raise BadValueError(
+                "response_format has no schema; write {'type': 'json_schema', 'json_schema': {'schema': S}}"
+            )
         return schema
-    raise BadValue(f"response_format is {quoted(response_format)}; its type is text, json_object or json_schema")
+    raise BadValueError(f"response_format is {quoted(response_format)}; its type is text, json_object or json_schema")
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def chat_prompt(
     marked: bool = False,
 ) -> ChatPrompt:
     """tokenize: (text, with BOS) -> ids. marked: the target should keep its state before the last user message, because
-    that is often edited. Raises BadValue."""
+    that is often edited. Raises BadValueError."""
     of_tools = {"tools": asked.tools, "tool_choice": asked.tool_choice}
     of_tools |= {"functions": asked.functions, "function_call": asked.function_call}
     choice = choice_of(**of_tools)
@@ -110,7 +112,7 @@ def _before_last_user(template: ChatTemplate, messages: object, variables: Mappi
     last = max((i for i, m in enumerate(checked) if m["role"] == "user"), default=0)
     try:
         return template.render(checked[:last], add_generation_prompt=False, **variables) if last else ""
-    except BadValue:  # some templates want a question at the end
+    except BadValueError:  # some templates want a question at the end
         return ""
 
 
@@ -121,9 +123,11 @@ def _with_beginning(template: ChatTemplate, messages: object, variables: Mapping
     if not is_answer[-1]:
         return template.render(checked, **variables)
     if len(checked) == 1:
-        raise BadValue("the conversation is nothing but the beginning of an answer; put a question before it")
+        raise BadValueError("the conversation is nothing but the beginning of an answer; put a question before it")
     if is_answer[0]:
-        raise BadValue("the last two messages are both the assistant's; only one can be the beginning of the answer")
+        raise BadValueError(
+            "the last two messages are both the assistant's; only one can be the beginning of the answer"
+        )
     # The answer's head is needed, whatever the request says of one behind the last message.
     headed = {**variables, "add_generation_prompt": True}
     begun = check_messages(cast("Sequence[object]", messages)[-1:], between="\n\n")

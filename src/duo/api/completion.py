@@ -81,7 +81,8 @@ class Completions(LlamaMembers):
         target's path. The other keywords are those of `generate`; `Duo`'s own are the defaults. Arguments by place
         come in llama_cpp's order.
 
-        Raises TypeError (unknown keyword) and DuoError: BadValue (a value or the prompt), ContextFull, and as `stream`.
+        Raises TypeError (unknown keyword) and DuoError: BadValueError (a value or the prompt), ContextFullError, and
+        as `stream`.
         """
         options = by_name("create_completion", PLACES_OF_COMPLETION, places, {**options, **if_asked(stream)})
         if isinstance(prompt, Iterator):

@@ -33,7 +33,7 @@ class Conversation:
     ) -> None:
         """variables: of the template, as enable_thinking. reasoning: thoughts are no part of an answer's content.
 
-        Raises BadValue: the template cannot have these variables.
+        Raises BadValueError: the template cannot have these variables.
         """
         self.duo, self._template, self._system = duo, template, system
         self._variables, self._reasoning = template.check_variables(variables), reasoning

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duo import _core
 from duo.api.texts import Texts
-from duo.errors import BadValue, Cancelled
+from duo.errors import BadValueError, CancelledError
 from duo.options.model import ModelOptions
 from duo.placement.place import place_alone
 from duo.support.wording import quoted
@@ -29,14 +29,14 @@ N_SCALE = 32760.0  # norm 0 makes the largest number fit into 16 bits
 
 
 def pooling_named(given: object) -> str:
-    """llama_cpp's number or a name; empty: the model's own. Raises BadValue."""
+    """llama_cpp's number or a name; empty: the model's own. Raises BadValueError."""
     if given in (-1, "", None):
         return ""
     if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < len(POOLINGS):
         return POOLINGS[given]
     if given in POOLINGS:
         return str(given)
-    raise BadValue(f"pooling_type is {quoted(given)}; choose from {', '.join(POOLINGS)}, or leave it out")
+    raise BadValueError(f"pooling_type is {quoted(given)}; choose from {', '.join(POOLINGS)}, or leave it out")
 
 
 def open_embedder(
@@ -67,28 +67,28 @@ class Embeddings(Texts):
 
     @property
     def embedder(self) -> _core.Embedder:
-        """Raises BadValue: the model was loaded to write. Raises Cancelled: it is closed."""
+        """Raises BadValueError: the model was loaded to write. Raises CancelledError: it is closed."""
         if self.session.closed:
-            raise Cancelled("this Duo is closed; make a new one")
+            raise CancelledError("this Duo is closed; make a new one")
         found = self._embedder
         if found is None:
-            raise BadValue("this Duo was loaded to write texts; load it with embedding=True for embeddings")
+            raise BadValueError("this Duo was loaded to write texts; load it with embedding=True for embeddings")
         return found
 
     def stop_vectors(self) -> None:
-        """Ends what is computed, for good; whoever waits gets Cancelled. From any thread."""
+        """Ends what is computed, for good; whoever waits gets CancelledError. From any thread."""
         found = self._embedder  # another thread may close
         if found is not None:
             found.stop()
 
     def pooling_type(self) -> int:
-        """llama.cpp's number of what makes one vector of a text. Raises BadValue."""
+        """llama.cpp's number of what makes one vector of a text. Raises BadValueError."""
         return POOLINGS.index(self.embedder.pooling)
 
     def vectors(self, texts: Sequence[Sequence[int]], norm: int = 2) -> list[Vectors]:
         """Of texts as token ids: [1, n] of each, or [tokens, n] with pooling none. norm: see `normalized`.
 
-        Raises BadValue (a text is empty or too long; not loaded with embedding=True) and DuoError.
+        Raises BadValueError (a text is empty or too long; not loaded with embedding=True) and DuoError.
         """
         found = self.embedder.embed([list(t) for t in texts])
         if self.embedder.pooling == "rank":
@@ -105,7 +105,7 @@ class Embeddings(Texts):
         """The vector of a text, or of each of several, as llama_cpp.Llama.embed; with pooling none, of each token.
 
         normalize: to a length of 1. truncate: a text that is too long loses its end. return_count: the number of
-        tokens as well. Raises BadValue and DuoError.
+        tokens as well. Raises BadValueError and DuoError.
         """
         several = [input] if isinstance(input, str) else list(input)
         tokens = [self.tokenize(text) for text in several]
@@ -136,8 +136,10 @@ class Embeddings(Texts):
     def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
         """How well each document answers the query; more is better.
 
-        Raises BadValue (no reranker; loaded without pooling_type="rank") and DuoError.
+        Raises BadValueError (no reranker; loaded without pooling_type="rank") and DuoError.
         """
         if self.embedder.pooling != "rank":
-            raise BadValue("scores need a model for reranking; load one with embedding=True and pooling_type='rank'")
+            raise BadValueError(
+                "scores need a model for reranking; load one with embedding=True and pooling_type='rank'"
+            )
         return [float(v[0, 0]) for v in self.vectors([self.rank_tokens(query, d) for d in documents])]

@@ -19,7 +19,7 @@ from duo import _core
 from duo.api import auto_draft, llama_cpp_names
 from duo.api.chat import Chats
 from duo.api.embeddings import Embeddings, open_embedder, pooling_named
-from duo.errors import BadValue, DoesNotFit, DuoError
+from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.models.head import check_kind
 from duo.models.loading import Loading
 from duo.models.paths import PathLike, pair, path, written
@@ -57,12 +57,13 @@ def _close_all() -> None:
 
 
 def _without_weights(draft: PathLike | None, options: dict[str, Any], why: str) -> dict[str, Any]:
-    """Options for a model that writes nothing, because of the keyword `why`. Raises BadValue: there is another one."""
+    """Options for a model that writes nothing, because of the keyword `why`. Raises BadValueError: there is another
+    one."""
     for name in ("draft_host", "verify_host", "rpc"):
         if options.get(name) is not None:
-            raise BadValue(f"with {why} nothing is written, so {name} has no use; leave one of them out")
+            raise BadValueError(f"with {why} nothing is written, so {name} has no use; leave one of them out")
     if draft is not None:
-        raise BadValue(f"with {why} nothing is written, so a draft has no use; leave one of them out")
+        raise BadValueError(f"with {why} nothing is written, so a draft has no use; leave one of them out")
     return {**options, "cpu_kernels": "stock", "device": "none", "n_gpu_layers": 0}
 
 
@@ -82,8 +83,8 @@ class Duo(Chats, Embeddings, Loading):
     n_parallel texts at a time: further calls queue up. Close it, or use `with`: then both models' memory and
     threads are gone.
 
-    Raises TypeError (unknown keyword) and DuoError: UnknownModel (no such file, or no model), BadValue (an option, or
-    vocabularies that differ), DoesNotFit (memory), PeerLost (another machine).
+    Raises TypeError (unknown keyword) and DuoError: UnknownModelError (no such file, or no model), BadValueError (an
+    option, or vocabularies that differ), DoesNotFitError (memory), PeerLostError (another machine).
     """
 
     # Switches for tests, which duo.dev.switched_duo turns.
@@ -132,7 +133,7 @@ class Duo(Chats, Embeddings, Loading):
         model, draft = pair(model, draft, o)
         wanted = draft_of(defaults)
         if self._host is not None and wanted not in ("", "draft-simple"):
-            raise BadValue(
+            raise BadValueError(
                 f"{wanted} (--spec-type) needs its target in the same process; leave out --draft-host, --verify-host "
                 "and --rpc"
             )
@@ -159,7 +160,7 @@ class Duo(Chats, Embeddings, Loading):
         placed.remote_draft = o["draft_host"] is not None
         placed.tracing = trace is not None
         if o["cache_ram"] and model is None:
-            raise BadValue("--cache-ram is for the cache of a target in this process; leave it out")
+            raise BadValueError("--cache-ram is for the cache of a target in this process; leave it out")
         placed.n_kept_bytes = o["cache_ram"] << 20 if o["cache_ram"] > 0 else o["cache_ram"]
         placed.target.vocab_only = vocab_only
         placed.delay_us, placed.delay_seed = self._delay
@@ -185,7 +186,9 @@ class Duo(Chats, Embeddings, Loading):
                 engine, network=self._client, trace=trace_file or recent, always=self._always, placed=placed
             )
         except MemoryError:
-            raise DoesNotFit("there is not enough memory for these models; lower -c or choose smaller files") from None
+            raise DoesNotFitError(
+                "there is not enough memory for these models; lower -c or choose smaller files"
+            ) from None
         finally:
             if not self._loaded:
                 for made in (trace_file, engine, self._child):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.text.job import check_text, prompt_tokens
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ def infill(model: _core.Model, prompt: Prompt, suffix: str, *, suffix_first: boo
     """Token ids: prefix, suffix, middle, each behind its token, in llama_cpp's order, with BOS and EOS where the model
     wants them. suffix_first: llama_cpp's spm_infill.
 
-    Raises BadValue: the model has no such tokens, or a text cannot be read.
+    Raises BadValueError: the model has no such tokens, or a text cannot be read.
     """
     before, after, middle = model.fim_tokens
     if before < 0 or after < 0:
-        raise BadValue(
+        raise BadValueError(
             "suffix needs a model that was trained to fill in the middle, and this one has no tokens for that; leave "
             "suffix out"
         )

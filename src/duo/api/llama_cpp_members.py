@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from duo import _core
 from duo.api.llama_cpp_names import ANY_SEED
 from duo.api.texts import Texts
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.header import read_header
 from duo.options.engine import EngineOptions
 from duo.options.validate import generate_options
@@ -54,7 +54,7 @@ REFUSED = {
 }
 
 
-class NotInDuo(BadValue, AttributeError):  # noqa: N818
+class NotInDuo(BadValueError, AttributeError):  # noqa: N818
     """A member of llama_cpp.Llama that duo does not have; hasattr() says so, too."""
 
 
@@ -65,21 +65,21 @@ class Tokenizer:
         self._duo = duo
 
     def tokenize(self, text: bytes, add_bos: bool = True, special: bool = True) -> list[int]:
-        """Token ids of UTF-8 text. Raises BadValue."""
+        """Token ids of UTF-8 text. Raises BadValueError."""
         return self._duo.tokenize(text, add_bos, special)
 
     def detokenize(
         self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False
     ) -> bytes:
-        """Bytes of token ids. Raises BadValue."""
+        """Bytes of token ids. Raises BadValueError."""
         return self._duo.detokenize(tokens, prev_tokens, special)
 
     def encode(self, text: str, add_bos: bool = True, special: bool = True) -> list[int]:
-        """Token ids of text. Raises BadValue."""
+        """Token ids of text. Raises BadValueError."""
         return self.tokenize(text.encode("utf-8", "ignore"), add_bos, special)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Text of token ids; bytes that are no character are left out. Raises BadValue."""
+        """Text of token ids; bytes that are no character are left out. Raises BadValueError."""
         return self.detokenize(tokens).decode("utf-8", "ignore")
 
 
@@ -187,11 +187,11 @@ class LlamaMembers(Texts):
         return self.local_model.token_eos
 
     def n_embd(self) -> int:
-        """Numbers in the state of a token. Raises BadValue if the file's header does not say."""
+        """Numbers in the state of a token. Raises BadValueError if the file's header does not say."""
         values = self.metadata
         n = values.get(f"{values.get('general.architecture')}.embedding_length")
         if n is None:
-            raise BadValue("the model's file does not say how long an embedding is")
+            raise BadValueError("the model's file does not say how long an embedding is")
         return int(n)
 
     def token_nl(self) -> int:
@@ -216,7 +216,7 @@ class LlamaMembers(Texts):
     def set_seed(self, seed: int) -> None:
         """The seed of texts that are given none; -1 (or llama_cpp's 2**32 - 1): a new one each time.
 
-        Raises BadValue for another negative number.
+        Raises BadValueError for another negative number.
         """
         seed = -1 if seed == ANY_SEED else seed
         generate_options({"seed": seed})

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.support.wording import quoted
 
 # Arguments that duo does not support: the values that change nothing, and why or what instead.
@@ -38,7 +38,7 @@ def _refuse(out: dict[str, Any]) -> None:
     for name in NEUTRAL.keys() & out.keys():
         value, (neutral, why) = out.pop(name), NEUTRAL[name]
         if not any(value is v or (value == v and isinstance(value, int | float)) for v in neutral):
-            raise BadValue(
+            raise BadValueError(
                 f"llama_cpp's {name} is {quoted(value)}, which duo does not support ({why}); leave {name} out"
             )
 
@@ -50,7 +50,7 @@ def _drafts(out: dict[str, Any], *, with_draft: bool) -> None:
         return
     sizes = [getattr(guesser, name, None) for name in ("max_ngram_size", "num_pred_tokens")]
     if not all(isinstance(n, int) for n in sizes):
-        raise BadValue(
+        raise BadValueError(
             f"draft_model is {type(guesser).__name__}; duo takes LlamaPromptLookupDecoding, or a model's file as draft="
         )
     out.setdefault("spec_type", ["draft-simple", "ngram-simple"] if with_draft else ["ngram-simple"])
@@ -63,14 +63,15 @@ def _adapter(out: dict[str, Any]) -> None:
     if path is None:
         return
     if not isinstance(path, str | bytes | os.PathLike):
-        raise BadValue(f"lora_path is {quoted(path)}; give one file, or several with lora=")
+        raise BadValueError(f"lora_path is {quoted(path)}; give one file, or several with lora=")
     if out.get("lora_scaled") is not None:
-        raise BadValue("lora_path and lora_scaled were both given; give all adapters with lora_scaled")
+        raise BadValueError("lora_path and lora_scaled were both given; give all adapters with lora_scaled")
     out["lora_scaled"] = {os.fsdecode(path): scale}
 
 
 def translated(model: Any, options: dict[str, Any], *, with_draft: bool = False) -> tuple[Any, dict[str, Any]]:
-    """The target and `Duo`'s keywords, llama_cpp's spellings among them replaced. Raises TypeError and BadValue."""
+    """The target and `Duo`'s keywords, llama_cpp's spellings among them replaced. Raises TypeError and
+    BadValueError."""
     out = dict(options)
     if "model_path" in out:
         if model is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Unpack
 
 from duo import _core
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.generate import GenerateOptions
 from duo.options.signature import keywords
 from duo.text.begin import start
@@ -48,9 +48,9 @@ class Texts:
         xtc_probability, xtc_threshold and draft_p_min are shares, 0 to 1; logit_bias adds to logits (nats). At
         temperature 0 the filters have no effect; bias, penalties and DRY do.
 
-        Raises TypeError (unknown keyword) and DuoError: BadValue (a value, an empty prompt, ids out of range), Busy
-        (this thread has a stream open), ContextFull; here, and not later. A failure while it runs is a DuoError whose
-        `.result` holds the text so far.
+        Raises TypeError (unknown keyword) and DuoError: BadValueError (a value, an empty prompt, ids out of range),
+        BusyError (this thread has a stream open), ContextFullError; here, and not later. A failure while it runs is a
+        DuoError whose `.result` holds the text so far.
         """
         return start(self.session, prompt, {**own_defaults(self, options), **options}, "stream")
 
@@ -108,7 +108,7 @@ class Texts:
 
         add_bos: with the BOS token where the model wants one. special: "<|im_end|>" in the text is that token, as it is
         in prompts. Leave it out for text that others wrote: they could end a turn and begin another one. Bytes that are
-        no UTF-8 are U+FFFD. Raises BadValue: a `str` is not Unicode, or holds a NUL character.
+        no UTF-8 are U+FFFD. Raises BadValueError: a `str` is not Unicode, or holds a NUL character.
         """
         if isinstance(text, str):
             check_text(text, "the text")
@@ -120,14 +120,14 @@ class Texts:
         """Bytes of token ids, as llama_cpp.Llama.detokenize; see `decode` for text.
 
         special: control tokens as text, not as nothing. prev_tokens changes nothing. A space right behind the BOS token
-        is left out. Raises BadValue for an unknown id.
+        is left out. Raises BadValueError for an unknown id.
         """
         found = b"".join(self._pieces(tokens, special))
         bos = len(tokens) > 0 and int(tokens[0]) == self.local_model.token_bos
         return found[1:] if bos and found.startswith(b" ") else found
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
-        """Text of token ids; bytes that are no whole character become U+FFFD. Raises BadValue for an unknown id.
+        """Text of token ids; bytes that are no whole character become U+FFFD. Raises BadValueError for an unknown id.
 
         special: control tokens as text, not as nothing.
         """
@@ -137,7 +137,7 @@ class Texts:
         n_vocab = self.local_model.n_vocab
         for i, t in enumerate(tokens):
             if not 0 <= t < n_vocab:
-                raise BadValue(f"token {i} is {t}, outside the vocabulary (0 to {n_vocab - 1})")
+                raise BadValueError(f"token {i} is {t}, outside the vocabulary (0 to {n_vocab - 1})")
         return [self.local_model.piece(int(t), special) for t in tokens]
 
     # ---- caches
@@ -145,7 +145,7 @@ class Texts:
     def save_state(self) -> State:
         """What the models' caches hold of the last text; `load_state` takes it, in this process or in another one.
 
-        Waits for the running text. Raises BadValue (the target is on another machine), Busy and DuoError.
+        Waits for the running text. Raises BadValueError (the target is on another machine), BusyError and DuoError.
         """
         from duo.text import state
 
@@ -156,25 +156,25 @@ class Texts:
     def load_state(self, state: State) -> None:
         """Puts a saved state into the caches: what the next prompt has in common with it is not evaluated again.
 
-        Only for states that you trust. Raises BadValue: it is damaged, or belongs to another model, build or setting;
-        the target is on another machine. Busy and DuoError as `save_state`. As in llama_cpp, the state's seed becomes
-        the default of the texts that follow.
+        Only for states that you trust. Raises BadValueError: it is damaged, or belongs to another model, build or
+        setting; the target is on another machine. BusyError and DuoError as `save_state`. As in llama_cpp, the
+        state's seed becomes the default of the texts that follow.
         """
-        from duo.text.state import BadState, State, restore
+        from duo.text.state import BadStateError, State, restore
 
         self._needs_target("load_state")
         if not isinstance(state, State):
-            raise BadValue(f"load_state got {type(state).__name__}; give what save_state of a Duo has returned")
+            raise BadValueError(f"load_state got {type(state).__name__}; give what save_state of a Duo has returned")
         with turn(self.session):
             try:
                 restore(self.session, [c for c in (state.target, state.draft) if c is not None])
-            except BadState as e:
-                raise BadValue(f"this state {e}; evaluate the text again") from None
+            except BadStateError as e:
+                raise BadValueError(f"this state {e}; evaluate the text again") from None
         self.defaults["seed"] = state.seed
 
     def _needs_target(self, function: str) -> None:
         if self.engine.target is None:
-            raise BadValue(
+            raise BadValueError(
                 f"{function} needs the target in this process, and it is on another machine, {self.elsewhere}"
             )
 
@@ -208,9 +208,9 @@ class Texts:
     def target(self) -> _core.Model:
         """The loaded target: path, description, devices, n_ctx, n_vocab, n_bytes.
 
-        Raises BadValue if it is on another machine.
+        Raises BadValueError if it is on another machine.
         """
         target = self.engine.target
         if target is None:
-            raise BadValue(f"the target is on another machine, {self.elsewhere}; ask it there")
+            raise BadValueError(f"the target is on another machine, {self.elsewhere}; ask it there")
         return target

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.support.wording import quoted
 
 NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -36,7 +36,7 @@ class Choice:
     def schema(self) -> Any:
         """What the answer must look like; None: anything. By name: the arguments alone, as llama_cpp asks for them.
 
-        Raises BadValue.
+        Raises BadValueError.
         """
         if self.named:
             (found,) = (f for f in self.functions if f["name"] == self.named)
@@ -46,7 +46,7 @@ class Choice:
         try:
             return _one_of(self.functions)
         except RecursionError:
-            raise BadValue("the parameters of a tool are nested too deeply; simplify them") from None
+            raise BadValueError("the parameters of a tool are nested too deeply; simplify them") from None
 
 
 def _one_of(functions: Sequence[Mapping[str, Any]]) -> Any:
@@ -88,14 +88,14 @@ def _functions(tools: object, functions: object) -> tuple[Mapping[str, Any], ...
         return ()
     for i, f in enumerate(found):
         if not isinstance(f, Mapping) or not isinstance(f.get("name"), str) or not f["name"]:
-            raise BadValue(f"tool {i} has no function with a name; {HOW}")
+            raise BadValueError(f"tool {i} has no function with a name; {HOW}")
         if not isinstance(f.get("parameters") or {}, Mapping):
-            raise BadValue(f"the parameters of tool {i} are {type(f['parameters']).__name__}; {HOW}")
+            raise BadValueError(f"the parameters of tool {i} are {type(f['parameters']).__name__}; {HOW}")
     return tuple(found)
 
 
 def choice_of(tools: object, tool_choice: object, functions: object, function_call: object) -> Choice:
-    """What OpenAI's arguments, new and old, ask for. Raises BadValue."""
+    """What OpenAI's arguments, new and old, ask for. Raises BadValueError."""
     known = _functions(tools, functions)
     asked = tool_choice
     if function_call in ("none", "auto"):
@@ -103,19 +103,19 @@ def choice_of(tools: object, tool_choice: object, functions: object, function_ca
     elif isinstance(function_call, Mapping) and "name" in function_call:
         asked = {"type": "function", "function": {"name": function_call["name"]}}
     elif function_call is not None:
-        raise BadValue(f"function_call is {quoted(function_call)}; it is none, auto or {{'name': ...}}")
+        raise BadValueError(f"function_call is {quoted(function_call)}; it is none, auto or {{'name': ...}}")
     if asked in (None, "auto"):
         return Choice(known)
     if asked == "none":
         return Choice(known, forbidden=True)
     if asked == "required":
         if not known:
-            raise BadValue("tool_choice is required and there are no tools; give some")
+            raise BadValueError("tool_choice is required and there are no tools; give some")
         return Choice(known, required=True)
     inner = asked.get("function") if isinstance(asked, Mapping) else None
     name = inner.get("name") if isinstance(inner, Mapping) else None
     if not isinstance(name, str):
-        raise BadValue(f"tool_choice is {quoted(asked)}; it is none, auto, required or a tool by name")
+        raise BadValueError(f"tool_choice is {quoted(asked)}; it is none, auto, required or a tool by name")
     if name not in {f["name"] for f in known}:
-        raise BadValue(f"tool_choice names {name}, which is not in tools; add it there")
+        raise BadValueError(f"tool_choice names {name}, which is not in tools; add it there")
     return Choice(known, named=name)

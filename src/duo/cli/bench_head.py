@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duo.cli.options import ModelCommand, given
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def options_of_target(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def refuse(params: dict[str, Any], names: Iterable[str], with_what: str) -> None:
-    """Raises BadValue: one of these options was given on the command line."""
+    """Raises BadValueError: one of these options was given on the command line."""
     context = click.get_current_context()
     for name in names:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             flag = next(p.opts[-1] for p in context.command.params if p.name == name)
-            raise BadValue(f"{flag} has no effect with {with_what}; leave it out")
+            raise BadValueError(f"{flag} has no effect with {with_what}; leave it out")

@@ -12,7 +12,7 @@ from duo.cli.bench_head import head_of_run, options_of_target, refuse
 from duo.cli.models import chosen_models, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.progress import Bar
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 from duo.measure.bench import files, placed_report, placed_run
 from duo.measure.bench.places import Placement, parse_places, placements_of
 from duo.measure.bench.writer import DuoWriter
@@ -42,7 +42,7 @@ def measure(
     refuse(params, [n for n in OF_PLACES if n in ENGINE_OPTIONS], "--placements, which places both models")
     placements = placements_of(*parse_places(params["placements"]), sync_lengths, lengths)
     if names_target(params) and not names_draft(params):
-        raise BadValue("--placements needs a draft; give it with -md")
+        raise BadValueError("--placements needs a draft; give it with -md")
     target = str(chosen_models(params).target or demo_pair()[0])
     head: dict[str, Any] = {}
     notes: dict[str, None] = {}

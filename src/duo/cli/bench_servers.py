@@ -13,7 +13,7 @@ from duo.cli.bench_head import DEFAULTS, command_line, refuse
 from duo.cli.models import NAMES
 from duo.cli.options import given
 from duo.cli.progress import Bar
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 from duo.measure.bench import arms as a
 from duo.measure.bench import files, questions, slot_figures, slot_report
 from duo.measure.bench.endpoint.address import parse_addresses
@@ -45,7 +45,7 @@ def measure(params: dict[str, Any]) -> None:
     arms = _arms(params)
     files.check_writable(params["json"], "JSON")
     if params["raw"] and params["json"] is None:
-        raise BadValue("--raw adds the records to a JSON file; name the file with --json-file")
+        raise BadValueError("--raw adds the records to a JSON file; name the file with --json-file")
     chosen = questions.choose(questions.read(params["questions_file"]), params["questions"], params["category"])
     with ExitStack() as opened:
         clients = [Client(at, key, o["timeout"], o["url_model"]) for at in addresses]
@@ -74,13 +74,13 @@ def measure(params: dict[str, Any]) -> None:
 
 
 def _fields(params: dict[str, Any]) -> dict[str, Any]:
-    """What every request asks for. Raises BadValue."""
+    """What every request asks for. Raises BadValueError."""
     asked = {**DEFAULTS, **GREEDY, **given(params, GENERATE_OPTIONS)}
     checked: dict[str, Any] = {**generate_options({name: v for name, v in asked.items() if name in SENT})}
     if checked["seed"] == -1:
         checked["seed"] = secrets.randbits(31)  # the same for all arms, because their texts are compared
     if checked["max_tokens"] < 0:
-        raise BadValue("-n -1 lets servers write without an end; give a number of tokens")
+        raise BadValueError("-n -1 lets servers write without an end; give a number of tokens")
     return {name: checked[name] for name in asked if name in SENT}
 
 

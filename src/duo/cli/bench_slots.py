@@ -12,7 +12,7 @@ from duo.cli import show
 from duo.cli.bench_head import head_of_run
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.progress import Bar
-from duo.errors import ContextFull
+from duo.errors import ContextFullError
 from duo.measure.bench import files, slot_figures, slot_report
 from duo.measure.bench.slots import rounds_of
 from duo.measure.bench.writer import DuoWriter
@@ -55,7 +55,7 @@ def measure(
     with bar.shown():
         rounds = rounds_of(writer, questions, arms, counts, params["repetitions"], params["warm_up"], bar)
     if not any(r.records for r in rounds):
-        raise ContextFull("no question fits the context together with its answer; raise -c or lower -n")
+        raise ContextFullError("no question fits the context together with its answer; raise -c or lower -n")
     if not bar.complete:
         notes[f"ended early: {bar.done} of {bar.total} answers were written, including warm-up"] = None
     slot_report.show(rounds, head, notes)

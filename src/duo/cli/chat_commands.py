@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from duo.cli import show
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.option import Mode
 from duo.options.tables import GENERATE_OPTIONS
 
@@ -52,7 +52,9 @@ class Commands:
     def __call__(self, line: str) -> None:
         name, _, rest = line[1:].partition(" ")
         if name not in self._known:
-            raise BadValue(f"unknown command /{name}; /help lists the commands, a space before the / makes it text")
+            raise BadValueError(
+                f"unknown command /{name}; /help lists the commands, a space before the / makes it text"
+            )
         self._known[name](rest.strip())
 
     def _reset(self, _rest: str) -> None:
@@ -69,22 +71,22 @@ class Commands:
     @staticmethod
     def _file(rest: str, command: str) -> Path:
         if not rest:
-            raise BadValue(f"{command} needs a file: {command} talk.json")
+            raise BadValueError(f"{command} needs a file: {command} talk.json")
         if "\0" in rest:
-            raise BadValue(f"the file name after {command} contains a NUL character; remove it")
+            raise BadValueError(f"the file name after {command} contains a NUL character; remove it")
         try:
             return Path(rest).expanduser()
         except RuntimeError:
-            raise BadValue(f"{rest} names the home folder of an unknown user; write the full path") from None
+            raise BadValueError(f"{rest} names the home folder of an unknown user; write the full path") from None
 
     def _stats(self, _rest: str) -> None:
         if self._talk.last is None:
-            raise BadValue("there are no figures yet; ask something first")
+            raise BadValueError("there are no figures yet; ask something first")
         show.show_figures(self._talk.last, sys.stderr)
 
     def _mode(self, rest: str) -> None:
         if rest and rest not in get_args(Mode):
-            raise BadValue(f"unknown mode {rest}; choose from {', '.join(get_args(Mode))}")
+            raise BadValueError(f"unknown mode {rest}; choose from {', '.join(get_args(Mode))}")
         if rest:
             self._options["mode"] = rest
         show.warn(f"mode {self._options.get('mode', GENERATE_OPTIONS['mode'].default)}")

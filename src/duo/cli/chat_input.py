@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from duo.cli.chat_text import FENCE, is_open, without_fences
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 if TYPE_CHECKING:
     from duo.cli.chat_prompt import Prompt
@@ -41,7 +41,7 @@ class Reader:
     def read(self) -> str | None:
         """The next turn that is not empty; None: there are no more.
 
-        Raises BadValue: it is not UTF-8. Raises KeyboardInterrupt: Ctrl-C; what was typed is dropped.
+        Raises BadValueError: it is not UTF-8. Raises KeyboardInterrupt: Ctrl-C; what was typed is dropped.
         """
         first, self._first = self._first, None
         if first is not None and first.strip():
@@ -88,7 +88,7 @@ class Reader:
                 sys.stdout.write("\n")
             return line.decode("utf-8").removesuffix("\n").removesuffix("\r") if line else None
         except UnicodeDecodeError as e:
-            raise BadValue(f"a line of standard input is not UTF-8 (byte {e.start}); convert it") from None
+            raise BadValueError(f"a line of standard input is not UTF-8 (byte {e.start}); convert it") from None
         except KeyboardInterrupt:
             if self.interactive:
                 sys.stdout.write("\n")

@@ -18,7 +18,7 @@ from prompt_toolkit.shortcuts import CompleteStyle
 
 from duo.cli.chat_history import ChatHistory, history_file
 from duo.cli.chat_text import is_open
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.option import Mode
 
 PROMPT, MORE = "> ", ". "
@@ -98,7 +98,7 @@ class Prompt:
         )
 
     def read(self) -> str | None:
-        """The next text; None: Ctrl-D. Raises BadValue: it is not UTF-8.
+        """The next text; None: Ctrl-D. Raises BadValueError: it is not UTF-8.
 
         Raises KeyboardInterrupt: Ctrl-C, which drops what was typed.
         """
@@ -110,4 +110,4 @@ class Prompt:
         except EOFError:
             return None
         except UnicodeEncodeError:  # bytes of another encoding
-            raise BadValue("what was typed is not UTF-8; set the terminal to UTF-8") from None
+            raise BadValueError("what was typed is not UTF-8; set the terminal to UTF-8") from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from duo.cli import show
 from duo.cli.opening import warn_of_draft
 from duo.cli.options import unescape
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 if TYPE_CHECKING:
     from duo.api.engine import Duo
@@ -32,7 +32,7 @@ class Dialogue:
     def write(self, prompt: str, *, user_first: bool) -> None:
         """Until standard input ends.
 
-        Raises BadValue: a line is not UTF-8. Raises DuoError: what ended a text, which has been printed.
+        Raises BadValueError: a line is not UTF-8. Raises DuoError: what ended a text, which has been printed.
         """
         self._tokens = self._duo.tokenize(prompt, special=True) if prompt else []
         users_turn = user_first or not self._tokens
@@ -86,4 +86,4 @@ class Dialogue:
         try:
             return data.decode("utf-8").removesuffix("\n").removesuffix("\r") if data else None
         except UnicodeDecodeError as e:
-            raise BadValue(f"a line of standard input is not UTF-8 (byte {e.start}); convert it") from None
+            raise BadValueError(f"a line of standard input is not UTF-8 (byte {e.start}); convert it") from None

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from duo.cli import show
 from duo.cli.complete import by_metavar, pair_names
 from duo.cli.options import given
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ def _typed(name: str) -> bool:
 
 
 def _one_of(params: dict[str, Any], names: dict[str, str]) -> str | None:
-    """The option that names the model. Raises BadValue: two do."""
+    """The option that names the model. Raises BadValueError: two do."""
     given = [n for n in names if params.get(n) is not None]
     typed = [n for n in given if _typed(n)]
     if len(typed or given) > 1:
         flags = [names[n] for n in typed or given]
-        raise BadValue(f"{' and '.join(flags)} both name the same model; choose one")
+        raise BadValueError(f"{' and '.join(flags)} both name the same model; choose one")
     return next(iter(typed or given), None)
 
 
@@ -110,13 +110,15 @@ def chosen_models(params: dict[str, Any]) -> Models:
         both = {}
     if (target == "pair") != (draft == "pair") and both:
         other = TARGET.get(target or "", DRAFT.get(draft or "", ""))
-        raise BadValue(f"--pair names both models and {other} was given too; choose one")
+        raise BadValueError(f"--pair names both models and {other} was given too; choose one")
     for file, repo, flag, needed in (
         ("hf_file", target, "--hf-file", "-hf"),
         ("hf_file_draft", draft, "--hf-file-draft", "-hfd"),
     ):
         if params.get(file) is not None and repo not in ("hf_repo", "hf_repo_draft") and _typed(file):
-            raise BadValue(f"{flag} names a file in a repository, but no repository was given; give it with {needed}")
+            raise BadValueError(
+                f"{flag} names a file in a repository, but no repository was given; give it with {needed}"
+            )
     return _found(params, target, draft)
 
 

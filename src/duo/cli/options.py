@@ -19,7 +19,7 @@ from duo.cli.llama_cpp_line import Meant, commands_of, meaning_of, of_environmen
 from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, PROGRAM
 from duo.cli.llama_cpp_taken import OF_NAME
 from duo.cli.on_off import Flag
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.option import Opt
@@ -128,7 +128,7 @@ def model_options(without: Collection[str] = (), defaults: Mapping[str, Any] | N
 
 
 def logit_bias(values: tuple[str, ...]) -> dict[int, float]:
-    """ "15043+1", "15043-inf" -> {15043: bias}. Raises BadValue."""
+    """ "15043+1", "15043-inf" -> {15043: bias}. Raises BadValueError."""
     found = {}
     for value in values:
         match = re.fullmatch(r"(\d+)([+-].+)", value)
@@ -137,12 +137,12 @@ def logit_bias(values: tuple[str, ...]) -> dict[int, float]:
                 raise ValueError
             found[int(match[1])] = float(match[2])
         except ValueError:
-            raise BadValue(f"-l {value!r} is not TOKEN(+/-)BIAS; write it as 15043+1 or 15043-inf") from None
+            raise BadValueError(f"-l {value!r} is not TOKEN(+/-)BIAS; write it as 15043+1 or 15043-inf") from None
     return found
 
 
 def sequence_breakers(values: tuple[str, ...], *, escape: bool) -> list[str]:
-    """As llama.cpp reads them: none removes those before it. Raises BadValue."""
+    """As llama.cpp reads them: none removes those before it. Raises BadValueError."""
     behind = max((i + 1 for i, v in enumerate(values) if v == "none"), default=0)
     return [unescape(v) if escape else v for v in values[behind:]]
 
@@ -170,7 +170,7 @@ def given(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
         if params.get(f"{name}_file") is not None:
             if name in out:
                 both = " and ".join((table[name].flags[-1], FROM_FILE[name][-1]))
-                raise BadValue(f"both {both} were given; choose one")
+                raise BadValueError(f"both {both} were given; choose one")
             out[name] = text_of(Path(params[f"{name}_file"]), f"file of {FROM_FILE[name][-1]}")
     return out
 
@@ -179,7 +179,7 @@ _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"'": b"'", b'"': b'"', b"\\"
 
 
 def unescape(text: str) -> str:
-    r"""Replaces \n, \t, \r, \", \', \\ and \xHH (a byte), as llama.cpp does in -p and -r. Raises BadValue."""
+    r"""Replaces \n, \t, \r, \", \', \\ and \xHH (a byte), as llama.cpp does in -p and -r. Raises BadValueError."""
 
     def meant(match: re.Match[bytes]) -> bytes:
         return _ESCAPES.get(match[1]) or bytes([int(match[1][1:], 16)])
@@ -189,7 +189,7 @@ def unescape(text: str) -> str:
     try:
         return re.sub(rb"""\\(x[0-9a-fA-F]{2}|[ntr'"\\])""", meant, raw).decode()
     except UnicodeDecodeError as e:
-        raise BadValue(
+        raise BadValueError(
             f"{text!r} is not UTF-8 (byte {e.start} once escapes are replaced); change the escapes"
         ) from None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from duo.cli.progress import progress
-from duo.errors import BadValue, Cancelled, DuoError
+from duo.errors import BadValueError, CancelledError, DuoError
 from duo.support.json_lines import values
 from duo.support.wording import plural
 from duo.text.many import as_they_end
@@ -20,17 +20,17 @@ LINE = '{"prompt": "..."} or "..." on each line'
 
 
 def read_prompts(file: Path) -> list[str]:
-    """Of a .jsonl file: a string, or an object with `prompt` (or `turns`, whose first counts). Raises BadValue."""
+    """Of a .jsonl file: a string, or an object with `prompt` (or `turns`, whose first counts). Raises BadValueError."""
     found = []
     for _, where, value in values(file, "prompt file", LINE):
         if isinstance(value, dict):
             turns = value.get("turns")
             value = value.get("prompt", turns[0] if isinstance(turns, list) and turns else None)
         if not isinstance(value, str) or not value:
-            raise BadValue(f"{where} has no prompt; write {LINE}")
+            raise BadValueError(f"{where} has no prompt; write {LINE}")
         found.append(value)
     if not found:
-        raise BadValue(f"{file} has no prompts; write {LINE}")
+        raise BadValueError(f"{file} has no prompts; write {LINE}")
     return found
 
 
@@ -45,13 +45,13 @@ def as_line(index: int, prompt: str, r: Result | DuoError) -> str:
 def write_all(d: Duo, prompts: list[str], options: dict[str, Any], out: TextIO) -> None:
     """Writes the lines in the prompts' order, each as soon as it and those before it are there.
 
-    A text that fails stops no other one. Raises BadValue at the end (some failed), and Cancelled.
+    A text that fails stops no other one. Raises BadValueError at the end (some failed), and CancelledError.
     """
 
     def write(prompt: str) -> Result | DuoError:
         try:
             return d.generate(prompt, **options)
-        except Cancelled:
+        except CancelledError:
             raise
         except DuoError as e:
             return e
@@ -69,4 +69,4 @@ def write_all(d: Duo, prompts: list[str], options: dict[str, Any], out: TextIO) 
                 n_written += 1
             show("texts", n_done, len(prompts))
     if n_failed > 0:
-        raise BadValue(f"{n_failed} of {plural(len(prompts), 'text')} failed; their lines say why")
+        raise BadValueError(f"{n_failed} of {plural(len(prompts), 'text')} failed; their lines say why")

@@ -12,7 +12,7 @@ from duo.cli.bench_head import OF_DRAFT
 from duo.cli.models import Models, chosen_models
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.own_guesses import draft_of_target, left_to_duo, tell_of
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.measure.bench.head import head_of
 from duo.measure.prove.cases import NGRAMS, NONE, Case, Guesses, How, of_pair, wanted
 from duo.measure.prove.pair import PairWriter, n_context
@@ -96,9 +96,9 @@ class Loader:
         with Duo(target, vocab_only=True) as d:
             short, long = ([x for x in items if (x.kind == "long") == is_long] for is_long in (False, True))
             try:
-                d.chat_template  # noqa: B018 - raises BadValue
+                d.chat_template  # noqa: B018 - raises BadValueError
                 template = None
-            except BadValue:
+            except BadValueError:
                 template = "chatml"
             return cls(params, target, plan, n_context(d, plan, short), n_context(d, plan, long), template)
 
@@ -128,7 +128,7 @@ NOT_PROMISED = (
 def loads_of(params: dict[str, Any], models: Models) -> list[Load]:
     """What is measured; the target alone last, so that a run that ends early knows of its drafts. Raises DuoError."""
     if params["verify_host"] is not None:
-        raise BadValue(
+        raise BadValueError(
             "duo prove compares with the target alone, which has to be on this machine; leave out --verify-host"
         )
     return [*_drafts(params, models), ALONE]

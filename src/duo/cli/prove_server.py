@@ -9,7 +9,7 @@ from duo.cli.bench_head import refuse
 from duo.cli.models import DRAFT, NAMES, names_target
 from duo.cli.options import given
 from duo.cli.prove_pair import texts_here
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.measure.bench.endpoint.address import parse_address
 from duo.measure.bench.endpoint.client import Client, read_key
 from duo.measure.bench.head import head_of
@@ -30,7 +30,7 @@ def measure(params: dict[str, Any], plan: Plan, proof: Proof, head: dict[str, An
         refuse(params, (*NAMES, *ENGINE_OPTIONS), "--against without a model to compare with (-m)")
     address = parse_address(params["against"], "--against")
     if with_model and address.chat:
-        raise BadValue(
+        raise BadValueError(
             "-m compares texts of /v1/completions, where prompts have no template; leave out -m, or change --against"
         )
     client = Client(address, read_key(o["api_key_file"]), o["timeout"], o["url_model"])

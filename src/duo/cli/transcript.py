@@ -6,14 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 if TYPE_CHECKING:
     from duo.prompt.reading import Part
 
 
 class Transcript:
-    """Replaces the file. Each turn is there as soon as it has ended. Raises BadValue: it cannot be written."""
+    """Replaces the file. Each turn is there as soon as it has ended. Raises BadValueError: it cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,8 +40,8 @@ class Transcript:
         except OSError as e:
             raise self._fault(e) from None
 
-    def _fault(self, e: OSError) -> BadValue:
-        return BadValue(f"{self._path} (-o) cannot be written ({e.strerror or e}); choose another file")
+    def _fault(self, e: OSError) -> BadValueError:
+        return BadValueError(f"{self._path} (-o) cannot be written ({e.strerror or e}); choose another file")
 
     def close(self) -> None:
         with suppress(OSError):  # what could not be written has been told

@@ -12,7 +12,7 @@ from duo.cli import show
 from duo.cli.llama_cpp_line import taken_by
 from duo.cli.llama_cpp_taken import TAKEN
 from duo.cli.on_off import OFF, ON, OPPOSITE, VARIABLE
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 
 def typed_args(ctx: click.Context, without: Collection[str]) -> list[str]:
@@ -71,7 +71,7 @@ def spelled_by(command: click.Command, name: str, without: Collection[str] = ())
                 return [] if p.name in without else _given(p, option, value)
             if (taken := taken_by(option, name, by_name)) is not None:
                 return [option, value] if taken.means is not None else [option] if value.lower() not in OFF else []
-        raise BadValue(f"{key} is no option of duo {name}; see duo {name} --help-all")
+        raise BadValueError(f"{key} is no option of duo {name}; see duo {name} --help-all")
 
     return spelled
 
@@ -80,6 +80,6 @@ def _given(p: click.Option, option: str, value: str) -> list[str]:
     if not p.is_flag:
         return [option, value]
     if value.lower() not in (*ON, *OFF):
-        raise BadValue(f"{option.lstrip('-')} is {value!r}; write true or false")
+        raise BadValueError(f"{option.lstrip('-')} is {value!r}; write true or false")
     wanted = (value.lower() in ON) == (option in p.opts)
     return [p.opts[0]] if wanted else p.secondary_opts[:1]

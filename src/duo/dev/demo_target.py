@@ -12,7 +12,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from duo import __version__
-from duo.errors import DoesNotFit, DuoError
+from duo.errors import DoesNotFitError, DuoError
 from duo.models.demo import demo_pair
 from duo.support.wording import gigabytes
 
@@ -56,7 +56,7 @@ def demo_target(progress: Callable[[str, int, int], None] | None = None) -> Path
     except OSError as e:
         raise DuoError(f"the cache {path.parent} cannot be used ({e.strerror}); set XDG_CACHE_HOME to a folder") from e
     if free < SIZE + SPARE:
-        raise DoesNotFit(
+        raise DoesNotFitError(
             f"the widened demo target needs {gigabytes(SIZE)} in {path.parent} and {gigabytes(free)} are free; free "
             "some space, set XDG_CACHE_HOME to another folder, or name models of your own (-m, -md)"
         )

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from duo.dev.whole_file import whole_file
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 from duo.models.header import read_header
 
 Array = npt.NDArray[Any]
@@ -127,9 +127,9 @@ def random_head(
 ) -> None:
     """Writes a head with Gaussian noise for weights.
 
-    Raises DuoError: `target` cannot be read, `out` cannot be written; BadValue: an impossible shape.
+    Raises DuoError: `target` cannot be read, `out` cannot be written; BadValueError: an impossible shape.
     """
     shape = shape or HeadShape()
     if not (shape.own_embedding and shape.own_output) and shape.n_embd != read_header(target).n_embd:
-        raise BadValue("a head that uses its target's matrices must be as wide as the target")
+        raise BadValueError("a head that uses its target's matrices must be as wide as the target")
     write_head(target, out, shape, random_weights(target, shape, seed))

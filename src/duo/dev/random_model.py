@@ -10,7 +10,7 @@ import numpy as np
 from gguf.quants import quantize
 
 from duo.dev.whole_file import not_complete, whole_file
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 
 
 def randomize(source: str | os.PathLike[str], out: str | os.PathLike[str], *, seed: int) -> None:
@@ -20,7 +20,7 @@ def randomize(source: str | os.PathLike[str], out: str | os.PathLike[str], *, se
     """
     reader = whole_file(source)
     if Path(out).exists() and Path(out).samefile(source):
-        raise BadValue(f"{os.fspath(out)}: is the source itself; write to another file")
+        raise BadValueError(f"{os.fspath(out)}: is the source itself; write to another file")
     try:
         architecture = reader.fields["general.architecture"].contents()
     except (ValueError, LookupError, OverflowError, TypeError) as e:

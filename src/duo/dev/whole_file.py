@@ -13,7 +13,7 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-from duo.errors import UnknownModel
+from duo.errors import UnknownModelError
 
 
 class Reader(gguf.GGUFReader):
@@ -65,18 +65,18 @@ class Reader(gguf.GGUFReader):
 
 
 def whole_file(path: str | os.PathLike[str]) -> Reader:
-    """Raises UnknownModel: there is no such file, or it is not a complete GGUF file."""
+    """Raises UnknownModelError: there is no such file, or it is not a complete GGUF file."""
     name = os.fspath(path)
     if not os.path.isfile(name):
-        raise UnknownModel(f"{name}: no such file; name an existing GGUF")
+        raise UnknownModelError(f"{name}: no such file; name an existing GGUF")
     try:
         return Reader(path)
     except (ValueError, LookupError, OverflowError, TypeError) as e:
         raise not_complete(path, e) from e
 
 
-def not_complete(path: str | os.PathLike[str], why: Exception) -> UnknownModel:
-    return UnknownModel(f"{os.fspath(path)}: not a complete GGUF ({why}); download or convert it again")
+def not_complete(path: str | os.PathLike[str], why: Exception) -> UnknownModelError:
+    return UnknownModelError(f"{os.fspath(path)}: not a complete GGUF ({why}); download or convert it again")
 
 
 def content_of(field: gguf.ReaderField) -> Any:

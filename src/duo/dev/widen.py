@@ -35,7 +35,7 @@ from gguf import GGMLQuantizationType as GgmlType
 
 from duo.dev.whole_file import copy_field
 from duo.dev.widen_plan import Shape, Source, Tensor, choose_shape
-from duo.errors import BadValue, DoesNotFit, DuoError
+from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.support.atomic import replacing
 
 # Types to which gguf-py can quantise without ruining the model.
@@ -75,17 +75,17 @@ def widen(
     type: of the weights, one of TYPES; or SAME.
     progress: called with the tensor's name, the bytes written so far and all bytes.
 
-    Raises DuoError: BadValue for a request or a source that is not supported, DoesNotFit if the disk is full.
+    Raises DuoError: BadValueError for a request or a source that is not supported, DoesNotFitError if the disk is full.
     """
     if type.lower() not in (*TYPES, SAME):
         hint = "; for the others widen to f16 and run llama-quantize" if type.upper() in GgmlType.__members__ else ""
-        raise BadValue(f"type '{type}' cannot be written; choose one of {', '.join((*TYPES, SAME))}{hint}")
+        raise BadValueError(f"type '{type}' cannot be written; choose one of {', '.join((*TYPES, SAME))}{hint}")
     if all(value is None for value in (n_embd, n_ff, n_layer, size)):
-        raise BadValue("no size was given; give a size or one of n_embd, n_ff, n_layer")
+        raise BadValueError("no size was given; give a size or one of n_embd, n_ff, n_layer")
     if None not in (n_embd, n_ff, n_layer, size):
-        raise BadValue("a size and all of n_embd, n_ff, n_layer were given; leave one out")
+        raise BadValueError("a size and all of n_embd, n_ff, n_layer were given; leave one out")
     if source.exists() and out.exists() and out.samefile(source):
-        raise BadValue(f"{out}: is the source itself; write to another file")
+        raise BadValueError(f"{out}: is the source itself; write to another file")
     ggml_type = None if type.lower() == SAME else GgmlType[type.upper()]
     small = Source(source)
     small.check(ggml_type, n_embd, n_ff, n_layer)
@@ -104,18 +104,20 @@ def widen(
     except OSError as error:
         raise DuoError(f"{out}: could not be written ({error.strerror}); choose another place") from error
     except NotImplementedError as error:
-        raise BadValue(f"{source}: gguf-py cannot read its weights ({error}); use an f16 or q8_0 file") from error
+        raise BadValueError(f"{source}: gguf-py cannot read its weights ({error}); use an f16 or q8_0 file") from error
     n_parameters = sum(math.prod(tensor.dims) for tensor in plan)
     return WidenReport(out, out.stat().st_size, shape.n_embd, shape.n_ff, shape.n_layer, n_parameters)
 
 
 def _check_room(out: Path, n_bytes: int) -> None:
     if not out.parent.is_dir():
-        raise BadValue(f"{out}: no directory {out.parent}; create it first")
+        raise BadValueError(f"{out}: no directory {out.parent}; create it first")
     if out.is_dir():
-        raise BadValue(f"{out}: is a directory; name a file")
+        raise BadValueError(f"{out}: is a directory; name a file")
     if (free := shutil.disk_usage(out.parent).free) < n_bytes:
-        raise DoesNotFit(f"{out}: needs {n_bytes} bytes and {free} are free; free some space or ask for a smaller size")
+        raise DoesNotFitError(
+            f"{out}: needs {n_bytes} bytes and {free} are free; free some space or ask for a smaller size"
+        )
 
 
 def _write_header(path: Path, source: Source, shape: Shape, plan: list[Tensor], type: GgmlType | None) -> None:

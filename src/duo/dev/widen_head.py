@@ -18,7 +18,7 @@ import numpy.typing as npt
 from gguf import GGMLQuantizationType as GgmlType
 
 from duo.dev.whole_file import Reader, copy_field, whole_file
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 from duo.models.header import Header, read_header
 from duo.support.atomic import replacing
 
@@ -65,22 +65,28 @@ class HeadSizes:
 
 
 class SmallHead:
-    """The head that is widened. Raises BadValue, UnknownModel."""
+    """The head that is widened. Raises BadValueError, UnknownModelError."""
 
     def __init__(self, path: Path, target: Path) -> None:
         self.path = path
         self.reader: Reader = whole_file(path)
         self.header: Header = read_header(path)
         if self.header.architecture != "eagle3":
-            raise BadValue(f"{path}: architecture '{self.header.architecture}' is no EAGLE-3 head; leave --target out")
+            raise BadValueError(
+                f"{path}: architecture '{self.header.architecture}' is no EAGLE-3 head; leave --target out"
+            )
         self.tensors = {t.name: t for t in self.reader.tensors}
         missing = [name for name in _AXES if f"{name}.weight" not in self.tensors]
         if missing:
-            raise BadValue(f"{path}: tensor '{missing[0]}.weight' is missing; only heads with their own can be widened")
+            raise BadValueError(
+                f"{path}: tensor '{missing[0]}.weight' is missing; only heads with their own can be widened"
+            )
         self.n_target = read_header(target).n_embd
         self.n_target_own = self.number("target_hidden_size")
         if self.n_target < self.n_target_own:
-            raise BadValue(f"{target}: n_embd {self.n_target} is less than the {self.n_target_own} that {path} reads")
+            raise BadValueError(
+                f"{target}: n_embd {self.n_target} is less than the {self.n_target_own} that {path} reads"
+            )
         self.sizes = HeadSizes(self.number("embedding_length"), self.number("feed_forward_length"))
         self.n_head = self.number("attention.head_count")
         self.n_head_kv = self.number("attention.head_count_kv")
@@ -90,7 +96,7 @@ class SmallHead:
     def number(self, key: str) -> int:
         found = self.header.values.get(f"eagle3.{key}")
         if not isinstance(found, int):
-            raise BadValue(f"{self.path}: 'eagle3.{key}' is missing; convert the head again")
+            raise BadValueError(f"{self.path}: 'eagle3.{key}' is missing; convert the head again")
         return found
 
     def heads(self, n_embd: int) -> tuple[int, int]:
@@ -123,10 +129,12 @@ class SmallHead:
     def choose(self, size: float, type: GgmlType) -> HeadSizes:
         """The widest head of this size. Its width is 4, 16, ... times its own, where norms stay exact.
 
-        Raises BadValue: it is larger already."""
+        Raises BadValueError: it is larger already."""
         own = self.sizes
         if size < self.bytes_of(own, type):
-            raise BadValue(f"{self.path}: needs {self.bytes_of(own, type)} bytes, more than the requested {size:.0f}")
+            raise BadValueError(
+                f"{self.path}: needs {self.bytes_of(own, type)} bytes, more than the requested {size:.0f}"
+            )
         n_embd = own.n_embd
         while self.bytes_of(HeadSizes(4 * n_embd, own.n_ff), type) <= size:
             n_embd *= 4
@@ -146,8 +154,8 @@ def widen_head(
 ) -> HeadSizes:
     """Writes a head for `target` that drafts what `source` drafts for the model that `target` was made from.
 
-    size: bytes of its matrices, about; it needs four times as much memory. Raises DuoError: BadValue for a request or a
-    head that is not supported.
+    size: bytes of its matrices, about; it needs four times as much memory. Raises DuoError: BadValueError for a
+    request or a head that is not supported.
     """
     kind = GgmlType[type.upper()]
     small = SmallHead(source, target)
@@ -155,7 +163,7 @@ def widen_head(
     wide = small.choose(size, kind) if size is not None else HeadSizes(n_embd or own.n_embd, n_ff or own.n_ff)
     block = gguf.GGML_QUANT_SIZES[kind][0]
     if wide.n_embd % own.n_embd or wide.n_embd % block or wide.n_ff < own.n_ff or wide.n_ff % block:
-        raise BadValue(f"{source}: n_embd must be a multiple of {own.n_embd}, n_ff at least {own.n_ff}, "
+        raise BadValueError(f"{source}: n_embd must be a multiple of {own.n_embd}, n_ff at least {own.n_ff}, "
                        f"both multiples of {block}")  # fmt: skip
     try:
         with replacing(out) as part:

@@ -11,7 +11,7 @@ import gguf
 from gguf import GGMLQuantizationType as GgmlType
 
 from duo.dev.whole_file import whole_file
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 ARCHITECTURES = ("llama", "qwen2", "gemma3")
 # The axes of rows and columns of each weight (of a bias: the rows of its weight). Other tensors are not supported.
@@ -76,18 +76,18 @@ class Tensor:
 
 
 class Source:
-    """The small model, opened and checked. Raises BadValue, UnknownModel."""
+    """The small model, opened and checked. Raises BadValueError, UnknownModelError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.reader = whole_file(path)
         if self.reader.endianess is not gguf.GGUFEndian.LITTLE:
-            raise BadValue(f"{path}: a big-endian GGUF; only little-endian ones can be widened")
+            raise BadValueError(f"{path}: a big-endian GGUF; only little-endian ones can be widened")
         self.arch = self.value("general.architecture", str)
         if self.arch not in ARCHITECTURES:
-            raise BadValue(f"{path}: architecture '{self.arch}' cannot be widened; only {_NAMES} can")
+            raise BadValueError(f"{path}: architecture '{self.arch}' cannot be widened; only {_NAMES} can")
         if self.value("split.count", int, 1) != 1:
-            raise BadValue(f"{path}: one part of a split model; merge the parts first (llama-gguf-split --merge)")
+            raise BadValueError(f"{path}: one part of a split model; merge the parts first (llama-gguf-split --merge)")
         keys = ("embedding_length", "feed_forward_length", "block_count")
         self.shape = Shape(*(self.value(f"{self.arch}.{key}", int) for key in keys))
         self.n_head = self.value(f"{self.arch}.attention.head_count", int)
@@ -95,10 +95,12 @@ class Source:
         is_sane = 0 < self.shape.n_layer <= _MAX_LAYERS and 0 < self.n_head_kv <= self.n_head
         if not is_sane or self.n_head % self.n_head_kv:
             counts = f"{self.shape.n_layer} layers, {self.n_head} heads and {self.n_head_kv} KV heads"
-            raise BadValue(f"{path}: {counts} are not possible; convert it again")
+            raise BadValueError(f"{path}: {counts} are not possible; convert it again")
         self.head_dim = self.value(f"{self.arch}.attention.key_length", int, self.shape.n_embd // self.n_head)
         if self.value(f"{self.arch}.attention.value_length", int, self.head_dim) != self.head_dim:
-            raise BadValue(f"{path}: keys and values differ in length; only models where they agree can be widened")
+            raise BadValueError(
+                f"{path}: keys and values differ in length; only models where they agree can be widened"
+            )
         self.eps = self.value(f"{self.arch}.attention.layer_norm_rms_epsilon", float)
         self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
         self._layer_tensors = [name[len("blk.0.") :] for name in self.tensors if name.startswith("blk.0.")]
@@ -115,10 +117,10 @@ class Source:
         try:
             content = default if field is None else field.contents()
         except UnicodeDecodeError as error:
-            raise BadValue(f"{self.path}: '{key}' is not valid text ({error}); convert the file again") from error
+            raise BadValueError(f"{self.path}: '{key}' is not valid text ({error}); convert the file again") from error
         if not isinstance(content, kind):
             what = "missing" if content is None else f"{content!r:.20}, not {kind.__name__}"
-            raise BadValue(f"{self.path}: '{key}' is {what}; only plain {_NAMES} models can be widened")
+            raise BadValueError(f"{self.path}: '{key}' is {what}; only plain {_NAMES} models can be widened")
         return content
 
     def heads(self, n_embd: int) -> tuple[int, int]:
@@ -151,17 +153,19 @@ class Source:
         return self.tensors[f"blk.{int(layer) % self.shape.n_layer}.{suffix}"]
 
     def check(self, type: GgmlType | None, n_embd: int | None, n_ff: int | None, n_layer: int | None) -> None:
-        """Raises BadValue: the model cannot have these dimensions."""
+        """Raises BadValueError: the model cannot have these dimensions."""
         for name, asked in (("n_embd", n_embd), ("n_ff", n_ff), ("n_layer", n_layer)):
             own = getattr(self.shape, name)
             if asked is not None and asked < own:
-                raise BadValue(
+                raise BadValueError(
                     f"{self.path}: {name} {asked} is less than its own {own}; a model can only be made larger"
                 )
         if n_layer is not None and n_layer > _MAX_LAYERS:
-            raise BadValue(f"{self.path}: n_layer {n_layer} is more than llama.cpp's {_MAX_LAYERS}; ask for less")
+            raise BadValueError(f"{self.path}: n_layer {n_layer} is more than llama.cpp's {_MAX_LAYERS}; ask for less")
         if self.arch == "gemma3" and (n_layer == _GEMMA3_27B_LAYERS) != (self.shape.n_layer == _GEMMA3_27B_LAYERS):
-            raise BadValue(f"{self.path}: with 62 layers llama.cpp takes a gemma3 for the 27B; ask for another number")
+            raise BadValueError(
+                f"{self.path}: with 62 layers llama.cpp takes a gemma3 for the 27B; ask for another number"
+            )
         self._check_widths(type, self._widths(Shape(n_embd or self.shape.n_embd, n_ff or self.shape.n_ff, 1)))
 
     def _check_widths(self, type: GgmlType | None, widths: dict[str, int]) -> None:
@@ -171,10 +175,14 @@ class Source:
             block = gguf.GGML_QUANT_SIZES[kind][0]
             if widths[axis] % block:
                 size = f"{names[axis]} {widths[axis]}"
-                raise BadValue(f"{self.path}: {size} is not a multiple of {block}, the block of {kind.name.lower()}")
+                raise BadValueError(
+                    f"{self.path}: {size} is not a multiple of {block}, the block of {kind.name.lower()}"
+                )
         if self.arch == "qwen2" and widths["q"] != widths["embd"]:
             group = self.head_dim * self.n_head // self.n_head_kv
-            raise BadValue(f"{self.path}: the heads of a qwen2 fill its width; ask for an n_embd that {group} divides")
+            raise BadValueError(
+                f"{self.path}: the heads of a qwen2 fill its width; ask for an n_embd that {group} divides"
+            )
 
     def _widths(self, shape: Shape) -> dict[str, int]:
         q, kv = (n * self.head_dim for n in self.heads(shape.n_embd))
@@ -190,18 +198,20 @@ class Source:
         for name, tensor in self.tensors.items():
             dims, axes = tensor.shape.tolist()[::-1], self._axes_of(name)
             if not axes:
-                raise BadValue(f"{self.path}: tensor '{name}' is unknown; only plain {self.arch} models can be widened")
+                raise BadValueError(
+                    f"{self.path}: tensor '{name}' is unknown; only plain {self.arch} models can be widened"
+                )
             if len(dims) != len(axes) or any(widths.get(a, n) != n for a, n in zip(axes, dims, strict=True)):
-                raise BadValue(
+                raise BadValueError(
                     f"{self.path}: tensor '{name}' is {dims}, which does not match the metadata; convert it again"
                 )
         weights = {name.split(".")[-2] for name in self.tensors if name.endswith(".weight")}
         if missing := self._axes.keys() - _OPTIONAL - weights:
-            raise BadValue(
+            raise BadValueError(
                 f"{self.path}: tensor '{min(missing)}' is missing; only plain {self.arch} models can be widened"
             )
         if odd := self.tensors.keys() ^ set(self._names(self.shape.n_layer)):
-            raise BadValue(f"{self.path}: '{min(odd)}' is not in every layer; only uniform models can be widened")
+            raise BadValueError(f"{self.path}: '{min(odd)}' is not in every layer; only uniform models can be widened")
 
     def _axes_of(self, name: str) -> tuple[str, ...]:
         """The axes of a tensor; empty if plain models of this architecture have no such tensor."""
@@ -213,7 +223,7 @@ class Source:
 def choose_shape(source: Source, type: GgmlType | None, size: float, given: dict[str, int | None]) -> Shape:
     """The shape nearest to `size` bytes that resembles a real model: n_embd / n_layer near 96, n_ff / n_embd near 2.75.
 
-    Raises BadValue: the size is out of reach.
+    Raises BadValueError: the size is out of reach.
     """
 
     def n_bytes(n_embd: int, n_ff: int, n_layer: int) -> int:
@@ -226,7 +236,7 @@ def choose_shape(source: Source, type: GgmlType | None, size: float, given: dict
     least = n_bytes(source.shape.n_embd, source.shape.n_ff, source.shape.n_layer)
     if not math.isfinite(size) or size < least:
         kind = "it is" if type is None else type.name.lower()
-        raise BadValue(
+        raise BadValueError(
             f"{source.path}: needs {least} bytes as {kind}, more than the requested {size:.0f}; ask for a larger size"
         )
     found: list[tuple[float, int, Shape]] = []
@@ -246,7 +256,7 @@ def choose_shape(source: Source, type: GgmlType | None, size: float, given: dict
             found.append((cost, total, Shape(n_embd, n_ff, n_layer)))
     _, total, shape = min(found, key=lambda candidate: candidate[0])
     if abs(math.log(total / size)) > 0.2:
-        raise BadValue(
+        raise BadValueError(
             f"{source.path}: a size of {size:.0f} bytes is out of reach; the nearest is {total}, ask for that"
         )
     return shape

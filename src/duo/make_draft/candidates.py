@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from duo.errors import DoesNotFit, DuoError
+from duo.errors import DoesNotFitError, DuoError
 from duo.make_draft.layers import LayerSearch, Score, SilencedCopy, droppable, why_not
 from duo.make_draft.measure import Bench, Figures
 from duo.make_draft.quantize import Quantizer, check_room
@@ -216,7 +216,7 @@ class Workshop:
             evenly = search.spread(n)
             sets = [search.chosen(n), evenly]
         except OSError as e:
-            raise DoesNotFit(
+            raise DoesNotFitError(
                 f"{self._folder.parent}: a copy for trying layers could not be written ({e.strerror}); free some space "
                 "or choose another disk (-o)"
             ) from None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from duo.errors import BadValue, DoesNotFit, DuoError
+from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.make_draft.candidates import Candidate, Found, Wish, Workshop
 from duo.make_draft.layers import droppable, why_not
 from duo.make_draft.measure import Bench
@@ -61,13 +61,13 @@ class Made:
 
 
 def check_place(out: Path, *, force: bool) -> None:
-    """Reports before a long download that no draft can be written there. Raises BadValue."""
+    """Reports before a long download that no draft can be written there. Raises BadValueError."""
     if out.is_dir() or not out.parent.is_dir():
-        raise BadValue(f"{out}: cannot be a file there; name one in an existing folder with -o")
+        raise BadValueError(f"{out}: cannot be a file there; name one in an existing folder with -o")
     if out.exists() and not force:
-        raise BadValue(f"{out}: exists already; choose another file (-o), or replace it with --force")
+        raise BadValueError(f"{out}: exists already; choose another file (-o), or replace it with --force")
     if not os.access(out.parent, os.W_OK):
-        raise BadValue(f"{out.parent}: no file can be written there; choose another folder (-o)")
+        raise BadValueError(f"{out.parent}: no file can be written there; choose another folder (-o)")
 
 
 def checked(asked: Asked) -> Source:
@@ -75,23 +75,25 @@ def checked(asked: Asked) -> Source:
     source = Source(read_header(asked.target))
     out, wish = asked.out, asked.wish
     if out.exists() and any(os.path.samefile(out, part) for part in source.header.parts):
-        raise BadValue(f"{out}: is the target itself; write to another file (-o)")
+        raise BadValueError(f"{out}: is the target itself; write to another file (-o)")
     check_place(out, force=asked.force)
     if not wish.types and not wish.tries_layers and source.n_experts < 2:
-        raise BadValue("--types none and --keep-layers all leave nothing to make; leave one of them out")
+        raise BadValueError("--types none and --keep-layers all leave nothing to make; leave one of them out")
     if wish.n_layers is not None:
         if why := why_not(source.header, source.n_layers):
-            raise BadValue(f"--keep-layers {wish.n_layers} is not possible: {why}; leave it out")
+            raise BadValueError(f"--keep-layers {wish.n_layers} is not possible: {why}; leave it out")
         least = source.n_layers - len(droppable(source.header, source.n_layers))
         if not least <= wish.n_layers < source.n_layers:
-            raise BadValue(f"--keep-layers {wish.n_layers} is not possible here; give {least} to {source.n_layers - 1}")
+            raise BadValueError(
+                f"--keep-layers {wish.n_layers} is not possible here; give {least} to {source.n_layers - 1}"
+            )
     return source
 
 
 def make_draft(asked: Asked) -> Made:
     """Makes candidates beside `out`, measures them, and moves the best one there. Whatever happens, nothing else stays.
 
-    Raises DuoError: BadValue (the target or an option), DoesNotFit (disk or memory).
+    Raises DuoError: BadValueError (the target or an option), DoesNotFitError (disk or memory).
     """
     source = checked(asked)
     bench = Bench(asked.target, asked.engine, asked.prompts, asked.n_tokens, asked.progress)
@@ -103,7 +105,7 @@ def make_draft(asked: Asked) -> Made:
             found = Workshop(source, bench, quantizer, Path(folder), asked.progress).make(asked.wish)
             return _decided(asked, bench, found)
     except OSError as e:
-        raise DoesNotFit(f"{asked.out}: could not be written ({e.strerror}); choose another place (-o)") from None
+        raise DoesNotFitError(f"{asked.out}: could not be written ({e.strerror}); choose another place (-o)") from None
 
 
 def _decided(asked: Asked, bench: Bench, found: Found) -> Made:
@@ -120,6 +122,6 @@ def _decided(asked: Asked, bench: Bench, found: Found) -> Made:
     if not made.pays and not asked.force:
         return made
     if asked.out.exists() and not asked.force:
-        raise BadValue(f"{asked.out}: appeared meanwhile and stays; choose another file (-o), or give --force")
+        raise BadValueError(f"{asked.out}: appeared meanwhile and stays; choose another file (-o), or give --force")
     best.path.replace(os.path.realpath(asked.out))
     return replace(made, written=asked.out)

@@ -14,7 +14,7 @@ from pathlib import Path
 from gguf import GGMLQuantizationType
 
 from duo._libs import libllama
-from duo.errors import BadValue, DoesNotFit, DuoError
+from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.make_draft.quantize_child import Request
 from duo.make_draft.recipe import EXPERTS, SAME, Recipe, Source, file_type
 from duo.support.wording import gigabytes, one_line
@@ -48,7 +48,7 @@ class Quantizer:
         return int(float(found[1]) * (1 << 20))
 
     def write(self, recipe: Recipe, out: Path, progress: Progress = lambda _, __: None) -> None:
-        """Raises DuoError: NeedsMatrix, DoesNotFit (the disk is full), BadValue (the target's file)."""
+        """Raises DuoError: NeedsMatrix, DoesNotFitError (the disk is full), BadValueError (the target's file)."""
         check_room(out, self.size_of(recipe))
         try:
             self._run(self._request(recipe, out, dry_run=False), progress)
@@ -106,19 +106,20 @@ class Quantizer:
         if any(words in why.lower() for words in NEEDS_MATRIX):
             return NeedsMatrix("it needs an importance matrix, which duo does not make")
         if "basic_ios" in why or "iostream" in why:  # std::ios_base::failure: nothing else is written
-            return DoesNotFit(
+            return DoesNotFitError(
                 f"{out.parent.parent}: the disk is full, so a draft could not be written; free some space or choose "
                 "another disk (-o)"
             )
-        return BadValue(
+        return BadValueError(
             f"{self._source.path}: llama.cpp cannot make a draft of it ({why}); give another target or --types"
         )
 
 
 def check_room(path: Path, n_bytes: int) -> None:
-    """Raises DoesNotFit: the disk has no room for a file of this size. The folder of `path` is beside the draft."""
+    """Raises DoesNotFitError: the disk has no room for a file of this size. The folder of `path` is beside the
+    draft."""
     if (free := shutil.disk_usage(path.parent).free) < n_bytes:
-        raise DoesNotFit(
+        raise DoesNotFitError(
             f"{path.parent.parent}: {gigabytes(n_bytes)} are needed to try a draft and {gigabytes(free)} are free; "
             "free some space or choose another disk (-o)"
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gguf import LlamaFileType
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.head import HEADS, Head
 from duo.models.header import Header
 from duo.support.comma_separated import comma_separated
@@ -19,20 +19,20 @@ EXPERTS = r"_exps\.weight"  # tensors' names, as a pattern
 
 
 def file_type(name: str) -> int:
-    """llama.cpp's number (llama_ftype) of a type as llama-quantize spells it. Raises BadValue."""
+    """llama.cpp's number (llama_ftype) of a type as llama-quantize spells it. Raises BadValueError."""
     known = f"MOSTLY_{ALIASES.get(name, name).upper()}"
     if known not in LlamaFileType.__members__:
-        raise BadValue(f"--types has the unknown type {name!r}; give llama-quantize's names, as q4_0,q2_k")
+        raise BadValueError(f"--types has the unknown type {name!r}; give llama-quantize's names, as q4_0,q2_k")
     return int(LlamaFileType[known])
 
 
 def parse_types(text: str) -> tuple[str, ...]:
-    """ "q4_0,q2_k" -> the types, each once. "none": no types. Raises BadValue."""
+    """ "q4_0,q2_k" -> the types, each once. "none": no types. Raises BadValueError."""
     found = tuple(dict.fromkeys(word.lower() for word in comma_separated(text)))
     if found == ("none",):
         return ()
     if not found:
-        raise BadValue("--types is empty; give types, as q4_0,q2_k, or none")
+        raise BadValueError("--types is empty; give types, as q4_0,q2_k, or none")
     for name in found:
         file_type(name)
     return found
@@ -57,11 +57,11 @@ class Source:
     n_experts: int = field(init=False)  # used for a token; 0: no mixture
 
     def __post_init__(self) -> None:
-        """Raises BadValue: no draft can be made from it."""
+        """Raises BadValueError: no draft can be made from it."""
         h = self.header
         head = Head.of(h)
         if head is not None:
-            raise BadValue(f"{h.path} is {HEADS[head.kind]}, which has no draft; name a target (-m)")
+            raise BadValueError(f"{h.path} is {HEADS[head.kind]}, which has no draft; name a target (-m)")
         used = h.values.get(f"{h.architecture}.expert_used_count", 0)
         object.__setattr__(self, "n_layers", h.n_trunk)
         object.__setattr__(self, "n_experts", used if isinstance(used, int) else 0)

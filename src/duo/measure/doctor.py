@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from duo import _core
-from duo.errors import DuoError, UnknownModel
+from duo.errors import DuoError, UnknownModelError
 from duo.models.header import read_header, read_rows
 from duo.options.option import CpuKernels
 from duo.placement import guard, kernels, states
@@ -142,7 +142,7 @@ def examine(
     Raises DuoError: bad file, not enough memory, or duo's kernels were requested and are not available.
     """
     if not os.path.isfile(path):
-        raise UnknownModel(f"there is no file {path}; check the path")
+        raise UnknownModelError(f"there is no file {path}; check the path")
     progress("every kind of kernel, in a child process")
     trial = guard.find(refresh=True)
     name, why_not = _core.kernels()

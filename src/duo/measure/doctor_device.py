@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from duo import _core
-from duo.errors import BadValue, UnknownModel
+from duo.errors import BadValueError, UnknownModelError
 from duo.measure.doctor import (
     N_CONTEXT,
     Progress,
@@ -73,13 +73,14 @@ def examine_placed(
 ) -> DeviceReport:
     """Loads the model with n_gpu_layers layers on the devices, and once on the CPU to compare.
 
-    names: of the devices; empty: every GPU. Raises DoesNotFit, UnknownModel, or BadValue: there is no such device.
+    names: of the devices; empty: every GPU. Raises DoesNotFitError, UnknownModelError, or BadValueError: there is no
+    such device.
     """
     if not os.path.isfile(path):
-        raise UnknownModel(f"there is no file {path}; check the path")
+        raise UnknownModelError(f"there is no file {path}; check the path")
     mine = devices_for(names, devices())
     if not mine:
-        raise BadValue("there is no GPU here; leave -ngl out, and duo doctor checks the CPU's kernels")
+        raise BadValueError("there is no GPU here; leave -ngl out, and duo doctor checks the CPU's kernels")
     n_all = read_header(path).n_layer + 1
     n = n_all if n_gpu_layers < 0 else min(n_gpu_layers, n_all)
     taken = kernels.chosen_types("auto", path, n, [n_threads], n_threads)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.support.text_file import text_of
 from duo.text.job import check_text
 
 
 def prompt_lines(path: Path) -> list[str]:
-    """The lines without blank ones. Raises BadValue: the file cannot be read, or has no prompt or a bad one."""
+    """The lines without blank ones. Raises BadValueError: the file cannot be read, or has no prompt or a bad one."""
     found = [line.strip() for line in text_of(path, "prompt file").split("\n") if line.strip()]
     if not found:
-        raise BadValue(f"the prompt file {path} has no prompt; write one per line")
+        raise BadValueError(f"the prompt file {path} has no prompt; write one per line")
     for n, line in enumerate(found, 1):
         check_text(line, f"prompt {n} in {path}")
     return found

@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.text.trace_writer import Event
 
 WINDOW_VERIFICATIONS = 30  # as many as can be distinguished in a picture as wide as a page
@@ -40,7 +40,7 @@ class Overlap:
 
 
 def read_trace(path: str | Path) -> list[Event]:
-    """The events of a trace that duo wrote, complete or truncated. Raises BadValue: it is something else."""
+    """The events of a trace that duo wrote, complete or truncated. Raises BadValueError: it is something else."""
     events = []
     read_models(path)
     for record in _records(path):
@@ -50,13 +50,13 @@ def read_trace(path: str | Path) -> list[Event]:
 
 
 def read_models(path: str | Path) -> tuple[str, str | None]:
-    """The names of target and draft in a trace. Raises BadValue."""
+    """The names of target and draft in a trace. Raises BadValueError."""
     for record in _records(path):
         args = record.get("args")
         if record.get("name") == "process_name" and isinstance(args, dict) and isinstance(args.get("target"), str):
             draft = args.get("draft")
             return args["target"], draft if isinstance(draft, str) else None
-    raise BadValue(f"{path} is not a trace that duo wrote, or it ends before the first event")
+    raise BadValueError(f"{path} is not a trace that duo wrote, or it ends before the first event")
 
 
 def _records(path: str | Path) -> Iterator[dict[str, Any]]:
@@ -64,7 +64,7 @@ def _records(path: str | Path) -> Iterator[dict[str, Any]]:
     text = Path(path).read_text(encoding="utf-8", errors="replace")
     head = re.match(r'\s*(?:\{\s*"traceEvents"\s*:\s*)?\[', text)
     if head is None:
-        raise BadValue(f"{path} is not a trace: it does not begin with a list of events")
+        raise BadValueError(f"{path} is not a trace: it does not begin with a list of events")
     decoder, separator, position = json.JSONDecoder(), re.compile(r"[\s,]*"), head.end()
     while True:
         skipped = separator.match(text, position)
@@ -72,13 +72,13 @@ def _records(path: str | Path) -> Iterator[dict[str, Any]]:
         if position == len(text) or text[position] == "]":
             return
         if text[position] != "{":
-            raise BadValue(f"{path} is not a trace: its list contains something other than events")
+            raise BadValueError(f"{path} is not a trace: its list contains something other than events")
         try:
             record, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             # The writer writes one record per line, so only the last line can be incomplete.
             if "\n" in text[position:]:
-                raise BadValue(f"{path} is damaged at character {position}") from None
+                raise BadValueError(f"{path} is damaged at character {position}") from None
             return
         yield record
 
@@ -96,7 +96,7 @@ def _event(record: dict[str, Any], path: str | Path) -> Event:
         if field.type is float and type(value) is int and abs(value) < 2**63:
             value = values[field.name] = float(value)  # a viewer that saves a trace writes 1.0 as 1
         if type(value) is not field.type or (isinstance(value, int) and abs(value) >= 2**63):
-            raise BadValue(f"{path} is damaged: an event has no valid {field.name}")
+            raise BadValueError(f"{path} is damaged: an event has no valid {field.name}")
     return Event(**{field.name: values[field.name] for field in fields(Event)})
 
 
@@ -144,21 +144,21 @@ def _length(spans: Iterable[Span]) -> int:
 def between(events: Sequence[Event], start_ms: float | None, end_ms: float | None) -> Span:
     """Converts times counted from the first event to times within the trace; None: the start or the end of the trace.
 
-    Raises BadValue: the part is empty.
+    Raises BadValueError: the part is empty.
     """
     for ms in (start_ms, end_ms):
         if ms is not None and not math.isfinite(ms):
-            raise BadValue(f"{ms} ms is not a time; give a finite number")
+            raise BadValueError(f"{ms} ms is not a time; give a finite number")
     origin, end = min(event.t0_us for event in events), max(event.t1_us for event in events)
     lo = origin if start_ms is None else max(origin, origin + round(start_ms * 1000))
     hi = end if end_ms is None else min(end, origin + round(end_ms * 1000))
     if lo > hi or (lo == hi and (start_ms, end_ms) != (None, None)):
-        raise BadValue(f"the requested part is empty; the trace goes from 0 to {(end - origin) / 1000:.1f} ms")
+        raise BadValueError(f"the requested part is empty; the trace goes from 0 to {(end - origin) / 1000:.1f} ms")
     return lo, hi
 
 
 def window(events: Sequence[Event], start_ms: float | None, end_ms: float | None) -> Span:
-    """The part to draw: without a start or an end, a part with about 30 verifications. Raises BadValue."""
+    """The part to draw: without a start or an end, a part with about 30 verifications. Raises BadValueError."""
     lo, hi = between(events, start_ms, end_ms)
     passes = sorted({(e.t0_us, e.t1_us) for e in events if e.kind == "verify" and lo <= e.t0_us < hi})
     surplus = len(passes) - WINDOW_VERIFICATIONS

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.measure.trace import Span, busy, clip, intersection, overlap, window
 from duo.text.trace_writer import LANES, Event
 
@@ -32,11 +32,11 @@ def draw(
     start_ms: float | None = None,
     end_ms: float | None = None,
 ) -> None:
-    """Draws both lanes as .svg or .png with matplotlib. Times count from the first event. Raises BadValue."""
+    """Draws both lanes as .svg or .png with matplotlib. Times count from the first event. Raises BadValueError."""
     if out.suffix.lower() not in (".svg", ".png"):
-        raise BadValue(f"cannot draw {out}: the name must end in .svg or .png")
+        raise BadValueError(f"cannot draw {out}: the name must end in .svg or .png")
     if not events:
-        raise BadValue("the trace has no events to draw")
+        raise BadValueError("the trace has no events to draw")
     origin, (lo, hi) = min(event.t0_us for event in events), window(events, start_ms, end_ms)
     moved = [replace(event, t0_us=event.t0_us - origin, t1_us=event.t1_us - origin) for event in events]
     picture(moved, (lo - origin, max(hi, lo + 1) - origin), title).savefig(out)

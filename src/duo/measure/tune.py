@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from duo.api.engine import Duo
-from duo.errors import BadValue, ContextFull, DuoError
+from duo.errors import BadValueError, ContextFullError, DuoError
 from duo.measure.advice import advise
 from duo.measure.bench.arms import PLAIN, Arm
 from duo.measure.bench.bound import best_sync, overlapped_bound, taking_turns
@@ -73,11 +73,11 @@ class Texts:
 
 def fitting(duo: Duo, prompts: Sequence[str], n_tokens: int = N_AUTO, flag: str = "-f") -> list[str]:
     """N_TEXTS of the prompts, spread evenly over the list, or fewer. n_tokens: that a text adds to a prompt at most.
-    flag: that gives other prompts. Raises ContextFull: none fits."""
+    flag: that gives other prompts. Raises ContextFullError: none fits."""
     n_most = min(m.n_ctx for m in (duo.target, duo.draft) if m is not None) - n_tokens
     found = [p for p in prompts if 0 < len(duo.tokenize(p, special=True)) <= n_most]
     if not found:
-        raise ContextFull(
+        raise ContextFullError(
             f"no prompt fits the context with {n_tokens} more tokens; raise -c or give shorter prompts ({flag})"
         )
     n = min(N_TEXTS, len(found))
@@ -109,7 +109,7 @@ def measure_widths(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Pr
                 last = k
     t.pass_ms = {w: found[w] for w in (1, *(k + 1 for k in LENGTHS if k <= last)) if w in found}
     if len(t.pass_ms) < 2 or t.step_alone_ms is None:
-        raise BadValue(
+        raise BadValueError(
             f"this pair makes no guesses that could be measured; give other prompts ({texts.flag}), and see what "
             "`duo check` says"
         )
@@ -164,21 +164,21 @@ def race(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) ->
 
 
 def speed_of(records: Sequence[Record], flag: str = "-f") -> float:
-    """Tokens/s of these texts together. Raises BadValue: all ended immediately."""
+    """Tokens/s of these texts together. Raises BadValueError: all ended immediately."""
     timed = [r for r in records if r.n_timed]
     if not timed:
-        raise BadValue(f"the model ends every text immediately; give other prompts ({flag})")
+        raise BadValueError(f"the model ends every text immediately; give other prompts ({flag})")
     return sum(r.n_timed for r in timed) / sum(r.seconds for r in timed)
 
 
 def tune(duo: Duo, prompts: Sequence[str], progress: Progress = lambda _: None) -> Tuning:
     """Measures the loaded pair and saves its profile for later runs. Takes a few hundred passes of the target.
 
-    Sampling uses the defaults of this Duo. Raises BadValue: no draft, or unsuitable prompts. Raises ContextFull: no
-    prompt fits. Raises DuoError: a model fails.
+    Sampling uses the defaults of this Duo. Raises BadValueError: no draft, or unsuitable prompts. Raises
+    ContextFullError: no prompt fits. Raises DuoError: a model fails.
     """
     if duo.draft is None:
-        raise BadValue("duo tune measures a pair and there is no draft; give it with -md")
+        raise BadValueError("duo tune measures a pair and there is no draft; give it with -md")
     chosen = fitting(duo, prompts)
     with duo.session.between_texts() as engine:  # figures of an earlier run must not be mixed with these
         engine.forget_profile()

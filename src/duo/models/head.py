@@ -6,7 +6,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.header import Header, read_header
 
 Kind = Literal["eagle3", "mtp", "dflash", "dspark"]
@@ -75,13 +75,13 @@ def cache_warning(type_k: str, type_v: str) -> list[str]:
 
 
 def check_kind(draft: str | os.PathLike[str], wanted: str) -> None:
-    """Raises BadValue: the draft's file is not of the kind that --spec-type names, and what read_header raises."""
+    """Raises BadValueError: the draft's file is not of the kind that --spec-type names, and what read_header raises."""
     kind = wanted.removeprefix("draft-")
     if kind not in ("eagle3", "dflash", "dspark"):
         return  # MTP layers are looked for while loading
     head = Head.of(read_header(draft))
     if head is None or head.kind != kind:
-        raise BadValue(
+        raise BadValueError(
             f"{os.fsdecode(draft)} is no {HEADS[kind].split(' ', 1)[1]} (--spec-type {wanted}); give one (-md), or "
             "leave out --spec-type"
         )

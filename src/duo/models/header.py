@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from duo import _core
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 _ATTENTION = re.compile(r"\.attn_(k|qkv|kv)")
 _LAYER = re.compile(r"blk\.([0-9]{1,5})\.")
@@ -116,7 +116,8 @@ def _by_layer(values: dict[str, Any], key: str, n_layer: int, otherwise: int) ->
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
-    """Raises UnknownModel (no such file, not a GGUF file, a part is missing) or BadValue (truncated or corrupt)."""
+    """Raises UnknownModelError (no such file, not a GGUF file, a part is missing) or BadValueError (truncated or
+    corrupt)."""
     raw = _core.read_header(os.fsencode(path))
     v: dict[str, Any] = raw["values"]
     arch = str(v.get("general.architecture", ""))
@@ -155,7 +156,7 @@ def _vocabulary(tensors: Sequence[Tensor], values: dict[str, Any], arch: str) ->
 
 
 def read_rows(h: Header, t: Tensor, n_rows: int) -> bytes:
-    """The first rows of a matrix, as the file has them. Raises BadValue: the file cannot be read."""
+    """The first rows of a matrix, as the file has them. Raises BadValueError: the file cannot be read."""
     n_bytes = t.n_bytes // max(1, t.shape[-1]) * min(n_rows, t.shape[-1])
     path = h.parts[t.part]
     try:
@@ -163,4 +164,4 @@ def read_rows(h: Header, t: Tensor, n_rows: int) -> bytes:
             file.seek(t.offset)
             return file.read(n_bytes)
     except OSError as e:
-        raise BadValue(f"{path} cannot be read ({e.strerror}); check the file") from None
+        raise BadValueError(f"{path} cannot be read ({e.strerror}); check the file") from None

@@ -8,7 +8,7 @@ from typing import Any
 
 from typing_extensions import Self, Unpack
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.llama_cpp import LoadOptions
 from duo.options.signature import keywords
 from duo.options.speculation import says_plain
@@ -40,7 +40,8 @@ class Loading(ABC):
         llama.cpp's: Q4_K_M, otherwise Q8_0, otherwise any; for the draft first a draft head (with mtp-, dspark-,
         dflash- or eagle3- in its name), of the kind that spec_type names if it names one.
         token: by default HF_TOKEN. cache_dir: by default the hub's. offline: use the cache only.
-        Raises UnknownModel, PeerLost (no network), AccessDeniedError, DoesNotFit (disk), and what `Duo` raises.
+        Raises UnknownModelError, PeerLostError (no network), AccessDeniedError, DoesNotFitError (disk), and what
+        `Duo` raises.
         """
         from duo.models.hub.head_files import kinds_of
         from duo.models.hub.repository import from_hub
@@ -48,10 +49,12 @@ class Loading(ABC):
         wanted: dict[str, Any] = dict(options)
         for name in ("additional_files", "local_dir"):
             if wanted.pop(name, None):
-                raise BadValue(f"llama_cpp's {name} is not supported by duo; files go to the hub's cache (cache_dir)")
+                raise BadValueError(
+                    f"llama_cpp's {name} is not supported by duo; files go to the hub's cache (cache_dir)"
+                )
         wanted.pop("local_dir_use_symlinks", None)
         if draft_filename is not None and draft_repo_id is None:
-            raise BadValue("draft_filename was given without a repository; give draft_repo_id too")
+            raise BadValueError("draft_filename was given without a repository; give draft_repo_id too")
         kinds = kinds_of(options.get("spec_type"))
         paths = [
             None if repo is None else from_hub(repo, file, heads, cache_dir=cache_dir, token=token, offline=offline)

@@ -14,7 +14,7 @@ from platformdirs import user_config_path
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 from typing_extensions import Self
 
-from duo.errors import BadValue, DuoError, UnknownModel
+from duo.errors import BadValueError, DuoError, UnknownModelError
 from duo.models.hub.repository import Hub, Source
 from duo.options.speculation import NGRAMS
 from duo.support.atomic import write_whole
@@ -140,17 +140,17 @@ def _path_text(path: tuple[int | str, ...]) -> str:
 
 
 def parse(text: str, file: Path) -> list[Pair]:
-    """The pairs in a list. Raises BadValue, which names file, line and field."""
+    """The pairs in a list. Raises BadValueError, which names file, line and field."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         data = yaml.safe_load(text)
     except yaml.MarkedYAMLError as e:
         line = 1 if e.problem_mark is None else e.problem_mark.line + 1
-        raise BadValue(f"{file}, line {line}: this is not YAML ({e.problem or e.context}); correct it") from None
+        raise BadValueError(f"{file}, line {line}: this is not YAML ({e.problem or e.context}); correct it") from None
     except (yaml.YAMLError, RecursionError, ValueError) as e:
-        raise BadValue(f"{file} is not YAML ({one_line(e)}); correct it") from None
+        raise BadValueError(f"{file} is not YAML ({one_line(e)}); correct it") from None
     except (LookupError, TypeError, AttributeError):  # PyYAML raises these for values such as !!int ""
-        raise BadValue(f"{file} is not YAML (a value does not have the type of its !! tag); correct it") from None
+        raise BadValueError(f"{file} is not YAML (a value does not have the type of its !! tag); correct it") from None
     try:
         found = _List.model_validate({"pairs": []} if data is None else data).pairs
     except ValidationError as e:
@@ -161,12 +161,14 @@ def parse(text: str, file: Path) -> list[Pair]:
         )
         why = first["msg"].removeprefix("Value error, ")
         where = f"{file}, line {_line(node, first['loc'])}"
-        raise BadValue(f"{where}: {_path_text(first['loc'])}{value} {why[0].lower() + why[1:]}; correct it") from None
+        raise BadValueError(
+            f"{where}: {_path_text(first['loc'])}{value} {why[0].lower() + why[1:]}; correct it"
+        ) from None
     seen: set[str] = set()
     for i, p in enumerate(found):
         if p.name in seen:
             where = f"{file}, line {_line(node, ('pairs', i, 'name'))}"
-            raise BadValue(f"{where}: pairs[{i}].name is {p.name!r}, which is already in use; choose another name")
+            raise BadValueError(f"{where}: pairs[{i}].name is {p.name!r}, which is already in use; choose another name")
         seen.add(p.name)
     return found
 
@@ -176,10 +178,10 @@ def _text(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except OSError as e:
         if file.is_dir():
-            raise BadValue(f"the list of pairs {file} is a folder; move it away") from None
-        raise BadValue(f"the list of pairs {file} cannot be read ({e.strerror}); check its permissions") from None
+            raise BadValueError(f"the list of pairs {file} is a folder; move it away") from None
+        raise BadValueError(f"the list of pairs {file} cannot be read ({e.strerror}); check its permissions") from None
     except UnicodeDecodeError as e:
-        raise BadValue(f"the list of pairs {file} is not UTF-8 (byte {e.start}); convert it") from None
+        raise BadValueError(f"the list of pairs {file} is not UTF-8 (byte {e.start}); convert it") from None
 
 
 def read(file: Path) -> list[Pair]:
@@ -192,7 +194,7 @@ def _shipped() -> tuple[Pair, ...]:
 
 
 def entries() -> dict[str, Entry]:
-    """All pairs by name. The user's own replace those that come with duo. Raises BadValue if a list is broken."""
+    """All pairs by name. The user's own replace those that come with duo. Raises BadValueError if a list is broken."""
     data = Path(__file__).parents[1] / "data"  # the demo pair is there
     found = {p.name: Entry(p, data, False) for p in _shipped()}
     own = user_file()
@@ -201,16 +203,16 @@ def entries() -> dict[str, Entry]:
     return found
 
 
-def unknown(name: str, names: Iterable[str], flag: str = "") -> UnknownModel:
+def unknown(name: str, names: Iterable[str], flag: str = "") -> UnknownModelError:
     """The exception for an unknown pair, with the nearest names."""
     close = difflib.get_close_matches(name, list(names), 3, 0.4)
     advice = f"did you mean {' or '.join(close)}?" if close else "see duo pairs"
     shown = name if name.isprintable() else repr(name)
-    return UnknownModel(f"there is no pair {shown}{f' ({flag})' if flag else ''}; {advice}")
+    return UnknownModelError(f"there is no pair {shown}{f' ({flag})' if flag else ''}; {advice}")
 
 
 def find(name: str, flag: str = "") -> Entry:
-    """flag: the option that gave the name. Raises UnknownModel."""
+    """flag: the option that gave the name. Raises UnknownModelError."""
     known = entries()
     if name not in known:
         raise unknown(name, known, flag)
@@ -218,11 +220,11 @@ def find(name: str, flag: str = "") -> Entry:
 
 
 def expanded(path: str) -> Path:
-    """The path with ~ replaced by the home folder. Raises BadValue for an unknown user."""
+    """The path with ~ replaced by the home folder. Raises BadValueError for an unknown user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise BadValue(f"{path} begins with an unknown home folder; write the whole path") from None
+        raise BadValueError(f"{path} begins with an unknown home folder; write the whole path") from None
 
 
 def path_of(model: ModelRef, folder: Path, fetch: Callable[[Source], Path], head: str | None = None) -> Path:
@@ -234,13 +236,13 @@ def path_of(model: ModelRef, folder: Path, fetch: Callable[[Source], Path], head
 
 
 def local_path(model: ModelRef, folder: Path) -> Path:
-    """Of a model that is in no repository. Raises BadValue."""
+    """Of a model that is in no repository. Raises BadValueError."""
     return folder / expanded(str(model.file))
 
 
 def paths(name: str, fetch: Callable[[Source], Path] | None = None) -> tuple[Path, Path | None]:
-    """Target and draft of a pair, downloaded if necessary; None: it has no draft file. Raises UnknownModel, and what
-    fetch raises."""
+    """Target and draft of a pair, downloaded if necessary; None: it has no draft file. Raises UnknownModelError, and
+    what fetch raises."""
     entry = find(name)
     p, fetch = entry.pair, fetch or Hub().fetch
     target = path_of(p.target, entry.folder, fetch)
@@ -248,14 +250,15 @@ def paths(name: str, fetch: Callable[[Source], Path] | None = None) -> tuple[Pat
 
 
 def add(pair: Pair, *, replace: bool = False) -> Path:
-    """Writes a pair to the user's file. Returns that file. Raises BadValue (the name is in use) or DuoError (disk)."""
+    """Writes a pair to the user's file. Returns that file. Raises BadValueError (the name is in use) or DuoError
+    (disk)."""
     file = user_file()
     old = _text(file) if file.exists() else ""
     known = parse(old, file)
     entry = pair.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     if any(p.name == pair.name for p in known):
         if not replace:
-            raise BadValue(f"{file} already has a pair {pair.name}; use --replace, or another name")
+            raise BadValueError(f"{file} already has a pair {pair.name}; use --replace, or another name")
         kept = [
             p.model_dump(mode="json", exclude_none=True, exclude_defaults=True) for p in known if p.name != pair.name
         ]
@@ -270,7 +273,7 @@ def add(pair: Pair, *, replace: bool = False) -> Path:
             shutil.copy2(real, real.with_name(f"{real.name}.bak"))
         write_whole(real, text.encode())
     except RuntimeError:  # a link to itself, before Python 3.13
-        raise BadValue(f"{file} is a link that leads nowhere; remove it") from None
+        raise BadValueError(f"{file} is a link that leads nowhere; remove it") from None
     except OSError as e:
         raise DuoError(f"{file} cannot be written ({e.strerror}); check its permissions") from None
     return file
@@ -292,6 +295,6 @@ def _appended(text: str, entry: dict[str, Any], file: Path) -> str:
         try:
             if len(parse(longer, file)) == len(known) + 1:
                 return longer
-        except BadValue:
+        except BadValueError:
             pass
     return _dump({"pairs": [*known, entry]})

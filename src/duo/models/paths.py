@@ -6,7 +6,7 @@ import os
 import re
 from typing import cast
 
-from duo.errors import BadValue, UnknownModel
+from duo.errors import BadValueError, UnknownModelError
 from duo.models.demo import demo_pair
 from duo.options.engine import EngineOptions
 
@@ -16,40 +16,42 @@ _PART = re.compile(r"(.+)-[0-9]{5}-of-([0-9]{5})\.gguf")
 
 
 def pair(model: PathLike | None, draft: PathLike | None, o: EngineOptions) -> tuple[PathLike | None, PathLike | None]:
-    """Target and draft on this machine; None for the one on another machine. Raises BadValue."""
+    """Target and draft on this machine; None for the one on another machine. Raises BadValueError."""
     if o["verify_host"] is not None:
         if model is not None:
-            raise BadValue("both a target (-m) and a verify host (--verify-host) were given; leave out one of them")
+            raise BadValueError(
+                "both a target (-m) and a verify host (--verify-host) were given; leave out one of them"
+            )
         return None, demo_pair()[1] if draft is None else draft
     if o["draft_host"] is not None:
         if draft is not None:
-            raise BadValue("both a draft (-md) and a draft host (--draft-host) were given; leave out one of them")
+            raise BadValueError("both a draft (-md) and a draft host (--draft-host) were given; leave out one of them")
         return demo_pair()[0] if model is None else model, None
     if model is None:
         if draft is not None:
-            raise BadValue("a draft was given without a target; give the target too (-m)")
+            raise BadValueError("a draft was given without a target; give the target too (-m)")
         return demo_pair()
     return model, draft
 
 
 def written(value: object, what: str) -> str:
-    """A path as text. Raises TypeError (it is no path) and BadValue."""
+    """A path as text. Raises TypeError (it is no path) and BadValueError."""
     try:
         name = os.fsdecode(cast("PathLike", value))
         os.fsencode(name)
     except TypeError:
         raise TypeError(f"the {what} is {type(value).__name__}; give the path of a file") from None
     except UnicodeEncodeError:
-        raise BadValue(f"the path of the {what} is not valid Unicode; check the path") from None
+        raise BadValueError(f"the path of the {what} is not valid Unicode; check the path") from None
     return name
 
 
 def path(value: PathLike, what: str) -> str:
-    """The path as text. Raises UnknownModel if no file can have it."""
+    """The path as text. Raises UnknownModelError if no file can have it."""
     name = written(value, what)
     if "\0" in name or not name:
         why = "is empty" if not name else "contains a NUL byte"
-        raise UnknownModel(f"the path of the {what} {why}; check the path")
+        raise UnknownModelError(f"the path of the {what} {why}; check the path")
     return name
 
 

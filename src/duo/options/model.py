@@ -80,7 +80,7 @@ class ModelOptions:
 
     @classmethod
     def of(cls, o: EngineOptions, role: Role, path: str = "") -> ModelOptions:
-        """The part of complete keywords that is about this model. Raises BadValue: a device, a CPU or a tensor."""
+        """The part of complete keywords that is about this model. Raises BadValueError: a device, a CPU or a tensor."""
 
         def value(name: str) -> Any:
             if role == "draft" and name in NOT_A_DRAFTS:

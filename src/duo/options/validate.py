@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.endpoint import EndpointOptions
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
@@ -66,12 +66,12 @@ def _sentence(e: ValidationError) -> str:
 
 
 def _complete(function: str, given: dict[str, Any], table: dict[str, Opt], adapter: TypeAdapter[Any]) -> Any:
-    """For these keywords of a function, the defaults filled in. Raises TypeError or BadValue."""
+    """For these keywords of a function, the defaults filled in. Raises TypeError or BadValueError."""
     check_keywords(function, given, table)
     try:
         checked = adapter.validate_python(given)
     except ValidationError as e:
-        raise BadValue(_sentence(e)) from None
+        raise BadValueError(_sentence(e)) from None
     return {name: o.default for name, o in table.items()} | checked
 
 
@@ -83,19 +83,19 @@ def check_keywords(function: str, given: dict[str, Any], *tables: Container[str]
 
 
 def engine_options(given: dict[str, Any]) -> EngineOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
     checked: EngineOptions = _complete("Duo", given, ENGINE_OPTIONS, _ENGINE)
     for name in ("type_v", "type_v_draft"):
         if checked["flash_attn"] == "off" and checked[name] not in ("f32", "f16", "bf16"):
             flag = ENGINE_OPTIONS[name].flags[0]
-            raise BadValue(f"{name} ({flag}) is a quantised type, which needs flash attention; leave out -fa off")
+            raise BadValueError(f"{name} ({flag}) is a quantised type, which needs flash attention; leave out -fa off")
     if checked["draft_host"] is not None and checked["verify_host"] is not None:
-        raise BadValue("draft_host (--draft-host) and verify_host (--verify-host) were both given; choose one")
+        raise BadValueError("draft_host (--draft-host) and verify_host (--verify-host) were both given; choose one")
     if checked["draft_host"] is None and checked["verify_host"] is None:
         for name in ("host_ca", "host_cert", "host_key", "token_file"):
             if checked[name] is not None:  # type: ignore[literal-required]
                 flag = ENGINE_OPTIONS[name].flags[0]
-                raise BadValue(f"{name} ({flag}) needs a host; give --draft-host or --verify-host too")
+                raise BadValueError(f"{name} ({flag}) needs a host; give --draft-host or --verify-host too")
     for role in ("draft", "verify"):
         if checked[f"{role}_host"] is None:  # type: ignore[literal-required]
             continue
@@ -103,57 +103,59 @@ def engine_options(given: dict[str, Any]) -> EngineOptions:
         for name in ENGINE_OPTIONS:
             if name in elsewhere and given.get(name) is not None:
                 flag = ENGINE_OPTIONS[name].flags[0]
-                raise BadValue(
+                raise BadValueError(
                     f"{name} ({flag}) belongs to the model on the other machine; give it to duo {role}-host there"
                 )
     return checked
 
 
 def host_options(given: dict[str, Any]) -> HostOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
     checked: HostOptions = _complete("host", given, HOST_OPTIONS, _HOST)
     return checked
 
 
 def serve_options(given: dict[str, Any]) -> ServeOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
     checked: ServeOptions = _complete("serve", given, SERVE_OPTIONS, _SERVE)
     return checked
 
 
 def endpoint_options(given: dict[str, Any]) -> EndpointOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
     checked: EndpointOptions = _complete("bench", given, ENDPOINT_OPTIONS, _ENDPOINT)
     return checked
 
 
 def train_head_options(given: dict[str, Any]) -> HeadOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
     checked: HeadOptions = _complete("train_head", given, TRAIN_HEAD_OPTIONS, _TRAIN_HEAD)
     return checked
 
 
 def train_draft_options(given: dict[str, Any]) -> DraftOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
     checked: DraftOptions = _complete("train_draft", given, TRAIN_DRAFT_OPTIONS, _TRAIN_DRAFT)
     return checked
 
 
 def generate_options(given: dict[str, Any], function: str = "generate") -> GenerateOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
     checked: GenerateOptions = _complete(function, given, GENERATE_OPTIONS, _GENERATE)
     if checked["max_tokens"] == 0:
-        raise BadValue("max_tokens (-n) is 0; give at least 1, or -1 for no limit")
+        raise BadValueError("max_tokens (-n) is 0; give at least 1, or -1 for no limit")
     if checked["samplers"] is not None:
         checked.update(switched_off(checked["samplers"]))  # type: ignore[typeddict-item]
     if checked["n_draft"] == 0:
         checked["mode"], checked["n_draft"] = "plain", "auto"
     n_draft = checked["n_draft"]
     if n_draft != "auto" and not 1 <= n_draft <= N_DRAFT_MAX:
-        raise BadValue(f"n_draft (--draft) is {n_draft}; give 1 to {N_DRAFT_MAX}, auto, or none")
+        raise BadValueError(f"n_draft (--draft) is {n_draft}; give 1 to {N_DRAFT_MAX}, auto, or none")
     if n_draft != "auto" and checked["n_draft_min"] > n_draft:
-        raise BadValue(f"n_draft_min (--draft-min) is {checked['n_draft_min']}, above n_draft (--draft), {n_draft}")
+        raise BadValueError(
+            f"n_draft_min (--draft-min) is {checked['n_draft_min']}, above n_draft (--draft), {n_draft}"
+        )
     n_branches = checked["n_draft_branches"]
     if n_branches != "auto" and not 1 <= n_branches <= N_STEP_MAX:
-        raise BadValue(f"n_draft_branches (--draft-branches) is {n_branches}; give 1 to {N_STEP_MAX}, or auto")
+        raise BadValueError(f"n_draft_branches (--draft-branches) is {n_branches}; give 1 to {N_STEP_MAX}, or auto")
     return checked

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from duo import _core
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 from duo.models.paths import parts
 from duo.support.wording import one_line
 
@@ -60,9 +60,9 @@ class Belongings:
         self._found: dict[str, dict[str, str]] = {}
 
     def of(self, engine: _core.Engine) -> dict[str, dict[str, str]]:
-        """By the role of the model: target, draft. Raises BadValue (the target is elsewhere) and DuoError."""
+        """By the role of the model: target, draft. Raises BadValueError (the target is elsewhere) and DuoError."""
         if engine.target is None:
-            raise BadValue("the target is in another process, and so is its cache; save it there")
+            raise BadValueError("the target is in another process, and so is its cache; save it there")
         if not self._found:
             try:
                 found = {"target": belongings(self._placed.target, engine.target)}

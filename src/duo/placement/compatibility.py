@@ -127,7 +127,7 @@ def check_pair(
     machine, or of another one. host_free: in bytes; by default what is available. mtp: the draft is the MTP layers of
     its file, which may be the target's.
 
-    Raises UnknownModel or BadValue (a file cannot be read), DoesNotFit, and TypeError (unknown keyword).
+    Raises UnknownModelError or BadValueError (a file cannot be read), DoesNotFitError, and TypeError (unknown keyword).
     """
     o = engine_options({"n_gpu_layers": "auto", "n_gpu_layers_draft": "auto", **options})
     of_target = ModelOptions.of(o, "target", os.fsdecode(target))

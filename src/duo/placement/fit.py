@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from duo.errors import DoesNotFit
+from duo.errors import DoesNotFitError
 from duo.placement.memory import Need, Places, most_layers, places
 from duo.support.wording import gigabytes, plural
 
@@ -94,7 +94,7 @@ class Placement:
 def place_layers(target: Wish, draft: Wish | None, devices: Sequence[Room]) -> Placement:
     """Places the layers of both models. Numbers that the user gave come first, then the draft, then the target.
 
-    Raises DoesNotFit, with the largest number of layers that fits.
+    Raises DoesNotFitError, with the largest number of layers that fits.
     """
     free = {d.name: d for d in devices}
     wishes = [w for w in (draft, target) if w is not None]
@@ -150,7 +150,7 @@ def _fixed(w: Wish, free: dict[str, Room]) -> Placed:
     for d, exact in zip(rooms, found.fixed, strict=True):
         if exact and exact + d.driver > d.free:
             most = _fitted(replace(w, device_given=True), free).n_gpu_layers
-            raise DoesNotFit(
+            raise DoesNotFitError(
                 f"the {w.what} needs {gigabytes(exact + d.driver)} on {d.name}, but only {gigabytes(d.free)} are free; "
                 f"give at most {w.flag} {most} (of {w.need.n_all} layers), or {w.flag} auto"
             )

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from platformdirs import user_cache_path
 
 from duo import _core
-from duo.errors import BadValue, DoesNotFit
+from duo.errors import BadValueError, DoesNotFitError
 from duo.options.option import CpuKernels
 from duo.placement import guard
 from duo.support.json_cache import recall, remember
@@ -120,7 +120,7 @@ def measure(
 ) -> list[Speed]:
     """Times duo's kernels and stock ones on a matrix of this type, for each team (a number of threads).
 
-    Raises BadValue (there are no such kernels) or DoesNotFit (memory).
+    Raises BadValueError (there are no such kernels) or DoesNotFitError (memory).
     """
     found = []
     for ahead, times in _core.race(weight_type, widths, teams, race_us):
@@ -172,7 +172,10 @@ def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[Speed] | None:
         before = Moment.now()
         try:
             raced = measure(weight_type, missing)
-        except (BadValue, DoesNotFit):  # too many threads, which the engine reports; or no memory, also for packing
+        except (
+            BadValueError,
+            DoesNotFitError,
+        ):  # too many threads, which the engine reports; or no memory, also for packing
             return None
         disturbed = (other_cores(before, Moment.now()) or 0.0) > QUIET_CORES
         for n, speed in zip(missing, raced, strict=True):
@@ -220,11 +223,11 @@ def chosen_types(
     """The types of this file's weights on the CPU that duo's kernels multiply. n_gpu_layers < 0: all layers.
     overrides: (pattern, memory) from -ot. For the other arguments see `duo_is_faster`.
 
-    Raises BadValue if the user asks for duo's kernels and they cannot be used.
+    Raises BadValueError if the user asks for duo's kernels and they cannot be used.
     """
     name, why_not = _core.kernels()
     if choice == "duo" and not name:
-        raise BadValue(f"duo's CPU kernels cannot be used: {why_not}; leave out --cpu-kernels duo")
+        raise BadValueError(f"duo's CPU kernels cannot be used: {why_not}; leave out --cpu-kernels duo")
     if choice == "stock" or not name or not os.path.isfile(path):
         return []
     types = [t for t in _core.cpu_types(os.fsencode(path), n_gpu_layers, overrides) if t in _core.kernel_types()]

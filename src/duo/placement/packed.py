@@ -10,7 +10,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from duo import _core
-from duo.errors import BadValue, UnknownModel
+from duo.errors import BadValueError, UnknownModelError
 from duo.models.paths import parts
 from duo.options.model import ModelOptions
 from duo.placement.belongings import file_hash
@@ -57,7 +57,7 @@ def _state(path: Path) -> list[int]:
 
 
 def find(o: ModelOptions, packing: Packing = NONE) -> Path | None:
-    """The file for a model, whether it fits or not. Raises UnknownModel: the user named one that is not there."""
+    """The file for a model, whether it fits or not. Raises UnknownModelError: the user named one that is not there."""
     named = o.packed
     if named == "off" or o.cpu_kernels == "stock" or not o.repack or not os.path.isfile(o.path):
         return None
@@ -65,7 +65,7 @@ def find(o: ModelOptions, packing: Packing = NONE) -> Path | None:
         there = [p for p in (default_path(o.path, packing), cached_path(o.path, packing)) if p.is_file()]
         return next((p for p in there if not _is_older(p, o.path)), there[0] if there else None)
     if not Path(named).is_file():
-        raise UnknownModel(f"there is no file {named!r} ({o.flag('packed')}); check the path, or run duo pack")
+        raise UnknownModelError(f"there is no file {named!r} ({o.flag('packed')}); check the path, or run duo pack")
     return Path(named)
 
 
@@ -118,15 +118,15 @@ def pack(
 ) -> int:
     """Writes the packed weights of a model. Returns the number of bytes. Raises DuoError."""
     if not os.path.isfile(model):
-        raise UnknownModel(f"there is no file {model}; check the path")
+        raise UnknownModelError(f"there is no file {model}; check the path")
     ours = {default_path(model, packing), cached_path(model, packing)}
     if out.is_dir() or (out.exists() and out not in ours and not _is_packed(out)):
-        raise BadValue(f"{out} exists and is no packed file; choose another name (-o), or remove it")
+        raise BadValueError(f"{out} exists and is no packed file; choose another name (-o), or remove it")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         source = source_of(model)
     except OSError as e:
-        raise BadValue(f"the weights cannot be packed into {out}: {one_line(e)}; check both paths") from None
+        raise BadValueError(f"the weights cannot be packed into {out}: {one_line(e)}; check both paths") from None
     n = _core.pack_model(os.fsencode(model), os.fsencode(out), source, packing, n_threads, progress)
     _remember(out)
     return n

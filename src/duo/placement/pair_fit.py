@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.pairs import Entry, Pair
 from duo.options.speculation import NGRAMS
 from duo.placement.fit import MARGIN
@@ -37,11 +37,11 @@ class Fit(NamedTuple):
 
 
 def gigabytes_of(text: str, flag: str) -> float:
-    """GB that a size such as 12G, 12GiB or 8192M means; a number alone is GB. Raises BadValue."""
+    """GB that a size such as 12G, 12GiB or 8192M means; a number alone is GB. Raises BadValueError."""
     match = _SIZE.fullmatch(text.strip())
     unit = _UNITS.get((match[2] or "G").upper()) if match else None
     if match is None or unit is None or not 0 < float(match[1]) < 1e9:
-        raise BadValue(f"{flag} is {text!r}, which is not an amount of memory; write it as 12G or 8192M")
+        raise BadValueError(f"{flag} is {text!r}, which is not an amount of memory; write it as 12G or 8192M")
     return float(match[1]) * unit
 
 

@@ -6,7 +6,7 @@ import os
 from typing import Any, cast
 
 from duo import _core
-from duo.errors import UnknownModel
+from duo.errors import UnknownModelError
 from duo.models.header import read_header
 from duo.models.paths import model_bytes
 from duo.options.context import ContextOptions
@@ -87,12 +87,12 @@ def _set_context(m: _core.ModelOptions, o: ContextOptions) -> None:
 
 
 def scaled_files(o: ContextOptions, option: str, what: str) -> list[tuple[str | bytes, float]]:
-    """Files of the target and their scales. Raises UnknownModel: there is no such file."""
+    """Files of the target and their scales. Raises UnknownModelError: there is no such file."""
     given = cast("dict[str, Any]", o)
     scales = [*((name, 1.0) for name in given[option] or ()), *(given[f"{option}_scaled"] or {}).items()]
     for name, _ in scales:
         if not os.path.isfile(name):
-            raise UnknownModel(f"there is no {what} {name!r} ({ENGINE_OPTIONS[option].flags[0]}); check the path")
+            raise UnknownModelError(f"there is no {what} {name!r} ({ENGINE_OPTIONS[option].flags[0]}); check the path")
     return [(os.fsencode(name), scale) for name, scale in scales]
 
 
@@ -164,7 +164,7 @@ def place(
 
     While both models work, their threads together do not outnumber the cores. A model that works alone has all cores.
     target None: it is on another machine, with a context of n_ctx_remote tokens. drafted: whether texts verify guesses
-    (of the draft or of n-grams) by default. Raises BadValue (unknown device) or DoesNotFit.
+    (of the draft or of n-grams) by default. Raises BadValueError (unknown device) or DoesNotFitError.
     """
     out = _core.EngineOptions()
     if target is None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from duo import _core
-from duo.errors import BadValue, DoesNotFit
+from duo.errors import BadValueError, DoesNotFitError
 from duo.models.head import Head
 from duo.models.header import Header, read_header
 from duo.models.paths import model_bytes
@@ -43,7 +43,8 @@ def rooms_of(devices: Sequence[Device], margins: Sequence[int] = ()) -> dict[str
 
 
 def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, ...]:
-    """The devices that -dev means to the engine: without names default_devices(); cuda0 is CUDA0. Raises BadValue."""
+    """The devices that -dev means to the engine: without names default_devices(); cuda0 is CUDA0. Raises
+    BadValueError."""
     if not names:
         return default_devices(devices)
     if list(names) == ["none"]:
@@ -55,7 +56,7 @@ def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, .
             known = (
                 ", ".join(["none", *rooms]) if rooms else "none (this build of llama-cpp-python has no other devices)"
             )
-            raise BadValue(f"unknown device {name}; choose from {known}; duo --list-devices shows them")
+            raise BadValueError(f"unknown device {name}; choose from {known}; duo --list-devices shows them")
     return tuple(name_of[name.lower()] for name in names)
 
 
@@ -135,7 +136,9 @@ def _wish(m: ModelOptions, need: Need, devices: Sequence[Device]) -> Wish:
     if m.split_mode == "none" and mine:
         if m.main_gpu >= len(mine):
             n = plural(len(mine), "device")
-            raise BadValue(f"-mg is {m.main_gpu}, but there {'is' if len(mine) == 1 else 'are'} {n}, counted from 0")
+            raise BadValueError(
+                f"-mg is {m.main_gpu}, but there {'is' if len(mine) == 1 else 'are'} {n}, counted from 0"
+            )
         mine, shares = mine[m.main_gpu : m.main_gpu + 1], ()
     if shares:
         shares = (shares + (0.0,) * len(mine))[: len(mine)]
@@ -148,7 +151,7 @@ def _wish(m: ModelOptions, need: Need, devices: Sequence[Device]) -> Wish:
 def placement_of(
     target: ModelOptions, draft: ModelOptions | None, headers: Sequence[Header], devices: Sequence[Device]
 ) -> Placement:
-    """The placement of both models with these options. Raises BadValue (unknown device) or DoesNotFit."""
+    """The placement of both models with these options. Raises BadValueError (unknown device) or DoesNotFitError."""
     need = needs(target, draft, headers, devices)
     wish = _wish(target, need[0], devices)
     wish_draft = None if draft is None else _wish(draft, need[1], devices)
@@ -157,7 +160,7 @@ def placement_of(
 
 def with_experts_placed(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> ModelOptions:
     """The target with its experts on the CPU as far as it would not fit otherwise. What the user says of tensors or of
-    the number of layers counts more. Raises BadValue or DoesNotFit."""
+    the number of layers counts more. Raises BadValueError or DoesNotFitError."""
     if target.n_gpu_layers != "auto" or target.override_tensors or not devices_for(target.devices, devices):
         return target
     headers = [read_header(m.path) for m in (target, draft) if m is not None]
@@ -167,7 +170,7 @@ def with_experts_placed(target: ModelOptions, draft: ModelOptions | None, device
 def texts_that_fit(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> int:
     """The number of -np auto: as many whole contexts as fit, N_TEXTS_MOST at most.
 
-    No layer leaves its device for a further text. Raises BadValue (unknown device, unreadable file).
+    No layer leaves its device for a further text. Raises BadValueError (unknown device, unreadable file).
     """
     models = [m for m in (target, draft) if m is not None]
     if not all(os.path.isfile(m.path) for m in models):  # loading reports why
@@ -191,7 +194,7 @@ def _fits(
     """Whether there is memory for this, with as many layers on the devices as for one text."""
     try:
         placed, of_one = (placement_of(*o, headers, devices).models for o in ((target, draft), one))
-    except DoesNotFit:
+    except DoesNotFitError:
         return False
     free = _core.memory_available()
     rooms = {"": Room("", free, free), **rooms_of(devices, target.fit_target)}
@@ -208,8 +211,8 @@ def resolve_auto(
 ) -> tuple[ModelOptions, ModelOptions | None, Placement | None]:
     """The options with numbers instead of auto, and the placement, which is None if no device takes part.
 
-    target: or the one model of a host, whatever its role. Raises BadValue (unknown device, unreadable file),
-    UnknownModel or DoesNotFit.
+    target: or the one model of a host, whatever its role. Raises BadValueError (unknown device, unreadable file),
+    UnknownModelError or DoesNotFitError.
     """
     target, draft = _spared(target, devices), None if draft is None else _spared(draft, devices)
     readable = all(os.path.isfile(m.path) for m in (target, draft) if m is not None)  # if not, loading reports why
@@ -260,7 +263,7 @@ def _placed(m: ModelOptions, p: Placed) -> ModelOptions:
 
 
 def _check_host(m: ModelOptions, n_bytes: int, n_target: int, advice: str) -> None:
-    """Raises DoesNotFit if loading would exhaust the machine's memory. A mapped file may be larger than that.
+    """Raises DoesNotFitError if loading would exhaust the machine's memory. A mapped file may be larger than that.
 
     m: the target. n_target: its part of n_bytes.
     """
@@ -268,7 +271,7 @@ def _check_host(m: ModelOptions, n_bytes: int, n_target: int, advice: str) -> No
     if n_bytes <= free or m.load_mode == "mmap":
         return
     if n_bytes - min(packed.mapped_bytes(m), n_target) > free:
-        raise DoesNotFit(
+        raise DoesNotFitError(
             f"the models need {gigabytes(n_bytes)} of the machine's memory, but only {gigabytes(free)} are free; "
             f"{advice}choose smaller files, or have them read from the disk again and again (--load-mode mmap, or duo "
             "pack)"

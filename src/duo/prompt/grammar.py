@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from duo import _core
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.prompt.gbnf import NeedsVocabulary, complaint
 from duo.prompt.schema import schema_to_gbnf
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def grammar_of(o: GenerateOptions) -> str:
-    """The GBNF that constrains a text; empty if nothing does. Raises BadValue."""
+    """The GBNF that constrains a text; empty if nothing does. Raises BadValueError."""
     if o["grammar"] is not None and o["json_schema"] is not None:
-        raise BadValue("both a grammar (--grammar) and a JSON schema (-j) were given; choose one")
+        raise BadValueError("both a grammar (--grammar) and a JSON schema (-j) were given; choose one")
     if o["json_schema"] is not None:
         return grammar_of_schema(o["json_schema"])
     return o["grammar"] or ""
 
 
 def grammar_of_schema(schema: Any) -> str:
-    """The GBNF of the JSON texts that a schema allows. Raises BadValue."""
+    """The GBNF of the JSON texts that a schema allows. Raises BadValueError."""
     made = schema_to_gbnf(schema)
     _check_made(made)
     return made
@@ -59,23 +59,25 @@ def _why_not(gbnf: str, model: _core.Model | None) -> str:
 def _check_made(gbnf: str) -> None:
     """Checks a grammar made from a schema. The user never sees this grammar."""
     if _core.grammar_too_large(gbnf):
-        raise BadValue("the JSON schema (-j) makes a grammar that is too large; lower minLength, maxLength or maxItems")
+        raise BadValueError(
+            "the JSON schema (-j) makes a grammar that is too large; lower minLength, maxLength or maxItems"
+        )
     if why := _complaint(gbnf):
-        raise BadValue(f"the JSON schema (-j) cannot be turned into a grammar: {why}; simplify it")
+        raise BadValueError(f"the JSON schema (-j) cannot be turned into a grammar: {why}; simplify it")
 
 
 def check_grammar(gbnf: str, model: _core.Model | None = None) -> None:
-    """Raises BadValue if llama.cpp cannot parse it. A grammar with <tokens> is parsed only if there is a model."""
+    """Raises BadValueError if llama.cpp cannot parse it. A grammar with <tokens> is parsed only if there is a model."""
     if not gbnf:
         return
     if "\0" in gbnf:
-        raise BadValue("the grammar (--grammar) holds a NUL character; remove it")
+        raise BadValueError("the grammar (--grammar) holds a NUL character; remove it")
     try:
         gbnf.encode("utf-8")
     except UnicodeEncodeError:
-        raise BadValue("the grammar (--grammar) is not valid Unicode; decode it as UTF-8") from None
+        raise BadValueError("the grammar (--grammar) is not valid Unicode; decode it as UTF-8") from None
     why = _complaint(gbnf)
     if not why and model is not None:
         why = _why_not(gbnf, model)
     if why:
-        raise BadValue(f"the grammar (--grammar) cannot be read: {why}; correct it")
+        raise BadValueError(f"the grammar (--grammar) cannot be read: {why}; correct it")

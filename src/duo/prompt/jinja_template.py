@@ -17,7 +17,7 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.support.wording import one_line
 
 N_REASON = 200  # characters of a reason that a message quotes
@@ -67,7 +67,7 @@ def _reason(e: BaseException) -> str:
 
 
 class JinjaTemplate:
-    """A compiled template. how: what to do if it fails on a conversation. Raises BadValue."""
+    """A compiled template. how: what to do if it fails on a conversation. Raises BadValueError."""
 
     def __init__(self, source: str, how: str) -> None:
         self._how = how
@@ -76,17 +76,21 @@ class JinjaTemplate:
             self.variables = frozenset(find_undeclared_variables(environment.parse(source)))
             self._template: Template = environment.from_string(source)
         except TemplateSyntaxError as e:
-            raise BadValue(f"line {e.lineno} of the chat template is not jinja2 ({_reason(e)}); correct it") from None
+            raise BadValueError(
+                f"line {e.lineno} of the chat template is not jinja2 ({_reason(e)}); correct it"
+            ) from None
         except Exception as e:  # jinja2 compiles it to Python, which has limits of its own
-            raise BadValue(f"the chat template cannot be compiled ({_reason(e)}); simplify it") from None
+            raise BadValueError(f"the chat template cannot be compiled ({_reason(e)}); simplify it") from None
 
     def render(self, variables: Mapping[str, Any]) -> str:
-        """The text. Raises BadValue."""
+        """The text. Raises BadValueError."""
         try:
             return self._template.render(variables)
         except Refused as e:
-            raise BadValue(f"the chat template refuses this conversation: {_reason(e)}") from None
+            raise BadValueError(f"the chat template refuses this conversation: {_reason(e)}") from None
         except SecurityError as e:
-            raise BadValue(f"the chat template does something that is forbidden ({_reason(e)}); {self._how}") from None
+            raise BadValueError(
+                f"the chat template does something that is forbidden ({_reason(e)}); {self._how}"
+            ) from None
         except Exception as e:  # a template is a program and can raise anything
-            raise BadValue(f"the chat template fails on this conversation ({_reason(e)}); {self._how}") from None
+            raise BadValueError(f"the chat template fails on this conversation ({_reason(e)}); {self._how}") from None

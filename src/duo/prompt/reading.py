@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from json import JSONDecoder
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.prompt.call_pieces import Piece
 from duo.prompt.tool_calls import ALONE, MARKS, Call, n_begun, n_shown, split_calls
 from duo.support.wording import quoted
@@ -37,9 +37,9 @@ REASONING_FORMATS = ("none", "auto", "deepseek")  # llama.cpp's names
 
 
 def reasoning_of(reasoning_format: object) -> bool:
-    """Whether thoughts go into reasoning_content, by the name of a format; None is "none". Raises BadValue."""
+    """Whether thoughts go into reasoning_content, by the name of a format; None is "none". Raises BadValueError."""
     if reasoning_format is not None and reasoning_format not in REASONING_FORMATS:
-        raise BadValue(f"reasoning_format is {quoted(reasoning_format)}; it is none, auto or deepseek")
+        raise BadValueError(f"reasoning_format is {quoted(reasoning_format)}; it is none, auto or deepseek")
     return reasoning_format in ("auto", "deepseek")
 
 

@@ -10,7 +10,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 from duo._libs import library_dir, reinstall
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 from duo.support.wording import one_line
 
 # Characters that a JSON string cannot hold without an escape: RFC 8259, section 7.
@@ -126,7 +126,7 @@ def _plain_pattern(pattern: str) -> str:
 
 
 def read_schema(schema: Any) -> Any:
-    """A schema that is given as JSON text, a dict or a pydantic model. Raises BadValue."""
+    """A schema that is given as JSON text, a dict or a pydantic model. Raises BadValueError."""
     if hasattr(schema, "model_json_schema"):
         return schema.model_json_schema()
     if not isinstance(schema, str):
@@ -137,12 +137,12 @@ def read_schema(schema: Any) -> Any:
         raise _not_json(e) from None
 
 
-def _not_json(e: Exception) -> BadValue:
-    return BadValue(f"the JSON schema (-j) is not JSON ({e}); check it")
+def _not_json(e: Exception) -> BadValueError:
+    return BadValueError(f"the JSON schema (-j) is not JSON ({e}); check it")
 
 
 def schema_to_gbnf(schema: Any) -> str:
-    """A grammar for the JSON texts that `schema` (see read_schema) allows. Raises BadValue."""
+    """A grammar for the JSON texts that `schema` (see read_schema) allows. Raises BadValueError."""
     found = read_schema(schema)
     try:
         text = json.dumps(found, allow_nan=False)
@@ -164,12 +164,12 @@ def _converted(text: str) -> str:
     try:
         converter.visit(converter.resolve_refs(_without_root_ref(json.loads(text)), "stdin"), "")
     except KeyError as e:
-        raise BadValue(f"the JSON schema (-j) refers to {e}, which it does not contain; correct it") from None
+        raise BadValueError(f"the JSON schema (-j) refers to {e}, which it does not contain; correct it") from None
     except RecursionError:
-        raise BadValue("the JSON schema (-j) is nested too deeply for a grammar; simplify it") from None
+        raise BadValueError("the JSON schema (-j) is nested too deeply for a grammar; simplify it") from None
     except Exception as e:  # the converter asserts, and expects certain shapes
         why = one_line(str(e), 200) or "its structure is not that of a schema"
-        raise BadValue(f"the JSON schema (-j) cannot be turned into a grammar: {why}; simplify it") from None
+        raise BadValueError(f"the JSON schema (-j) cannot be turned into a grammar: {why}; simplify it") from None
     grammar: str = converter.format_grammar()
     return grammar
 

@@ -6,7 +6,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,16 @@ class Address:
 
     @classmethod
     def of(cls, text: str, *, option: str, any_port: bool = False) -> Address:
-        """Reads an address. any_port: allow port 0, where the system chooses. Raises BadValue."""
+        """Reads an address. any_port: allow port 0, where the system chooses. Raises BadValueError."""
         if text.startswith("unix:"):
             path = text.removeprefix("unix:")
             if not path.startswith("/") or not path.isprintable() or len(path.encode()) > 100:
-                raise BadValue(f"{option} is {text!r}; write a Unix socket as unix:/path, with 100 bytes at most")
+                raise BadValueError(f"{option} is {text!r}; write a Unix socket as unix:/path, with 100 bytes at most")
             return cls(path=path)
         match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:/\[\]]+)):([0-9]{1,5})", text)
         port = int(match[3]) if match else -1
         if match is None or not (0 if any_port else 1) <= port <= 65535:
-            raise BadValue(f"{option} is {text!r}; write it as host:port, [IPv6]:port or unix:/path")
+            raise BadValueError(f"{option} is {text!r}; write it as host:port, [IPv6]:port or unix:/path")
         return cls(host=match[1] or match[2], port=port)
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.remote.address import Address
 
 TOKEN_KEY = "duo-token"
@@ -18,19 +18,19 @@ N_TOKEN_MIN, N_TOKEN_MAX = 16, 4096  # bytes
 
 
 def _read(path: str | os.PathLike[str], what: str) -> bytes:
-    """what: names the file in the error message. Raises BadValue."""
+    """what: names the file in the error message. Raises BadValueError."""
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as e:  # ValueError: a NUL in the name
-        raise BadValue(f"{what} cannot be read ({getattr(e, 'strerror', e)})") from None
+        raise BadValueError(f"{what} cannot be read ({getattr(e, 'strerror', e)})") from None
 
 
 def read_token(path: str | os.PathLike[str]) -> bytes:
-    """The token in a file, without surrounding white space. Raises BadValue."""
+    """The token in a file, without surrounding white space. Raises BadValueError."""
     what = f"the token file {os.fspath(path)} (--token-file)"
     data = _read(path, what).strip()
     if not N_TOKEN_MIN <= len(data) <= N_TOKEN_MAX or any(not 0x21 <= b < 0x7F for b in data):
-        raise BadValue(
+        raise BadValueError(
             f"{what} must contain one word of {N_TOKEN_MIN} to {N_TOKEN_MAX} ASCII "
             "characters; create one with: openssl rand -hex 32"
         )
@@ -45,7 +45,7 @@ def same_token(expected: bytes, given: str | bytes) -> bool:
 def _read_pem(path: str, option: str) -> bytes:
     data = _read(path, f"{path} ({option})")
     if b"-----BEGIN " not in data:
-        raise BadValue(f"{path} ({option}) is not a PEM file; convert it with openssl")
+        raise BadValueError(f"{path} ({option}) is not a PEM file; convert it with openssl")
     return data
 
 
@@ -54,14 +54,14 @@ def _check_pair(cert: str, key: str, options: str) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: b"")
     except (ssl.SSLError, OSError, ValueError) as e:
         why = getattr(e, "reason", None) or str(e)
-        raise BadValue(f"the certificate {cert} and the key {key} ({options}) do not match ({why})") from None
+        raise BadValueError(f"the certificate {cert} and the key {key} ({options}) do not match ({why})") from None
 
 
 def _check_ca(ca: str, option: str) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca)
     except (ssl.SSLError, OSError) as e:
-        raise BadValue(f"{ca} ({option}) contains no usable certificate ({e})") from None
+        raise BadValueError(f"{ca} ({option}) contains no usable certificate ({e})") from None
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,21 @@ class ServerSecurity:
         return f"{tls}, {'client certificates, ' * bool(self.ca)}{'token' if self.token else 'no token'}"
 
     def check(self, address: Address, *, insecure: bool) -> None:
-        """Raises BadValue: strangers could connect, or one of two options is missing."""
+        """Raises BadValueError: strangers could connect, or one of two options is missing."""
         if (self.cert is None) != (self.key is None):
-            raise BadValue("--tls-cert and --tls-key belong together; give both")
+            raise BadValueError("--tls-cert and --tls-key belong together; give both")
         if self.ca is not None and self.cert is None:
-            raise BadValue("--tls-ca requires client certificates, which needs TLS; give --tls-cert and --tls-key too")
+            raise BadValueError(
+                "--tls-ca requires client certificates, which needs TLS; give --tls-cert and --tls-key too"
+            )
         if not address.is_local and not insecure and not (self.cert and self.token):
-            raise BadValue(
+            raise BadValueError(
                 f"other machines can reach {address}; give --tls-cert, --tls-key and --token-file, "
                 "or --insecure if you trust the network"
             )
 
     def credentials(self) -> grpc.ServerCredentials | None:
-        """None: no TLS. Raises BadValue."""
+        """None: no TLS. Raises BadValueError."""
         if self.cert is None or self.key is None:
             return None
         pair = (_read_pem(self.key, "--tls-key"), _read_pem(self.cert, "--tls-cert"))
@@ -115,9 +117,11 @@ class ClientSecurity:
 
     def __post_init__(self) -> None:
         if (self.cert is None) != (self.key is None):
-            raise BadValue("host_cert (--host-cert) and host_key (--host-key) belong together; give both")
+            raise BadValueError("host_cert (--host-cert) and host_key (--host-key) belong together; give both")
         if self.cert is not None and self.ca is None:
-            raise BadValue("host_cert (--host-cert) needs host_ca (--host-ca), the certificate that verifies the host")
+            raise BadValueError(
+                "host_cert (--host-cert) needs host_ca (--host-ca), the certificate that verifies the host"
+            )
         if self.ca is not None:
             self.credentials()
 
@@ -126,7 +130,7 @@ class ClientSecurity:
         return ((TOKEN_KEY, self.token.decode("ascii")),) if self.token else ()
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """None: no TLS. Raises BadValue."""
+        """None: no TLS. Raises BadValueError."""
         if self.ca is None:
             return None
         roots = _read_pem(self.ca, "--host-ca")

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from typing_extensions import Unpack
 
 from duo import __version__
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.serve import ServeOptions
 from duo.server.errors import ApiError, as_api_error
 from duo.server.gate import Gate
@@ -43,11 +43,11 @@ def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack
     any machine that can reach the server may use it, if the request's Host is a name of this machine, or one of
     allowed_hosts.
 
-    Raises TypeError (unknown keyword) and BadValue.
+    Raises TypeError (unknown keyword) and BadValueError.
     """
     given: dict[str, Any] = {**options}
     if wrong := [name for name in OF_SERVER if name in given]:
-        raise BadValue(f"{wrong[0]} is an option of the server that runs this app; give it there")
+        raise BadValueError(f"{wrong[0]} is an option of the server that runs this app; give it there")
     service = Service(
         Settings.of({**given, "ui": trace is not None and given.get("ui", True)}, Path(duo.local_model.path).stem)
     )

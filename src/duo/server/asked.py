@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from duo._core import LIMITS
 from duo.api.texts import own_defaults
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.samplers import ALL
 from duo.options.tables import GENERATE_OPTIONS
 from duo.support.wording import quoted
@@ -40,14 +40,14 @@ NO_LIMIT = 2**31 - 1
 def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
     """Keywords of `Duo.stream`; what is absent is the server's default. max_tokens may be 0: the prompt is only read.
 
-    Raises BadValue.
+    Raises BadValueError.
     """
     given = {name: value for name, value in f.model_dump(exclude_none=True).items() if name in SAME}
     out: dict[str, Any] = {**own_defaults(duo, given), **given}
     if out.get("ignore_eos"):
         end_tokens(duo)  # answers name them, on the event loop
     if f.grammar and f.json_schema is not None:
-        raise BadValue("grammar and json_schema were both given; choose one")
+        raise BadValueError("grammar and json_schema were both given; choose one")
     if not out.get("grammar"):
         out.pop("grammar", None)
     if isinstance(stop := out.get("stop"), str):
@@ -64,7 +64,7 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
         out["reasoning_budget"] = min(budget, NO_LIMIT)
     if f.n_probs:
         if not 0 <= f.n_probs <= LIMITS["n_logprobs"]:
-            raise BadValue(f"n_probs is {f.n_probs}; give 0 to {LIMITS['n_logprobs']}")
+            raise BadValueError(f"n_probs is {f.n_probs}; give 0 to {LIMITS['n_logprobs']}")
         out["logprobs"] = min(f.n_probs, duo.n_vocab())
     if f.logit_bias is not None:
         out["logit_bias"] = biases(f.logit_bias, lambda text: duo.tokenize(text, add_bos=False))
@@ -72,7 +72,7 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
     _clamp(out)
     _drafts(f, out)
     if out.get("id_slot", -1) >= duo.session.turns.n:
-        raise BadValue(f"id_slot is {f.id_slot}; there are {duo.session.turns.n} slots, from 0")
+        raise BadValueError(f"id_slot is {f.id_slot}; there are {duo.session.turns.n} slots, from 0")
     return out
 
 
@@ -82,7 +82,7 @@ def _first(*values: Any) -> Any:
 
 def _refuse(f: TextFields) -> None:
     if any(isinstance(x, Mapping) and x.get("scale") for x in f.lora or ()):
-        raise BadValue("lora cannot be chosen for one request; give --lora when the server starts")
+        raise BadValueError("lora cannot be chosen for one request; give --lora when the server starts")
 
 
 def _clamp(out: dict[str, Any]) -> None:
@@ -110,7 +110,7 @@ def _drafts(f: TextFields, out: dict[str, Any]) -> None:
                              if k.startswith("speculative.")}  # fmt: skip
     found |= f.draft or {}
     if unknown := f.draft and f.draft.keys() - set(DRAFT.values()):
-        raise BadValue(f"draft has the unknown field {sorted(unknown)[0]}; it takes n_max, n_min and p_min")
+        raise BadValueError(f"draft has the unknown field {sorted(unknown)[0]}; it takes n_max, n_min and p_min")
     for name, theirs in DRAFT.items():
         if found.get(theirs) is not None:
             out[name] = found[theirs]
@@ -120,28 +120,28 @@ def _drafts(f: TextFields, out: dict[str, Any]) -> None:
 
 def biases(given: Any, ids_of: Callable[[str], list[int]]) -> dict[int, float]:
     """By token: of pairs [token or text, bias or false], of objects as `settings_shown` has them, or of one object with
-    a bias for each token. Raises BadValue."""
+    a bias for each token. Raises BadValueError."""
     pairs = list(given.items()) if isinstance(given, Mapping) else given
     out: dict[int, float] = {}
     for pair in pairs:
         if isinstance(pair, Mapping) and pair.keys() == {"token", "bias"}:
             pair = [pair["token"], False if pair["bias"] is None else pair["bias"]]  # null: never, as of ignore_eos
         if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise BadValue(f"logit_bias holds {quoted(pair)}; write [token, bias] pairs, or an object")
+            raise BadValueError(f"logit_bias holds {quoted(pair)}; write [token, bias] pairs, or an object")
         token, bias = pair
         if bias is False:
             bias = float("-inf")
         if isinstance(bias, bool) or not isinstance(bias, int | float):
-            raise BadValue(f"the bias of {quoted(token)} is {quoted(bias)}; give a number, or false for never")
+            raise BadValueError(f"the bias of {quoted(token)} is {quoted(bias)}; give a number, or false for never")
         if isinstance(token, bool) or not isinstance(token, int | str):
-            raise BadValue(f"logit_bias names {quoted(token)}; give a token's id or a text")
+            raise BadValueError(f"logit_bias names {quoted(token)}; give a token's id or a text")
         if isinstance(token, str) and token.lstrip("-").isdecimal() and isinstance(given, Mapping):
             token = int(token)
         for i in [token] if isinstance(token, int) else ids_of(token):
             try:
                 out[i] = float(bias)
             except OverflowError:
-                raise BadValue(f"the bias of {quoted(token, 40)} is too large a number; 1000 is enough") from None
+                raise BadValueError(f"the bias of {quoted(token, 40)} is too large a number; 1000 is enough") from None
     return out
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from duo.api.answer import Spelled
 from duo.api.chat_prompt import ChatAsked, ChatPrompt
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.prompt.reading import reasoning_of
 from duo.prompt.thinking import EFFORT, THINKS, dates, with_thinking
 from duo.server.making import texts_of
@@ -23,7 +23,7 @@ EFFORTS_OFF = ("none", "off")
 
 
 def chat_asked(f: ChatFields, duo: Duo, settings: Settings) -> ChatAsked:
-    """Of OpenAI's fields. Raises BadValue."""
+    """Of OpenAI's fields. Raises BadValueError."""
     tools = f.tools if f.tools is None else [_function(i, t) for i, t in enumerate(f.tools)]
     return ChatAsked(
         tools=tools or None,
@@ -40,30 +40,30 @@ def chat_asked(f: ChatFields, duo: Duo, settings: Settings) -> ChatAsked:
 def _continues(f: ChatFields) -> bool:
     """Whether the request says that the answer that stands last is to go on (tools/server/server-common.cpp).
 
-    Raises BadValue.
+    Raises BadValueError.
     """
     asked = f.continue_final_message
     if asked not in (None, False, True, "content"):
-        raise BadValue(f"continue_final_message is {quoted(asked)}; give true, false or 'content'")
+        raise BadValueError(f"continue_final_message is {quoted(asked)}; give true, false or 'content'")
     if not asked:
         return False
     if f.add_generation_prompt:
-        raise BadValue("add_generation_prompt and continue_final_message exclude each other; give one of them")
+        raise BadValueError("add_generation_prompt and continue_final_message exclude each other; give one of them")
     last = (f.messages or [{}])[-1]
     if last.get("role") != "assistant" or last.get("tool_calls"):
-        raise BadValue("continue_final_message needs an assistant's message without calls of tools at the end")
+        raise BadValueError("continue_final_message needs an assistant's message without calls of tools at the end")
     return True
 
 
 def _function(i: int, tool: Mapping[str, Any]) -> Mapping[str, Any]:
     if tool.get("type", "function") != "function":
-        raise BadValue(f"tool {i} is of type {quoted(tool.get('type'))}; duo knows functions only")
+        raise BadValueError(f"tool {i} is of type {quoted(tool.get('type'))}; duo knows functions only")
     return tool
 
 
 def variables_of(f: ChatFields, duo: Duo, settings: Settings) -> dict[str, Any]:
     """Of the template: the request's, the server's, the request's reasoning_effort, the server's --reasoning, of which
-    the first counts. Raises BadValue."""
+    the first counts. Raises BadValueError."""
     template = duo.chat_template
     found = {**settings.variables, **template.check_variables(f.chat_template_kwargs)}
     if f.reasoning_effort is not None:
@@ -77,9 +77,9 @@ def variables_of(f: ChatFields, duo: Duo, settings: Settings) -> dict[str, Any]:
 
 
 def prompt_of(f: ChatFields, duo: Duo, settings: Settings) -> ChatPrompt:
-    """Raises BadValue."""
+    """Raises BadValueError."""
     if f.messages is None:
-        raise BadValue("the request has no messages; write [{'role': 'user', 'content': '...'}]")
+        raise BadValueError("the request has no messages; write [{'role': 'user', 'content': '...'}]")
     return duo.chat_prompt(_messages(f.messages), chat_asked(f, duo, settings))
 
 
@@ -97,13 +97,13 @@ def _messages(given: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def chat_texts(f: ChatFields, duo: Duo, settings: Settings) -> list[Text]:
-    """The texts of a chat request. Raises BadValue, ApiError."""
+    """The texts of a chat request. Raises BadValueError, ApiError."""
     prompt = prompt_of(f, duo, settings)
     shape = dict(prompt.shape)
     if f.logprobs:
         shape["logprobs"] = _n_top(f.top_logprobs)
     elif f.top_logprobs:
-        raise BadValue("top_logprobs needs logprobs; give logprobs: true as well")
+        raise BadValueError("top_logprobs needs logprobs; give logprobs: true as well")
     is_read = prompt.is_read and settings.parses
     reading = (lambda: prompt.reading(Spelled(duo.local_model))) if is_read else None
     return texts_of(duo, f, [(prompt.text, prompt.tokens)], shape=shape, reading=reading)
@@ -111,7 +111,7 @@ def chat_texts(f: ChatFields, duo: Duo, settings: Settings) -> list[Text]:
 
 def _n_top(n: int | None) -> int:
     if not 0 <= (n or 0) <= 100:
-        raise BadValue(f"top_logprobs is {n}; give 0 to 100")
+        raise BadValueError(f"top_logprobs is {n}; give 0 to 100")
     return n or 0
 
 

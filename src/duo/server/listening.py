@@ -10,7 +10,7 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.serve import ServeOptions
 from duo.support.comma_separated import comma_separated
 
@@ -56,10 +56,10 @@ def is_loopback(host: str) -> bool:
 
 
 def check_open(o: ServeOptions, *, has_keys: bool) -> None:
-    """Raises BadValue: other machines could use the server, and nothing says that they may."""
+    """Raises BadValueError: other machines could use the server, and nothing says that they may."""
     others = [h for h in hosts_of(o["host"]) if not is_loopback(h)]
     if others and not has_keys and o["ssl_cert_file"] is None and not o["insecure"]:
-        raise BadValue(
+        raise BadValueError(
             f"--host {others[0]} lets other machines use this server; give --api-key-file, or --ssl-key-file and "
             "--ssl-cert-file, or --insecure if you trust the network"
         )
@@ -68,12 +68,12 @@ def check_open(o: ServeOptions, *, has_keys: bool) -> None:
 def hosts_of(host: str) -> list[str]:
     found = comma_separated(host)
     if not found:
-        raise BadValue("--host names no address; leave it out, or give one")
+        raise BadValueError("--host names no address; leave it out, or give one")
     return found
 
 
 def listeners(o: ServeOptions) -> list[Listener]:
-    """Raises BadValue: an address cannot be used."""
+    """Raises BadValueError: an address cannot be used."""
     found: list[Listener] = []
     try:
         for host in hosts_of(o["host"]):
@@ -95,7 +95,7 @@ def _tcp(host: str, port: int, *, shared: bool) -> Listener:
         # asyncio sets TCP_NODELAY only if it knows that the protocol is TCP; without it tokens wait up to 40 ms.
         s = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except (OSError, UnicodeError) as e:
-        raise BadValue(f"the server cannot listen on {host} ({getattr(e, 'strerror', e)}); check --host") from None
+        raise BadValueError(f"the server cannot listen on {host} ({getattr(e, 'strerror', e)}); check --host") from None
     try:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared and (option := getattr(socket, "SO_REUSEPORT", None)) is not None:
@@ -107,7 +107,7 @@ def _tcp(host: str, port: int, *, shared: bool) -> Listener:
         s.setblocking(False)
     except OSError as e:
         s.close()
-        raise BadValue(
+        raise BadValueError(
             f"the server cannot listen on {host} port {port} ({e.strerror}); choose another --port"
         ) from None
     return Listener(s)
@@ -119,7 +119,7 @@ def _unix(path: str) -> Listener:
     try:
         if os.path.lexists(path):
             if not stat.S_ISSOCK(os.lstat(path).st_mode):
-                raise BadValue(f"{cannot}; a file with that name exists, choose another path")
+                raise BadValueError(f"{cannot}; a file with that name exists, choose another path")
             _remove_dead(path, cannot)
         s.bind(path)
         os.chmod(path, 0o600)
@@ -127,7 +127,7 @@ def _unix(path: str) -> Listener:
         s.setblocking(False)
     except OSError as e:
         s.close()
-        raise BadValue(f"{cannot} ({e.strerror or e}); choose another path") from None
+        raise BadValueError(f"{cannot} ({e.strerror or e}); choose another path") from None
     except BaseException:
         s.close()
         raise
@@ -143,18 +143,20 @@ def _remove_dead(path: str, cannot: str) -> None:
         except ConnectionRefusedError:
             os.unlink(path)
             return
-    raise BadValue(f"{cannot}; another process listens there, choose another path")
+    raise BadValueError(f"{cannot}; another process listens there, choose another path")
 
 
 def check_tls(o: ServeOptions) -> None:
-    """Raises BadValue: the certificate and its key cannot be used."""
+    """Raises BadValueError: the certificate and its key cannot be used."""
     cert, key = o["ssl_cert_file"], o["ssl_key_file"]
     if (cert is None) != (key is None):
-        raise BadValue("--ssl-key-file and --ssl-cert-file belong together; give both")
+        raise BadValueError("--ssl-key-file and --ssl-cert-file belong together; give both")
     if cert is None or key is None:
         return
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: b"")
     except (ssl.SSLError, OSError, ValueError) as e:
         why = getattr(e, "reason", None) or getattr(e, "strerror", None) or str(e)
-        raise BadValue(f"the certificate {cert} with the key {key} cannot be used ({why}); check both files") from None
+        raise BadValueError(
+            f"the certificate {cert} with the key {key} cannot be used ({why}); check both files"
+        ) from None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.server.asked import text_options
 from duo.server.errors import ApiError, too_long
 from duo.server.prompt_scores import PromptScores
@@ -26,29 +26,29 @@ N_SCORES = 1 << 20  # log-probabilities of prompts in one answer: more would sto
 
 
 def listed(prompt: Any) -> list[Any]:
-    """The prompts of a request: one, or a list of them. Raises BadValue."""
+    """The prompts of a request: one, or a list of them. Raises BadValueError."""
     if prompt is None:
-        raise BadValue("the request has no prompt; give text, token ids, or a list of them")
+        raise BadValueError("the request has no prompt; give text, token ids, or a list of them")
     if not isinstance(prompt, list):
         return [prompt]
     if not prompt:
-        raise BadValue("the prompt is an empty list; give text or token ids")
+        raise BadValueError("the prompt is an empty list; give text or token ids")
     if len(prompt) > N_MOST and not all(isinstance(x, int) for x in prompt):
-        raise BadValue(f"the request has {len(prompt)} prompts; send at most {N_MOST} at a time")
+        raise BadValueError(f"the request has {len(prompt)} prompts; send at most {N_MOST} at a time")
     several = all(isinstance(x, str) for x in prompt) or any(isinstance(x, list | Mapping) for x in prompt)
     return prompt if several else [prompt]
 
 
 def tokens_of(duo: Duo, prompt: Any, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
-    """Ids of text, ids, a mix of both, or {prompt_string}. Raises BadValue."""
+    """Ids of text, ids, a mix of both, or {prompt_string}. Raises BadValueError."""
     if isinstance(prompt, Mapping):
         if prompt.get("multimodal_data"):
-            raise BadValue("multimodal_data is not supported; duo reads text only")
+            raise BadValueError("multimodal_data is not supported; duo reads text only")
         prompt = prompt.get("prompt_string")
     if isinstance(prompt, str):
         return duo.tokenize(prompt, add_special, parse_special)
     if not isinstance(prompt, list):
-        raise BadValue(f"the prompt is {quoted(prompt)}; give text, token ids, or a list of them")
+        raise BadValueError(f"the prompt is {quoted(prompt)}; give text, token ids, or a list of them")
     ids: list[int] = []
     for i, x in enumerate(prompt):
         if isinstance(x, str):
@@ -56,28 +56,28 @@ def tokens_of(duo: Duo, prompt: Any, *, add_special: bool = True, parse_special:
         elif isinstance(x, int) and not isinstance(x, bool) and 0 <= x < duo.n_vocab():
             ids.append(x)
         else:
-            raise BadValue(
+            raise BadValueError(
                 f"part {i} of the prompt is {quoted(x)}; give texts and token ids (0 to {duo.n_vocab() - 1})"
             )
     return ids
 
 
 def n_choices(f: TextFields) -> int:
-    """Texts for each prompt. Raises BadValue."""
+    """Texts for each prompt. Raises BadValueError."""
     n = f.n if f.n is not None else f.n_cmpl if f.n_cmpl is not None else 1
     if n < 1:
-        raise BadValue(f"n is {n}; give 1 or more")
+        raise BadValueError(f"n is {n}; give 1 or more")
     return n
 
 
 def check_number(duo: Duo, n: int) -> None:
-    """Raises BadValue: more choices than places."""
+    """Raises BadValueError: more choices than places."""
     if n > duo.session.turns.n:
-        raise BadValue(f"n is {n}; this server writes at most {duo.session.turns.n} texts at once (-np)")
+        raise BadValueError(f"n is {n}; this server writes at most {duo.session.turns.n} texts at once (-np)")
 
 
 def job_of(duo: Duo, tokens: Sequence[int], options: dict[str, Any]) -> Job:
-    """A checked text. max_tokens 0: the prompt is only read. Raises BadValue, ApiError."""
+    """A checked text. max_tokens 0: the prompt is only read. Raises BadValueError, ApiError."""
     if len(tokens) >= duo.n_ctx():
         raise too_long(len(tokens), duo.n_ctx())
     reads_only = options.get("max_tokens") == 0
@@ -85,7 +85,7 @@ def job_of(duo: Duo, tokens: Sequence[int], options: dict[str, Any]) -> Job:
         options = {**options, "max_tokens": 1} if reads_only else options
         job = prepare(duo.local_model, duo.engine.target, tokens, options, draft=duo.engine.draft)
     except TypeError as e:
-        raise BadValue(str(e)) from None
+        raise BadValueError(str(e)) from None
     return replace(job, options={**job.options, "max_tokens": 0, "mode": "plain"}) if reads_only else job
 
 
@@ -99,11 +99,11 @@ def texts_of(
 ) -> list[Text]:
     """n texts for each prompt (its text, its tokens). shape: keywords that the dialect adds.
 
-    Raises BadValue, ApiError.
+    Raises BadValueError, ApiError.
     """
     options = {**text_options(f, duo), **(shape or {})}
     if f.grammar and "json_schema" in (shape or {}):
-        raise BadValue("grammar was given beside tools or response_format, which make their own; leave it out")
+        raise BadValueError("grammar was given beside tools or response_format, which make their own; leave it out")
     n = n_choices(f)
     check_number(duo, n)
     out: list[Text] = []
@@ -123,7 +123,7 @@ def texts_of(
 def score_prompts(session: Session, texts: Sequence[Text], n: int, of_ids: Sequence[bool]) -> None:
     """The prompts of texts that want log-probabilities are scored when they are written.
 
-    n: texts for each prompt. of_ids: for each prompt, whether it was sent as token ids. Raises BadValue.
+    n: texts for each prompt. of_ids: for each prompt, whether it was sent as token ids. Raises BadValueError.
     """
     if not texts or texts[0].job.options["logprobs"] is None:
         return
@@ -131,7 +131,7 @@ def score_prompts(session: Session, texts: Sequence[Text], n: int, of_ids: Seque
     n_top = texts[0].job.options["logprobs"] + 1
     n_rows = sum(len(t.job.tokens) for t in texts)
     if n_rows * n_top > N_SCORES:
-        raise BadValue(
+        raise BadValueError(
             f"echo and logprobs ask for {n_rows * n_top} log-probabilities of prompts; ask for at most {N_SCORES} at a "
             "time, with fewer prompts or fewer alternatives"
         )

@@ -9,20 +9,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 if TYPE_CHECKING:
     from duo.server.text import Text
 
 
 def made_folder(path: str | None) -> Path | None:
-    """Makes the folder where it is missing, for this user alone. Raises BadValue."""
+    """Makes the folder where it is missing, for this user alone. Raises BadValueError."""
     if path is None:
         return None
     try:
         Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as e:
-        raise BadValue(f"the folder {path} (--log-prompts-dir) cannot be made ({e.strerror}); choose another") from None
+        raise BadValueError(
+            f"the folder {path} (--log-prompts-dir) cannot be made ({e.strerror}); choose another"
+        ) from None
     return Path(path)
 
 

@@ -27,7 +27,7 @@ class PromptScores:
         self._found: list[TokenLogprobs] | None = None
 
     async def fill(self, session: Session, job: Job) -> None:
-        """Evaluates the prompt, once, while no text is written. Raises Busy, Cancelled, DuoError."""
+        """Evaluates the prompt, once, while no text is written. Raises BusyError, CancelledError, DuoError."""
         async with self._one_at_a_time:
             if self._found is None:
                 n_top = job.options["logprobs"] or 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.serve import ServeOptions
 from duo.options.validate import serve_options
 from duo.server.listening import hosts_of, is_loopback
@@ -56,15 +56,15 @@ class Settings:
 
     @classmethod
     def of(cls, given: dict[str, Any], name: str, **more: Any) -> Settings:
-        """name: of the model, unless the options name it. Raises BadValue."""
+        """name: of the model, unless the options name it. Raises BadValueError."""
         o = serve_options(given)
         names = tuple(comma_separated(o["alias"] or name))
         if not names:
-            raise BadValue(f"--alias {o['alias']!r} names nothing; leave it out")
+            raise BadValueError(f"--alias {o['alias']!r} names nothing; leave it out")
         keys = keys_of(o["api_key"], o["api_key_file"])
         prefix = o["api_prefix"].rstrip("/")
         if prefix and not prefix.startswith("/"):
-            raise BadValue(f"--api-prefix {o['api_prefix']!r} does not begin with /; write /{prefix}")
+            raise BadValueError(f"--api-prefix {o['api_prefix']!r} does not begin with /; write /{prefix}")
         return cls(
             names=names,
             n_queue=o["queue"],
@@ -109,16 +109,16 @@ class Settings:
 
 
 def embeds_of(o: ServeOptions) -> bool:
-    """Whether the server answers with vectors. Raises BadValue: options that need it, without it."""
+    """Whether the server answers with vectors. Raises BadValueError: options that need it, without it."""
     if o["rerank"] and o["pooling"] not in (None, "rank"):
-        raise BadValue(f"--rerank needs --pooling rank, and it is {o['pooling']}; leave --pooling out")
+        raise BadValueError(f"--rerank needs --pooling rank, and it is {o['pooling']}; leave --pooling out")
     return o["embedding"] or o["rerank"]
 
 
 def folder_of(path: str | None, flag: str) -> Path | None:
-    """Raises BadValue: it is no folder."""
+    """Raises BadValueError: it is no folder."""
     if path is not None and not Path(path).is_dir():
-        raise BadValue(f"{path} ({flag}) is no folder; make it first")
+        raise BadValueError(f"{path} ({flag}) is no folder; make it first")
     return None if path is None else Path(path)
 
 
@@ -128,18 +128,20 @@ def _digest(key: bytes) -> bytes:
 
 
 def keys_of(listed: str | None, file: str | None) -> tuple[bytes, ...]:
-    """Hashes of the keys of --api-key and --api-key-file. Raises BadValue."""
+    """Hashes of the keys of --api-key and --api-key-file. Raises BadValueError."""
     found = comma_separated(listed)
     if listed is not None and not found:
-        raise BadValue("--api-key names no key; leave it out")
+        raise BadValueError("--api-key names no key; leave it out")
     if file is not None:
         try:
             lines = Path(file).read_text("utf-8").splitlines()
         except (OSError, ValueError) as e:
             why = getattr(e, "strerror", None) or "it is not UTF-8"
-            raise BadValue(f"the key file {file} (--api-key-file) cannot be read ({why}); check the path") from None
+            raise BadValueError(
+                f"the key file {file} (--api-key-file) cannot be read ({why}); check the path"
+            ) from None
         of_file = [line.strip() for line in lines if line.strip()]
         if not of_file:
-            raise BadValue(f"the key file {file} (--api-key-file) holds no key; write one on each line")
+            raise BadValueError(f"the key file {file} (--api-key-file) holds no key; write one on each line")
         found += of_file
     return tuple(_digest(k.encode("utf-8", "surrogateescape")) for k in dict.fromkeys(found))

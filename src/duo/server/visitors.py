@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.server.listening import is_loopback_address
 from duo.support.comma_separated import comma_separated
 from duo.support.wording import quoted
@@ -26,17 +26,19 @@ def host_of(value: str) -> str:
 
 
 def allowed_name(value: str) -> str:
-    """A name or address of --allowed-hosts, as `host_of` finds it in a request. Raises BadValue."""
+    """A name or address of --allowed-hosts, as `host_of` finds it in a request. Raises BadValueError."""
     if (name := _name(host_of(value) or value)) is None:
-        raise BadValue(f"--allowed-hosts {quoted(value)} is not a name; write it as duo.example, or * for any")
+        raise BadValueError(f"--allowed-hosts {quoted(value)} is not a name; write it as duo.example, or * for any")
     return name
 
 
 def allowed_origin(value: str) -> str:
-    """An origin of --cors-origins, as browsers write it. Raises BadValue."""
+    """An origin of --cors-origins, as browsers write it. Raises BadValueError."""
     if value in ("*", "localhost", "null"):
         return value
-    wrong = BadValue(f"--cors-origins {quoted(value)} is not an origin; write it as https://duo.example, or * for all")
+    wrong = BadValueError(
+        f"--cors-origins {quoted(value)} is not an origin; write it as https://duo.example, or * for all"
+    )
     try:
         url = urlsplit(value)
         name, port = _name(url.hostname or ""), url.port
@@ -65,7 +67,7 @@ class Visitors:
 
     @classmethod
     def of(cls, allowed_hosts: str | None, cors_origins: str, *, only_here: bool) -> Visitors:
-        """only_here: nobody but this machine can reach the server, and it asks for no key. Raises BadValue."""
+        """only_here: nobody but this machine can reach the server, and it asks for no key. Raises BadValueError."""
         names = comma_separated(allowed_hosts)
         anybody = "*" in names if allowed_hosts is not None else not only_here
         hosts = frozenset(allowed_name(x) for x in names if x != "*")

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.support.text_file import text_of
 
 
 def values(file: Path, what: str, line: str) -> Iterator[tuple[int, str, Any]]:
     """(number, place in words, value) of each line that is not blank.
 
-    what: the file in messages, such as "question file". line: what a line should be. Raises BadValue.
+    what: the file in messages, such as "question file". line: what a line should be. Raises BadValueError.
     """
     text = text_of(file, what)
     # Not splitlines(): it splits at U+2028, which a JSON string may contain.
@@ -25,5 +25,5 @@ def values(file: Path, what: str, line: str) -> Iterator[tuple[int, str, Any]]:
         try:
             value = json.loads(found)
         except (ValueError, RecursionError) as e:
-            raise BadValue(f"{where} is not JSON ({getattr(e, 'msg', e)}); write {line}") from None
+            raise BadValueError(f"{where} is not JSON ({getattr(e, 'msg', e)}); write {line}") from None
         yield n, where, value

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
-    """Waits for its turn and begins the text. Raises BadValue, Busy, Cancelled, and TypeError."""
+    """Waits for its turn and begins the text. Raises BadValueError, BusyError, CancelledError, and TypeError."""
     job = prepare(session.local_model, session.engine.target, prompt, given, function, session.engine.draft)
     turn = session.turns.new()
     try:

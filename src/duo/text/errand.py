@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from duo import _core
-from duo.errors import BadValue, Cancelled, error_class
+from duo.errors import BadValueError, CancelledError, error_class
 from duo.text.result import TokenLogprobs
 from duo.text.session import SLICE_US, Session
 
 
 @contextmanager
 def turn(session: Session) -> Iterator[None]:
-    """Waits until no text is written. Raises Busy: this thread reads one."""
+    """Waits until no text is written. Raises BusyError: this thread reads one."""
     own = session.turns.new(alone=True)
     try:
         session.wait_for_turn(own)
@@ -25,7 +25,7 @@ def turn(session: Session) -> Iterator[None]:
 def finish(session: Session, errand: _core.Errand, prompt: Sequence[int] = (), place: int = -1) -> _core.Errand:
     """Runs it to its end; call it in a turn. place: in the target's cache; -1: where the prompt is, or the last text.
 
-    Raises BadValue (what is restored does not fit), Cancelled, DuoError.
+    Raises BadValueError (what is restored does not fit), CancelledError, DuoError.
     """
     _wait(session, session.engine.begin_errand(errand, list(prompt), place))
     return errand
@@ -45,9 +45,9 @@ def _wait(session: Session, text: _core.Text, stopped: Callable[[], bool] = lamb
     try:
         while (chunk := session.next_chunk(text, SLICE_US)) is None or not chunk.finish:
             if stopped():
-                raise Cancelled("the errand was stopped")
+                raise CancelledError("the errand was stopped")
             if session.closed:
-                raise Cancelled("this Duo was closed meanwhile")
+                raise CancelledError("this Duo was closed meanwhile")
     except BaseException:
         session.cancel(text)  # returns when the core has let go of the errand
         raise
@@ -59,7 +59,7 @@ def _wait(session: Session, text: _core.Text, stopped: Callable[[], bool] = lamb
 def score(session: Session, tokens: Sequence[int], n_top: int) -> list[TokenLogprobs]:
     """The target's log-probabilities (nats) of each token but the first, and of its n_top best alternatives there.
 
-    Raises BadValue (the target is on another machine), Busy, Cancelled, DuoError.
+    Raises BadValueError (the target is on another machine), BusyError, CancelledError, DuoError.
     """
     check_scores(session)
     with turn(session):
@@ -67,9 +67,9 @@ def score(session: Session, tokens: Sequence[int], n_top: int) -> list[TokenLogp
 
 
 def check_scores(session: Session) -> None:
-    """Raises BadValue: the target is on another machine, and does not score there."""
+    """Raises BadValueError: the target is on another machine, and does not score there."""
     if session.engine.target is None:
-        raise BadValue("log-probabilities of a prompt need the target in this process; leave out echo or logprobs")
+        raise BadValueError("log-probabilities of a prompt need the target in this process; leave out echo or logprobs")
 
 
 def scored(
@@ -82,7 +82,7 @@ def scored(
 ) -> list[TokenLogprobs]:
     """The same; call it in a turn. place: in the target's cache; -1: any. stopped: asked twenty times a second.
 
-    Raises Cancelled (it was stopped, or the session is closed), DuoError.
+    Raises CancelledError (it was stopped, or the session is closed), DuoError.
     """
     errand = _core.Errand("score", n_top=n_top)
     _wait(session, session.engine.begin_errand(errand, list(tokens), place), stopped)

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 
-from duo.errors import Cancelled
+from duo.errors import CancelledError
 from duo.text.errand import check_scores, scored
 from duo.text.result import TokenLogprobs
 from duo.text.session import Session
@@ -17,7 +17,7 @@ from duo.text.turns import Turn
 async def score_async(session: Session, tokens: Sequence[int], n_top: int, place: int = -1) -> list[TokenLogprobs]:
     """As `duo.text.errand.score`, in a thread. place: in the target's cache; -1: any. A cancelled task ends the work.
 
-    Raises BadValue (the target is on another machine), Busy, Cancelled, DuoError.
+    Raises BadValueError (the target is on another machine), BusyError, CancelledError, DuoError.
     """
     check_scores(session)
     session.check_outside()
@@ -39,7 +39,7 @@ def _score(
     # The thread ends the turn: whoever waits for the work may be gone before it has stopped.
     try:
         return scored(session, tokens, n_top, place=place, stopped=stopped.is_set)
-    except Cancelled:
+    except CancelledError:
         if stopped.is_set():
             return []  # nobody reads it
         raise

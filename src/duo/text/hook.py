@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,10 +64,10 @@ class Hook:
             given = np.empty(0, np.float32)
         if given.shape != scores.shape:
             what = f"shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
-            raise BadValue(f"the logits_processor returned {what}; return scores of shape {scores.shape}")
+            raise BadValueError(f"the logits_processor returned {what}; return scores of shape {scores.shape}")
         scores[:] = given
         if not (scores < np.inf).all():  # of NaN, too
-            raise BadValue("the logits_processor returned NaN or infinity; -inf forbids a token")
+            raise BadValueError("the logits_processor returned NaN or infinity; -inf forbids a token")
 
     @property
     def is_here(self) -> bool:

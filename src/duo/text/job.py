@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 from duo import _core
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.head import HEADS
 from duo.options.generate import GenerateOptions
 from duo.options.tables import GENERATE_OPTIONS
@@ -22,7 +22,8 @@ Prompt = str | Iterable[SupportsIndex]  # text, or token ids: a list, an array, 
 
 
 def prompt_tokens(model: _core.Model, prompt: Prompt) -> list[int]:
-    """Token ids of a prompt that is text or ids. Raises BadValue (empty, NUL, not Unicode, no ids) or TypeError."""
+    """Token ids of a prompt that is text or ids. Raises BadValueError (empty, NUL, not Unicode, no ids) or
+    TypeError."""
     if isinstance(prompt, str):
         check_text(prompt, "the prompt")
         return model.tokenize(prompt, True, True)
@@ -37,24 +38,24 @@ def prompt_tokens(model: _core.Model, prompt: Prompt) -> list[int]:
                 raise TypeError
             ids.append(operator.index(t))
         except TypeError:
-            raise BadValue(f"token {i} of the prompt is {t!r}; give integers") from None
+            raise BadValueError(f"token {i} of the prompt is {t!r}; give integers") from None
     n_vocab = model.n_vocab
     for i, t in enumerate(ids):
         if not 0 <= t < n_vocab:
-            raise BadValue(f"token {i} of the prompt is {t}, outside the vocabulary (0 to {n_vocab - 1})")
+            raise BadValueError(f"token {i} of the prompt is {t}, outside the vocabulary (0 to {n_vocab - 1})")
     if not ids:
-        raise BadValue("the prompt is empty; give at least one token")
+        raise BadValueError("the prompt is empty; give at least one token")
     return ids
 
 
 def check_text(text: str, what: str) -> None:
-    """Raises BadValue for text that no tokenizer can read: NUL (the end of a C string) and lone surrogates."""
+    """Raises BadValueError for text that no tokenizer can read: NUL (the end of a C string) and lone surrogates."""
     if "\0" in text:
-        raise BadValue(f"{what} holds a NUL character at position {text.index(chr(0))}; remove it")
+        raise BadValueError(f"{what} holds a NUL character at position {text.index(chr(0))}; remove it")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as e:
-        raise BadValue(f"{what} is not valid Unicode (position {e.start}); decode it as UTF-8") from None
+        raise BadValueError(f"{what} is not valid Unicode (position {e.start}); decode it as UTF-8") from None
 
 
 def _stops(o: GenerateOptions) -> list[str]:
@@ -62,43 +63,45 @@ def _stops(o: GenerateOptions) -> list[str]:
 
 
 def _hook_of(o: GenerateOptions, target: _core.Model | None) -> Hook | None:
-    """Raises BadValue: the target is on another machine."""
+    """Raises BadValueError: the target is on another machine."""
     for name in ("logits_processor", "stopping_criteria"):
         if o[name] is not None and target is None:
-            raise BadValue(f"{name} runs beside the target, which is on another machine; leave it out")
+            raise BadValueError(f"{name} runs beside the target, which is on another machine; leave it out")
     if target is None and (name := wanted_by(o)):
         flag = GENERATE_OPTIONS[name].flags[0]
-        raise BadValue(f"{name} ({flag}) needs the target in this process, and it is on another machine; leave it out")
+        raise BadValueError(
+            f"{name} ({flag}) needs the target in this process, and it is on another machine; leave it out"
+        )
     found = Hook(o["logits_processor"], o["stopping_criteria"])
     if o["post_sampling_probs"]:
         if target is None:
-            raise BadValue("post_sampling_probs needs the target in this process, and it is on another machine")
+            raise BadValueError("post_sampling_probs needs the target in this process, and it is on another machine")
         if other := wanted_by(o) or ("logits_processor" if found else ""):
-            raise BadValue(f"post_sampling_probs cannot be told with {other}; leave one of them out")
+            raise BadValueError(f"post_sampling_probs cannot be told with {other}; leave one of them out")
     return found if found else None
 
 
 def _check_ids(o: GenerateOptions, n_vocab: int) -> None:
     for t in o["logit_bias"]:
         if not 0 <= t < n_vocab:
-            raise BadValue(f"logit_bias (-l) names token {t}, outside the vocabulary (0 to {n_vocab - 1})")
+            raise BadValueError(f"logit_bias (-l) names token {t}, outside the vocabulary (0 to {n_vocab - 1})")
     if (o["logprobs"] or 0) > n_vocab:
-        raise BadValue(f"logprobs is {o['logprobs']}, but the vocabulary has only {n_vocab} tokens; ask for fewer")
+        raise BadValueError(f"logprobs is {o['logprobs']}, but the vocabulary has only {n_vocab} tokens; ask for fewer")
 
 
 def _check_draft(o: GenerateOptions, draft: _core.Model | None) -> None:
-    """Raises BadValue: the draft is not of the kind that spec_type names."""
+    """Raises BadValueError: the draft is not of the kind that spec_type names."""
     wanted = draft_of(o).removeprefix("draft-")
     if draft is not None and wanted not in ("", "simple", draft.head):
         what = HEADS.get(draft.head, "a model")
-        raise BadValue(
+        raise BadValueError(
             f"spec_type (--spec-type) is draft-{wanted}, but the draft that was loaded is {what}; leave it out, or "
             "load another draft"
         )
 
 
 def sampling(o: GenerateOptions, seed: int) -> _core.Sampling:
-    """How to sample, as the core takes it. Raises BadValue (grammar)."""
+    """How to sample, as the core takes it. Raises BadValueError (grammar)."""
     s = _core.Sampling()
     # Logits that are divided by less than this overflow a float.
     s.temp = o["temperature"] if o["temperature"] >= 1e-6 else 0.0
@@ -175,16 +178,17 @@ class Job:
 
 
 def check_early(prompt: Prompt, given: dict[str, Any], function: str = "generate") -> GenerateOptions:
-    """Checks what needs no model: options and prompt. Returns the complete options. Raises BadValue and TypeError."""
+    """Checks what needs no model: options and prompt. Returns the complete options. Raises BadValueError and
+    TypeError."""
     o = generate_options(given, function)
     if isinstance(prompt, str):
         if not prompt:
-            raise BadValue("the prompt is empty; give some text")
+            raise BadValueError("the prompt is empty; give some text")
         check_text(prompt, "the prompt")
     check_text(o["reasoning_budget_message"], "reasoning_budget_message (--reasoning-budget-message)")
     for s in _stops(o):
         if not s:
-            raise BadValue("a stop string (-r) is empty; leave it out")
+            raise BadValueError("a stop string (-r) is empty; leave it out")
         check_text(s, f"the stop string {s!r} (-r)")
     check_grammar(grammar_of(o))
     return o
@@ -200,7 +204,7 @@ def prepare(
 ) -> Job:
     """Checks everything that can be checked before any work.
 
-    model: the one whose vocabulary is used. target, draft: None if it is on another machine. Raises BadValue and
+    model: the one whose vocabulary is used. target, draft: None if it is on another machine. Raises BadValueError and
     TypeError.
     """
     o = check_early(prompt, given, function)
@@ -209,7 +213,9 @@ def prepare(
     for name, asked in (("prompt_cache", o["prompt_cache"] is not None), ("context_shift", o["context_shift"])):
         if target is None and asked:
             flag = GENERATE_OPTIONS[name].flags[0].partition("/")[0]
-            raise BadValue(f"{name} ({flag}) needs the target in this process, and it is in another one; leave it out")
+            raise BadValueError(
+                f"{name} ({flag}) needs the target in this process, and it is in another one; leave it out"
+            )
     check_grammar(grammar_of(o), model)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
     return Job(o, prompt_tokens(model, prompt), _stops(o), seed, _hook_of(o, target))

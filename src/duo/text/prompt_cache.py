@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duo import _core
-from duo.errors import Cancelled, DuoError
+from duo.errors import CancelledError, DuoError
 from duo.support.same import n_same
 from duo.support.wording import gigabytes, one_line
 from duo.text import state
@@ -35,12 +35,12 @@ class PromptCache:
     # ---- before the text
 
     def before(self) -> None:
-        """Reads the file, if it has more of the prompt than the models' caches have. Raises Cancelled."""
+        """Reads the file, if it has more of the prompt than the models' caches have. Raises CancelledError."""
         try:
             self._read()
-        except Cancelled:
+        except CancelledError:
             raise
-        except state.BadState as e:
+        except state.BadStateError as e:
             self._read_only = self._read_only or e.foreign  # somebody else's file stays
             self._warn(str(e) + ("; it stays as it is" if e.foreign else ""))
         except (OSError, MemoryError, DuoError) as e:
@@ -52,7 +52,7 @@ class PromptCache:
         if not self._path.exists():
             return
         if not self._path.is_file():
-            raise state.BadState("is not a file", foreign=True)
+            raise state.BadStateError("is not a file", foreign=True)
         n_bytes = self._path.stat().st_size
         if n_bytes == 0:
             return
@@ -95,7 +95,7 @@ class PromptCache:
             if len(heads[0].tokens) <= self._n_file:  # cancelled before it had read more
                 return
             n_bytes = state.write(self._path, errand, heads)
-        except Cancelled:
+        except CancelledError:
             raise
         except (OSError, MemoryError, DuoError) as e:
             self._warn(f"could not be written ({one_line(e)})")
@@ -108,7 +108,7 @@ class PromptCache:
 
 
 def open_cache(session: Session, job: Job) -> PromptCache | None:
-    """Reads the text's prompt cache; None: it has none. Call it in the text's turn. Raises Cancelled."""
+    """Reads the text's prompt cache; None: it has none. Call it in the text's turn. Raises CancelledError."""
     if job.options["prompt_cache"] is None:
         return None
     cache = PromptCache(session, job)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from duo.errors import Cancelled
+from duo.errors import CancelledError
 
 if TYPE_CHECKING:
     from duo.text.result import Chunk
@@ -66,7 +66,7 @@ class Pump:
             try:
                 self._source.pass_gate()
                 seen = self._source.wait_news(seen)
-            except Cancelled:
+            except CancelledError:
                 time.sleep(0.005)  # closed: the texts are ended one after the other, each with its own error
             self._source.pass_gate()
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from duo import _core
-from duo.errors import BadValue, Busy, Cancelled
+from duo.errors import BadValueError, BusyError, CancelledError
 from duo.placement.belongings import Belongings
 from duo.text.pump import Pump
 from duo.text.result import Timings
@@ -89,9 +89,9 @@ class Session:
 
     @property
     def engine(self) -> _core.Engine:
-        """Raises Cancelled if the session is closed."""
+        """Raises CancelledError if the session is closed."""
         if self._engine is None:
-            raise Cancelled("this Duo is closed; make a new one")
+            raise CancelledError("this Duo is closed; make a new one")
         return self._engine
 
     @property
@@ -112,9 +112,9 @@ class Session:
 
     @property
     def belongings(self) -> dict[str, dict[str, str]]:
-        """What a saved cache belongs to, by the role of the model. Raises BadValue: the target is elsewhere."""
+        """What a saved cache belongs to, by the role of the model. Raises BadValueError: the target is elsewhere."""
         if self._belongings is None:
-            raise BadValue("this session's models have no files; their caches cannot be saved")
+            raise BadValueError("this session's models have no files; their caches cannot be saved")
         return self._belongings.of(self.engine)
 
     # ---- turns
@@ -126,18 +126,19 @@ class Session:
             return any(hook.is_here for hook in self._hooks)
 
     def check_outside(self) -> None:
-        """Raises Busy if the caller is a logits_processor or stopping_criteria of a running text."""
+        """Raises BusyError if the caller is a logits_processor or stopping_criteria of a running text."""
         if self.in_hook:
-            raise Busy("a logits_processor or stopping_criteria runs inside a text; it cannot begin or end one")
+            raise BusyError("a logits_processor or stopping_criteria runs inside a text; it cannot begin or end one")
 
     def wait_for_turn(self, turn: Turn) -> None:
-        """End the turn whatever this raises. Busy: this thread reads all texts that are written, or is inside one."""
+        """End the turn whatever this raises. BusyError: this thread reads all texts that are written, or is inside
+        one."""
         self.check_outside()
         self.turns.wait(self.turns.ask(turn))
 
     @contextmanager
     def between_texts(self) -> Iterator[_core.Engine]:
-        """The engine while no text is written. Raises Busy, and Cancelled if the session is closed."""
+        """The engine while no text is written. Raises BusyError, and CancelledError if the session is closed."""
         turn = self.turns.new(alone=True)
         try:
             self.wait_for_turn(turn)
@@ -170,10 +171,10 @@ class Session:
                 self._hooks.append(hook)
 
     def add(self, stream: Running) -> None:
-        """The text has begun. Raises Cancelled: the session is being closed, and would not end this text."""
+        """The text has begun. Raises CancelledError: the session is being closed, and would not end this text."""
         with self.lock:
             if self._closing:
-                raise Cancelled("this Duo is closed; make a new one")
+                raise CancelledError("this Duo is closed; make a new one")
             self._running.add(stream)
 
     def remove(self, stream: Running | None, hook: Inside | None) -> None:
@@ -197,7 +198,7 @@ class Session:
     def wait_news(self, seen: int) -> int:
         """Waits for a chunk of any text, a twentieth of a second at most. Returns a count of all chunks.
 
-        Raises Cancelled if the session is closed.
+        Raises CancelledError if the session is closed.
         """
         return self.engine.wait_news(seen, SLICE_US)
 
@@ -231,7 +232,7 @@ class Session:
     def close(self, last: Callable[[_core.Engine], None]) -> None:
         """Ends the running texts, then calls `last`, which closes the engine. Safe to call twice.
 
-        Raises DuoError if the trace cannot be written, and Busy inside a text.
+        Raises DuoError if the trace cannot be written, and BusyError inside a text.
         """
         self.check_outside()
         with self.lock:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duo import _core
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.text import state
 from duo.text.errand import finish, turn
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def save(session: Session, place: int, path: Path) -> tuple[int, int]:
     """Replaces the file; returns its tokens and bytes. Waits until no text is written.
 
-    Raises BadValue (the target is on another machine), OSError, Busy, Cancelled, DuoError.
+    Raises BadValueError (the target is on another machine), OSError, BusyError, CancelledError, DuoError.
     """
-    session.belongings  # noqa: B018 - raises BadValue before anything waits
+    session.belongings  # noqa: B018 - raises BadValueError before anything waits
     with turn(session):
         errand, heads = state.save(session, place=place)
         return len(heads[0].tokens), state.write(path, errand, heads)
@@ -28,26 +28,27 @@ def save(session: Session, place: int, path: Path) -> tuple[int, int]:
 def restore(session: Session, place: int, path: Path) -> tuple[int, int]:
     """Puts what the file holds into the place; returns its tokens and bytes. Waits until no text is written.
 
-    Raises BadValue (there is no such file, it is damaged, or another model's), OSError, Busy, Cancelled, DuoError.
+    Raises BadValueError (there is no such file, it is damaged, or another model's), OSError, BusyError,
+    CancelledError, DuoError.
     """
     session.belongings  # noqa: B018
     if not path.is_file():
-        raise BadValue(f"there is no file {path.name}; save a slot under that name first")
+        raise BadValueError(f"there is no file {path.name}; save a slot under that name first")
     n_bytes = path.stat().st_size
     with turn(session), path.open("rb") as file:
         try:
             heads = state.read_heads(file, n_bytes)
             state.check_target(session, heads[0])
             state.restore(session, state.read_caches(file, heads), place)
-        except state.BadState as e:
-            raise BadValue(f"the file {path.name} {e}; save the slot again") from None
+        except state.BadStateError as e:
+            raise BadValueError(f"the file {path.name} {e}; save the slot again") from None
     return len(heads[0].tokens), n_bytes
 
 
 def erase(session: Session, place: int) -> int:
     """Empties the place; returns the tokens that it held. Waits until no text is written.
 
-    Raises Busy, Cancelled, DuoError.
+    Raises BusyError, CancelledError, DuoError.
     """
     with turn(session):
         return len(finish(session, _core.Errand("erase"), place=place).target_tokens)

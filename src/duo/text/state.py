@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from duo import _core
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.placement.belongings import difference
 from duo.support.atomic import replacing
 from duo.text.errand import finish
@@ -28,7 +28,7 @@ N_HEAD_MOST = 1 << 28  # bytes
 ROLES = ("target", "draft")
 
 
-class BadState(BadValue):
+class BadStateError(BadValueError):
     """What is wrong with a saved state: the words after its name. `foreign`: duo did not make it."""
 
     def __init__(self, why: str, *, foreign: bool = False) -> None:
@@ -54,13 +54,13 @@ class CacheHead:
         return cls(role, belongs, tuple(tokens), len(saved), found.hexdigest())
 
     def check(self, saved: bytes | memoryview) -> None:
-        """Raises BadState."""
+        """Raises BadStateError."""
         try:
             right = CacheHead.of(self.role, self.belongs, self.tokens, saved) == self
         except (TypeError, ValueError):
             right = False
         if not right:
-            raise BadState("is damaged")
+            raise BadStateError("is damaged")
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,14 @@ def save(
 
 
 def check_target(session: Session, head: CacheHead) -> None:
-    """Raises BadState: the saved cache is not one of this target. Raises DuoError as well."""
+    """Raises BadStateError: the saved cache is not one of this target. Raises DuoError as well."""
     if why := difference(head.belongs, session.belongings["target"]):
-        raise BadState(f"was made with another {why}")
+        raise BadStateError(f"was made with another {why}")
 
 
 def restore(session: Session, caches: Sequence[SavedCache], place: int = -1) -> None:
     """Puts saved caches in place of what the models' hold. place: in the target's cache; -1: that of the oldest text.
-    Call it in a turn. Raises BadState and DuoError.
+    Call it in a turn. Raises BadStateError and DuoError.
 
     A draft's cache that belongs to another draft is left out: it would only have made the text faster.
     """
@@ -147,7 +147,7 @@ def restore(session: Session, caches: Sequence[SavedCache], place: int = -1) -> 
             try:
                 give(head.tokens, cache.saved)
             except TypeError:
-                raise BadState("is damaged") from None
+                raise BadStateError("is damaged") from None
     finish(session, errand, place=place)
 
 
@@ -188,19 +188,19 @@ def _head_of(x: Any) -> CacheHead:
 
 
 def read_heads(file: BinaryIO, n_file: int) -> list[CacheHead]:
-    """The heads of the caches; the first cache begins where the file stands then. Raises BadState and OSError."""
+    """The heads of the caches; the first cache begins where the file stands then. Raises BadStateError and OSError."""
     if file.read(len(MAGIC)) != MAGIC:
-        raise BadState("is not a prompt cache of duo", foreign=True)
+        raise BadStateError("is not a prompt cache of duo", foreign=True)
     n = int.from_bytes(file.read(8), "little")
     head = file.read(n) if n <= min(N_HEAD_MOST, n_file) else b""
     if len(head) != n or file.read(32) != hashlib.sha256(head).digest():
-        raise BadState("is damaged")
+        raise BadStateError("is damaged")
     try:
         found = [_head_of(x) for x in json.loads(head)]
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise BadState("is damaged") from None
+        raise BadStateError("is damaged") from None
     if not found or found[0].role != "target" or file.tell() + sum(h.n_bytes for h in found) != n_file:
-        raise BadState("is truncated")
+        raise BadStateError("is truncated")
     return found
 
 

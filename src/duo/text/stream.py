@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn
 from typing_extensions import Self
 
 from duo import _core
-from duo.errors import Cancelled, DuoError, error_class
+from duo.errors import CancelledError, DuoError, error_class
 from duo.text.job import Job, makes_guesses
 from duo.text.prompt_cache import PromptCache
 from duo.text.result import Chunk, FinishReason, Result, Timings, TokenLogprobs, timings
@@ -82,7 +82,7 @@ class Stream(Iterator[Chunk]):
     def _ended(self) -> NoReturn:
         if self._lost:
             self._lost = False
-            raise Cancelled("this Duo was closed while it generated a text", self.result)
+            raise CancelledError("this Duo was closed while it generated a text", self.result)
         raise StopIteration
 
     def _pull(self) -> Chunk | None:
@@ -137,7 +137,7 @@ class Stream(Iterator[Chunk]):
     def close(self) -> None:
         """Stops the text. The next one can begin when this returns. Safe to call twice, and from another thread.
 
-        Raises Busy inside the text (in a logits_processor or stopping_criteria).
+        Raises BusyError inside the text (in a logits_processor or stopping_criteria).
         """
         self._session.check_outside()
         self._stopping = True
@@ -155,7 +155,7 @@ class Stream(Iterator[Chunk]):
         return self._open
 
     def abort(self) -> None:
-        """Its Duo is being closed, and the core has ended it. Its reader gets Cancelled."""
+        """Its Duo is being closed, and the core has ended it. Its reader gets CancelledError."""
         with self._lock:
             if self._open:
                 self._lost = not self._stopping

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from duo.text.job import Prompt
 
 
-# Seconds that a task waits for its own earlier stream to close before it raises Busy.
+# Seconds that a task waits for its own earlier stream to close before it raises BusyError.
 ABANDONED_S = 5.0
 # Seconds between two looks at who reads the texts that a task waits for.
 LOOK_S = 0.25
@@ -69,7 +69,7 @@ class AsyncStream:
 
 
 async def open_async(session: Session, job: Job) -> AsyncStream:
-    """Waits for its turn and begins the text. Raises BadValue, Busy, Cancelled."""
+    """Waits for its turn and begins the text. Raises BadValueError, BusyError, CancelledError."""
     session.check_outside()
     task = asyncio.current_task()
     turn = await turn_async(session, task)
@@ -84,7 +84,8 @@ async def open_async(session: Session, job: Job) -> AsyncStream:
 
 
 async def turn_async(session: Session, task: asyncio.Task[Any] | None, *, alone: bool = False) -> Turn:
-    """Waits for a turn; the caller ends it. alone: while nothing else is written. Raises Busy and Cancelled."""
+    """Waits for a turn; the caller ends it. alone: while nothing else is written. Raises BusyError and
+    CancelledError."""
     # The wait is in the loop and not in a pool thread. Waiting tasks would fill the pool.
     loop, came = asyncio.get_running_loop(), asyncio.Event()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from duo import _core
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 from duo.text.trace_writer import Event, TraceWriter
 
 
@@ -19,13 +19,13 @@ class TraceFile:
     wanted = True  # a file has room for all events
 
     def __init__(self, path: str | os.PathLike[str], target: str, draft: str | None) -> None:
-        """Raises BadValue if the file cannot be opened."""
+        """Raises BadValueError if the file cannot be opened."""
         self._path = Path(path)
         self._writer: TraceWriter | None = None
         try:
             self._writer = TraceWriter(self._path, target=target, draft=draft)
         except (OSError, ValueError) as e:
-            raise BadValue(self._sentence(e)) from None
+            raise BadValueError(self._sentence(e)) from None
 
     def add(self, events: Sequence[Event], network: dict[str, Any]) -> None:
         """Writes events, and the figures of the connection. Raises DuoError."""

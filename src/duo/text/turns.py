@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from duo.errors import Busy
+from duo.errors import BusyError
 
 # (thread, asyncio task or None) that reads a text.
 Owner = tuple[int, object]
@@ -58,7 +58,8 @@ class Turns:
         self._changed.notify_all()
 
     def wait(self, turn: Turn) -> Turn:
-        """Until the turn has come. Raises Busy: this thread reads all that is written, so it would wait for itself."""
+        """Until the turn has come. Raises BusyError: this thread reads all that is written, so it would wait for
+        itself."""
         with self._changed:
             try:
                 me = threading.get_ident()
@@ -71,14 +72,14 @@ class Turns:
         return turn
 
     def check(self, turn: Turn, mine: Callable[[Owner], bool], who: str) -> None:
-        """Raises Busy if the reader of all texts that this turn waits for is `mine`. who: thread, task."""
+        """Raises BusyError if the reader of all texts that this turn waits for is `mine`. who: thread, task."""
         with self._changed:
             self._check(turn, mine, who)
 
     def _check(self, turn: Turn, mine: Callable[[Owner], bool], who: str) -> None:
         owners = [t.owner for t in self._running]
         if not turn.granted and owners and all(o is not None and mine(o) for o in owners):
-            raise Busy(f"this {who} has another stream open; finish or close it before starting the next")
+            raise BusyError(f"this {who} has another stream open; finish or close it before starting the next")
 
     def end(self, turn: Turn) -> None:
         """Gives the turn back, or leaves the queue. Safe to call twice."""

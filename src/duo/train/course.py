@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import duo
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.train import DraftOptions, TrainOptions
 from duo.placement.belongings import file_hash
 from duo.support.wording import gigabytes
@@ -45,12 +45,14 @@ class Trained:
 
 
 def recipe_of(t: TargetShape, o: TrainOptions, layers: tuple[int, ...]) -> Recipe:
-    """Raises BadValue: a text is longer than the target's context."""
+    """Raises BadValueError: a text is longer than the target's context."""
     length = o["length"] or t.length
     if length > t.n_ctx:
-        raise BadValue(f"--length is {length} and {t.name} was trained with a context of {t.n_ctx}; give less")
+        raise BadValueError(f"--length is {length} and {t.name} was trained with a context of {t.n_ctx}; give less")
     if o["prompt_length"] >= length:
-        raise BadValue(f"--prompt-length is {o['prompt_length']}, not below the length of a text, {length}; give less")
+        raise BadValueError(
+            f"--prompt-length is {o['prompt_length']}, not below the length of a text, {length}; give less"
+        )
     return Recipe(
         length=length,
         written=o["written"],
@@ -74,11 +76,11 @@ class Course:
         self._device = device_of(o["train_device"])  # before the target teaches for hours
         out = asked.out
         if not out.parent.is_dir() or out.is_dir():
-            raise BadValue(f"{out}: cannot be a file there; name one in an existing folder with -o")
+            raise BadValueError(f"{out}: cannot be a file there; name one in an existing folder with -o")
         start = cast("DraftOptions", o).get("start")
         for other in (asked.target, *asked.data, *([Path(start)] if start else [])):
             if out.exists() and other.exists() and out.samefile(other):
-                raise BadValue(f"{out}: is read by this command; write to another file with -o")
+                raise BadValueError(f"{out}: is read by this command; write to another file with -o")
         self.recipe = recipe_of(shape, o, layers)
         self.made_of = {
             "target": f"{asked.target.name} {file_hash(asked.target)}",

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.train.lessons import Array, Folder, Kind
 
 Item = tuple[int, int]  # group, text in it
@@ -37,7 +37,7 @@ class Lessons:
     """All lessons of a kind in a folder. They stay on the disk, mapped into memory."""
 
     def __init__(self, folder: Folder, kind: Kind) -> None:
-        """Raises BadValue: there are none."""
+        """Raises BadValueError: there are none."""
         self._folder, self._kind = folder, kind
         self._group = lru_cache(maxsize=None)(lambda i: folder.lessons(kind, i))
         self.items: list[Item] = []
@@ -47,7 +47,7 @@ class Lessons:
             self.items += [(i, text) for text in range(len(lengths)) if lengths[text] > 2]
             self.n_tokens += int(lengths.sum())
         if not self.items:
-            raise BadValue(f"{folder.path} has no texts of three tokens or more; give other data")
+            raise BadValueError(f"{folder.path} has no texts of three tokens or more; give other data")
 
     def counts(self, n_vocab: int) -> Array:
         """How often each token occurs, or is what the target would choose."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 FORMS = '"...", {"text": ...}, {"prompt": ...}, {"turns": [...]} or {"messages": [...]}'
 
@@ -30,16 +30,16 @@ def read_documents(files: Sequence[Path]) -> list[Document]:
     """Documents of all files, without empty ones.
 
     A .json or .jsonl file has a list, or a line each, of texts, {"text"}, {"prompt"}, {"turns"} (the first counts) or
-    {"messages"}; any other file is one text. All may be compressed (.xz, .gz). Raises BadValue.
+    {"messages"}; any other file is one text. All may be compressed (.xz, .gz). Raises BadValueError.
     """
     found = [d for file in files for d in _of_file(file)]
     if not found:
-        raise BadValue(f"the data has no text ({', '.join(map(str, files)) or 'no file'}); give files with --data")
+        raise BadValueError(f"the data has no text ({', '.join(map(str, files)) or 'no file'}); give files with --data")
     return found
 
 
 def data_hash(files: Sequence[Path]) -> str:
-    """Of the files' contents. Raises BadValue."""
+    """Of the files' contents. Raises BadValueError."""
     found = hashlib.sha256()
     for file in files:
         found.update(hashlib.sha256(_bytes(file)).digest())
@@ -50,7 +50,7 @@ def _bytes(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as e:
-        raise BadValue(f"the data file {file} cannot be read ({e.strerror}); check the path") from None
+        raise BadValueError(f"the data file {file} cannot be read ({e.strerror}); check the path") from None
 
 
 def _of_file(file: Path) -> Iterator[Document]:
@@ -62,7 +62,7 @@ def _of_file(file: Path) -> Iterator[Document]:
             raw, name = gzip.decompress(raw), name.removesuffix(".gz")
         text = raw.decode("utf-8-sig")
     except (lzma.LZMAError, OSError, EOFError, UnicodeDecodeError) as e:
-        raise BadValue(f"the data file {file} is damaged or not UTF-8 ({e}); convert it") from None
+        raise BadValueError(f"the data file {file} is damaged or not UTF-8 ({e}); convert it") from None
     if name.endswith(".jsonl"):
         for n, line in enumerate(text.split("\n"), 1):
             if line.strip():
@@ -70,7 +70,7 @@ def _of_file(file: Path) -> Iterator[Document]:
     elif name.endswith(".json"):
         values = _parsed(text, str(file))
         if not isinstance(values, list):
-            raise BadValue(f"{file} is not a list; write [{FORMS}]")
+            raise BadValueError(f"{file} is not a list; write [{FORMS}]")
         for n, value in enumerate(values, 1):
             yield from _of_value(value, f"item {n} of {file}")
     elif text.strip():
@@ -81,7 +81,7 @@ def _parsed(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as e:
-        raise BadValue(f"{where} is not JSON ({getattr(e, 'msg', e)}); write {FORMS}") from None
+        raise BadValueError(f"{where} is not JSON ({getattr(e, 'msg', e)}); write {FORMS}") from None
 
 
 def _of_value(value: Any, where: str) -> Iterator[Document]:
@@ -99,6 +99,6 @@ def _of_value(value: Any, where: str) -> Iterator[Document]:
         yield Document(messages=({"role": "user", "content": found[0]},), answered=True)
         return
     if kind not in ("text", "prompt") or not isinstance(found, str):
-        raise BadValue(f"{where} is no text; write {FORMS}")
+        raise BadValueError(f"{where} is no text; write {FORMS}")
     if found.strip():
         yield Document(found, answered=kind == "prompt")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy.typing as npt
 
 from duo import _core
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.train import DraftOptions
 from duo.train.course import Asked, Course, Trained
 from duo.train.gguf_out import write_model
@@ -43,15 +43,15 @@ def train_draft(asked: Asked) -> Trained:
 
 
 def _begun(start: Path, target: Path, n_vocab: int) -> Llama:
-    """The draft of --from. Raises BadValue: it does not fit the target."""
+    """The draft of --from. Raises BadValueError: it does not fit the target."""
     draft = read_llama(ModelFile(start), n_vocab)
     if why := _core.vocab_check(os.fsencode(target), os.fsencode(start))["difference"]:
-        raise BadValue(f"--from {start.name} needs the target's vocabulary: {why}")
+        raise BadValueError(f"--from {start.name} needs the target's vocabulary: {why}")
     return draft
 
 
 def new_draft(target: TargetShape, o: DraftOptions) -> Llama:
-    """An untrained draft. Raises BadValue: sizes that do not go together."""
+    """An untrained draft. Raises BadValueError: sizes that do not go together."""
     from duo.train.layers import start_matrices
     from duo.train.llama import Llama, LlamaShape
 
@@ -74,7 +74,7 @@ def new_draft(target: TargetShape, o: DraftOptions) -> Llama:
 def read_llama(file: ModelFile, n_vocab: int | None = None) -> Llama:
     """A llama with the weights of a file; n_vocab: tokens that it must have.
 
-    Raises BadValue: another architecture, another vocabulary, or parts that this trainer does not have.
+    Raises BadValueError: another architecture, another vocabulary, or parts that this trainer does not have.
     """
     import torch
 
@@ -82,13 +82,15 @@ def read_llama(file: ModelFile, n_vocab: int | None = None) -> Llama:
 
     h, name = file.header, file.path.name
     if h.architecture != "llama" or file.value("expert_count", 0):
-        raise BadValue(f"{name} is no plain llama (it is {h.architecture}); --from takes only these")
+        raise BadValueError(f"{name} is no plain llama (it is {h.architecture}); --from takes only these")
     if n_vocab is not None and h.n_vocab != n_vocab:
-        raise BadValue(f"{name} has {h.n_vocab} tokens and the target {n_vocab}; --from needs the target's vocabulary")
+        raise BadValueError(
+            f"{name} has {h.n_vocab} tokens and the target {n_vocab}; --from needs the target's vocabulary"
+        )
     known = {"token_embd.weight", "output_norm.weight", "output.weight", "rope_freqs.weight"}
     known |= {f"blk.{i}.{part}.weight" for i in range(h.n_layer) for part in PARTS}
     if other := next((t.name for t in h.tensors if t.name not in known), None):
-        raise BadValue(f"{name} has a tensor {other}, which plain llamas have not; --from takes only these")
+        raise BadValueError(f"{name} has a tensor {other}, which plain llamas have not; --from takes only these")
     names = {t.name for t in h.tensors}
     shape = LlamaShape(
         n_embd=h.n_embd,
@@ -109,7 +111,9 @@ def read_llama(file: ModelFile, n_vocab: int | None = None) -> Llama:
         for tensor, part in _named(llama).items():
             weights = file.tensor(tensor)
             if weights is None or weights.shape != tuple(part.weight.shape):
-                raise BadValue(f"{name} has no {tensor} of the shape {tuple(part.weight.shape)}; --from cannot use it")
+                raise BadValueError(
+                    f"{name} has no {tensor} of the shape {tuple(part.weight.shape)}; --from cannot use it"
+                )
             part.weight.copy_(torch.from_numpy(weights))
     return llama
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from duo import _core
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.train import HeadOptions
 from duo.train.course import Asked, Course, Trained
 from duo.train.gguf_out import write_model
@@ -31,7 +31,7 @@ def train_head(asked: Asked) -> Trained:
     file = ModelFile(asked.target)
     target = TargetShape.of(file)
     if not _core.keeps_layer_inputs(file.header.architecture):
-        raise BadValue(
+        raise BadValueError(
             f"{file.path.name} is a {file.header.architecture} model, whose hidden states llama.cpp does not give; "
             "train a draft for it (duo train-draft)"
         )
@@ -50,7 +50,7 @@ def train_head(asked: Asked) -> Trained:
 
 
 def shape_of(target: TargetShape, o: HeadOptions, layers: tuple[int, int, int]) -> HeadShape:
-    """Raises BadValue: sizes that do not go together."""
+    """Raises BadValueError: sizes that do not go together."""
     from duo.train.eagle3 import HeadShape
 
     n = head_network(target, o)
@@ -74,7 +74,7 @@ def new_head(shape: HeadShape, file: ModelFile, counts: npt.NDArray[Any], seed: 
     """An untrained head; counts: of each token in the data, the most frequent of which it can draft.
 
     The embedding is the target's, which stays as it is; a narrower head gets its main components, and trains them.
-    Raises BadValue: the target has no embedding that can be read.
+    Raises BadValueError: the target has no embedding that can be read.
     """
     import torch
 
@@ -87,7 +87,7 @@ def new_head(shape: HeadShape, file: ModelFile, counts: npt.NDArray[Any], seed: 
     head.d2t.copy_(torch.from_numpy(frequent.astype(np.int64)))
     embedding = file.tensor("token_embd.weight")
     if embedding is None or embedding.shape != (shape.n_vocab, shape.n_embd_target):
-        raise BadValue(f"{file.path.name} has no token_embd.weight of {shape.n_vocab} rows; heads need one")
+        raise BadValueError(f"{file.path.name} has no token_embd.weight of {shape.n_vocab} rows; heads need one")
     if shape.n_embd == shape.n_embd_target:
         head.embedding.weight.requires_grad_(False)
         start = torch.from_numpy(embedding)

@@ -15,7 +15,7 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
-from duo.errors import BadValue, DoesNotFit, DuoError
+from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.support.atomic import write_whole
 from duo.support.wording import gigabytes
 
@@ -45,7 +45,7 @@ class Folder:
     """One folder for one target, recipe and data: texts/, lessons/, and a checkpoint."""
 
     def __init__(self, path: Path, made_of: dict[str, Any]) -> None:
-        """Raises BadValue: the folder holds something else. DuoError: it cannot be made."""
+        """Raises BadValueError: the folder holds something else. DuoError: it cannot be made."""
         self.path = path
         about = path / "made_of.json"
         try:
@@ -58,9 +58,11 @@ class Folder:
         except OSError as e:
             raise DuoError(f"{path}: cannot be used ({e.strerror}); choose another folder with --work") from None
         except ValueError as e:
-            if isinstance(e, BadValue):
+            if isinstance(e, BadValueError):
                 raise
-            raise BadValue(f"{about} is damaged ({e}); delete the folder, or choose another one with --work") from None
+            raise BadValueError(
+                f"{about} is damaged ({e}); delete the folder, or choose another one with --work"
+            ) from None
 
     def _holds_anything(self) -> bool:
         """A run that found fault with its data leaves nothing that another one could mistake for its own."""
@@ -71,7 +73,7 @@ class Folder:
     def _compare(self, old: dict[str, Any], new: dict[str, Any]) -> None:
         for name, value in new.items():
             if old.get(name) != value:
-                raise BadValue(
+                raise BadValueError(
                     f"{self.path} was made with another {name.replace('_', ' ')} ({old.get(name)}, not {value}); "
                     "give the same one, delete the folder, or choose another one with --work"
                 )
@@ -134,10 +136,10 @@ class Folder:
         yield from sorted(int(f.name.rpartition("-")[2]) for f in found)
 
     def check_room(self, n_bytes: int) -> None:
-        """Raises DoesNotFit."""
+        """Raises DoesNotFitError."""
         free = shutil.disk_usage(self.path).free
         if free < n_bytes:
-            raise DoesNotFit(
+            raise DoesNotFitError(
                 f"{self.path}: the teacher's data needs {gigabytes(n_bytes)} and {gigabytes(free)} are free; "
                 "give fewer --tokens, or another folder with --work"
             )

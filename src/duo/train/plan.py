@@ -73,7 +73,7 @@ def hours(seconds: float) -> str:
 
 
 def plan_of(t: TargetShape, o: TrainOptions, *, head: bool, speed: Speed) -> Plan:
-    """Raises BadValue: sizes that do not go together."""
+    """Raises BadValueError: sizes that do not go together."""
     layers: tuple[int, ...] = ()
     if head:
         ho = cast("HeadOptions", o)
@@ -136,7 +136,7 @@ def _activations(n: Network, n_steps: int, n_tokens: int, length: int, n_feature
 def measured(device_name: str, precision: str) -> Speed:
     """Of the device of --train-device: a product of matrices, and a copy; half a second together.
 
-    Raises BadValue: unknown device; MissingPackageError: PyTorch is not installed.
+    Raises BadValueError: unknown device; MissingPackageError: PyTorch is not installed.
     """
     from duo.train.pytorch import device_of, has_bf16, need_torch
 

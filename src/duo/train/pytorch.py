@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from duo.errors import BadValue, MissingPackageError
+from duo.errors import BadValueError, MissingPackageError
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def need_torch(why: str = "training needs PyTorch", otherwise: str = "(docs/trai
 
 
 def device_of(name: str) -> torch.device:
-    """auto: the first CUDA device, or the CPU. Raises BadValue: unknown device."""
+    """auto: the first CUDA device, or the CPU. Raises BadValueError: unknown device."""
     import torch
 
     if name == "auto":
@@ -35,7 +35,7 @@ def device_of(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as e:
-        raise BadValue(
+        raise BadValueError(
             f"--train-device {name} cannot be used ({one_line(e, 120)}); see torch.cuda.is_available()"
         ) from None
     return device

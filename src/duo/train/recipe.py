@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 Tokens = npt.NDArray[np.int32]
 
@@ -80,14 +80,15 @@ class Pieces:
     """The tokenized data, cut into pieces; some are held out to check the training."""
 
     def __init__(self, recipe: Recipe, bos: Sequence[int], read: Sequence[Tokens], answered: Sequence[Tokens]) -> None:
-        """bos: stands before every piece; read, answered: documents without it. Raises BadValue: too little text."""
+        """bos: stands before every piece; read, answered: documents without it. Raises BadValueError: too little
+        text."""
         self._recipe, self._bos = recipe, np.array(bos, np.int32)
         n = recipe.length - len(self._bos)
         cut = [d[i : i + n] for d in read for i in range(0, len(d), n)]
         whole = [c for c in cut if len(c) > recipe.prompt_length] or [c for c in cut if len(c) > 1]
         pieces = [Piece(c, False) for c in whole] + [Piece(d, True) for d in answered if len(d)]
         if len(pieces) < 2:
-            raise BadValue("the data is shorter than two texts; give more of it, or a smaller --length")
+            raise BadValueError("the data is shorter than two texts; give more of it, or a smaller --length")
         order = np.random.default_rng(recipe.seed).permutation(len(pieces))
         n_held = max(1, len(pieces) // HELD_OUT)
         self.held_out = [pieces[i] for i in order[:n_held]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.head import Head
 from duo.options.train import DraftOptions, HeadOptions
 from duo.train.target_file import ModelFile
@@ -38,7 +38,7 @@ class TargetShape:
         """Raises DuoError: the file cannot be read, or is a draft head."""
         h = file.header
         if Head.of(h) is not None:
-            raise BadValue(f"{file.path.name} is a draft head, which writes nothing alone; give a model")
+            raise BadValueError(f"{file.path.name} is a draft head, which writes nothing alone; give a model")
         return cls(
             name=file.path.name,
             n_embd=h.n_embd,
@@ -71,28 +71,28 @@ LIKE = {
 
 
 def target_layers(t: TargetShape, wanted: list[int] | None) -> tuple[int, int, int]:
-    """Layers whose inputs a head reads; EAGLE-3's own choice where there are enough. Raises BadValue."""
+    """Layers whose inputs a head reads; EAGLE-3's own choice where there are enough. Raises BadValueError."""
     if t.n_layer < 4:
-        raise BadValue(
+        raise BadValueError(
             f"{t.name} has {t.n_layer} layers, and a head reads the inputs of three behind the first; "
             "train a draft for it (duo train-draft)"
         )
     low, middle, high = wanted or ([2, t.n_layer // 2, t.n_layer - 3] if t.n_layer >= 8 else [1, 2, t.n_layer - 1])
     if high >= t.n_layer:
-        raise BadValue(f"--layers names layer {high} and {t.name} has {t.n_layer}, from 0; name lower ones")
+        raise BadValueError(f"--layers names layer {high} and {t.name} has {t.n_layer}, from 0; name lower ones")
     return low, middle, high
 
 
 def head_sizes(n_embd: int, n_head: int | None, n_head_kv: int | None, n_head_dim: int) -> tuple[int, int, int]:
     """(heads, heads of keys, size of a head); n_head_dim: wanted where the number of heads is not given.
 
-    Raises BadValue."""
+    Raises BadValueError."""
     heads = n_head or max(1, n_embd // n_head_dim)
     heads_kv = n_head_kv or heads
     if n_embd % heads or (n_embd // heads) % 2:
-        raise BadValue(f"{heads} heads do not divide a width of {n_embd} into even parts; give another --n-head")
+        raise BadValueError(f"{heads} heads do not divide a width of {n_embd} into even parts; give another --n-head")
     if heads % heads_kv:
-        raise BadValue(f"{heads} heads cannot share {heads_kv} heads of keys; give another --n-head-kv")
+        raise BadValueError(f"{heads} heads cannot share {heads_kv} heads of keys; give another --n-head-kv")
     return heads, heads_kv, n_embd // heads
 
 
@@ -110,7 +110,7 @@ class Network:
 
 
 def head_network(t: TargetShape, o: HeadOptions) -> Network:
-    """The head's sizes: those of one layer of the target, where the options say nothing else. Raises BadValue."""
+    """The head's sizes: those of one layer of the target, where the options say nothing else. Raises BadValueError."""
     n = o["n_embd"] or t.n_embd
     if n == t.n_embd and o["n_head"] is None and o["n_head_kv"] is None and t.n_head_dim % 2 == 0:
         heads, heads_kv, dim = t.n_head, t.n_head_kv, t.n_head_dim
@@ -118,7 +118,7 @@ def head_network(t: TargetShape, o: HeadOptions) -> Network:
         heads, heads_kv, dim = head_sizes(n, o["n_head"], o["n_head_kv"], min(t.n_head_dim, n))
     rows = o["rows"] or min(N_ROWS_MOST, max(16, t.n_vocab // 2))
     if rows > t.n_vocab:
-        raise BadValue(f"--rows is {rows} and {t.name} has {t.n_vocab} tokens; give fewer")
+        raise BadValueError(f"--rows is {rows} and {t.name} has {t.n_vocab} tokens; give fewer")
     n_ff = o["n_ff"] or (t.n_ff if n == t.n_embd else -(-8 * n // 3 // 32) * 32)
     return Network(n, 1, heads, heads_kv, dim, n_ff, rows)
 

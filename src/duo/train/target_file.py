@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from duo.dev.whole_file import Reader, content_of, whole_file
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.header import Header, read_header
 
 Floats = npt.NDArray[np.float32]
@@ -56,14 +56,15 @@ class ModelFile:
         return found
 
     def tensor(self, name: str) -> Floats | None:
-        """Its weights in 32 bits, rows first; None: there is none of this name. Raises BadValue: an unknown type."""
+        """Its weights in 32 bits, rows first; None: there is none of this name. Raises BadValueError: an unknown
+        type."""
         for reader in self.readers:
             for t in reader.tensors:
                 if t.name == name:
                     try:
                         found: Floats = gguf.dequantize(np.asarray(t.data), t.tensor_type).astype(np.float32)
                     except NotImplementedError as e:
-                        raise BadValue(
+                        raise BadValueError(
                             f"{self.path}: gguf-py cannot read {name} ({e}); use another quantisation"
                         ) from None
                     return found.reshape(tuple(int(n) for n in reversed(t.shape)))

@@ -12,7 +12,7 @@ import numpy as np
 
 from duo import _core
 from duo.api.engine import Duo
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
@@ -141,16 +141,16 @@ class Teacher:
             if self._recipe.layers:
                 features = probe.features()
                 if not np.isfinite(features).all():
-                    raise BadValue(f"{self._target.name} gave features that are no numbers; other --layers may do")
+                    raise BadValueError(f"{self._target.name} gave features that are no numbers; other --layers may do")
                 found["features"].append(to_bf16(features))
 
 
 def _rendered(d: Duo, document: Document) -> str:
-    """Raises BadValue: the target's template refuses the conversation."""
+    """Raises BadValueError: the target's template refuses the conversation."""
     try:
         return d.chat_template.render(list(document.messages))
-    except BadValue as e:
-        raise BadValue(f"{document.where}: {e}") from None
+    except BadValueError as e:
+        raise BadValueError(f"{document.where}: {e}") from None
 
 
 def best(logits: Array, n: int) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 from duo.support.atomic import replacing
 from duo.support.wording import one_line
 from duo.train.acceptance import Acceptance
@@ -207,7 +207,7 @@ class Trainer:
         try:
             saved = torch.load(self._checkpoint, map_location=self._settings.device, weights_only=True)
             if saved["about"] != self._about:
-                raise BadValue(
+                raise BadValueError(
                     f"{self._checkpoint} was made for another network; give the same sizes, or delete it to begin anew"
                 )
             self._task.model.load_state_dict(saved["model"])
@@ -215,7 +215,7 @@ class Trainer:
             best = saved["state"].pop("best")
             self.state = State(**saved["state"], best=None if best is None else Acceptance(best[0], tuple(best[1])))
             self._loss = saved["loss"]
-        except BadValue:
+        except BadValueError:
             raise
         except Exception as e:  # whatever torch raises on a damaged file
             raise DuoError(f"{self._checkpoint} is damaged ({one_line(e, 120)}); delete it to begin anew") from None

@@ -18,7 +18,7 @@ from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import given, model_options, table_options
 from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import Bar
-from duo.errors import BadValue, ContextFull, DuoError
+from duo.errors import BadValueError, ContextFullError, DuoError
 from duo.options.endpoint import EndpointOptions
 from duo.options.generate import GenerateOptions
 from duo.options.option import Mode
@@ -68,7 +68,7 @@ def bench(params: dict[str, Any]) -> None:
     if counts is not None:
         refuse(params, ("csv", "chart", "alone"), "--slots, which has its own report")
         if params["n_parallel"] is not None:
-            raise BadValue("-np/--parallel has no effect with --slots, which says how many texts; leave it out")
+            raise BadValueError("-np/--parallel has no effect with --slots, which says how many texts; leave it out")
     lengths_text = params["sync_lengths"]
     if lengths_text is None:
         lengths_text = "1,2,3,4,5,7" if counts is None and params["placements"] is None else "2,4"
@@ -78,7 +78,7 @@ def bench(params: dict[str, Any]) -> None:
         files.check_writable(params[name], what)
     chart.check_chart(params["chart"])
     if params["raw"] and params["json"] is None:
-        raise BadValue("--raw adds the records to a JSON file; name the file with --json-file")
+        raise BadValueError("--raw adds the records to a JSON file; name the file with --json-file")
     if params["synthetic"] is not None:
         n_predict = _checked(_text_options(params), a.PLAIN)["max_tokens"]
         _synthetic(params["synthetic"], a.arms_of(modes, sync_lengths, lengths), counts, n_predict, params)
@@ -116,14 +116,14 @@ def _checked(options: dict[str, Any], arm: Arm) -> GenerateOptions:
 
 
 def _modes_without_draft(params: dict[str, Any], modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
-    """Without a draft only plain decoding is possible. Raises BadValue: the user asked for other modes by name."""
+    """Without a draft only plain decoding is possible. Raises BadValueError: the user asked for other modes by name."""
     drafted = not names_target(params) or names_draft(params)
     sources = params.get("spec_type") or ""
     if drafted or modes == ("plain",) or "ngram-" in sources or "draft-mtp" in sources:
         return modes
     source = click.get_current_context().get_parameter_source("modes")
     if source is not click.core.ParameterSource.DEFAULT:
-        raise BadValue(f"--modes {','.join(modes)} needs a draft; give it with -md")
+        raise BadValueError(f"--modes {','.join(modes)} needs a draft; give it with -md")
     show.warn("plain decoding only: no draft was given (-md)")
     return ("plain",)
 
@@ -137,7 +137,7 @@ def _synthetic(
     ignored.pop("max_tokens", None)
     for name in ignored:
         flag = (ENGINE_OPTIONS.get(name) or GENERATE_OPTIONS[name]).flags[-1].split("/")[0]
-        raise BadValue(f"{flag} has no effect with {own}; leave it out")
+        raise BadValueError(f"{flag} has no effect with {own}; leave it out")
     from duo.measure.bench.synthetic_run import run, run_slots
 
     bar = Bar()
@@ -167,7 +167,7 @@ def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], te
     if target is not None and records:
         code = _alone(params, target, chosen, text, records, notes)
     if not records:
-        raise ContextFull("no question fits the context together with its answer; raise -c or lower -n")
+        raise ContextFullError("no question fits the context together with its answer; raise -c or lower -n")
     report.show(records, head, notes)
     if params["json"] is not None:
         figures = files.as_json(records, head, notes, raw=params["raw"], complete=code == 0)

@@ -22,7 +22,7 @@ from duo.cli.on_off import Flag, OnOffAuto
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, unescape
 from duo.cli.transcript import Transcript
-from duo.errors import BadValue, ContextFull, DuoError
+from duo.errors import BadValueError, ContextFullError, DuoError
 from duo.options.tables import GENERATE_OPTIONS
 from duo.prompt.thinking import EFFORT, THINKS, can_choose, choices, dates, with_thinking
 from duo.support.text_file import text_of
@@ -55,7 +55,7 @@ Examples:
 
 def _either(params: dict[str, Any], text: str, file: str, flags: str) -> str | None:
     if params[text] is not None and params[file] is not None:
-        raise BadValue(f"both {flags} were given; choose one")
+        raise BadValueError(f"both {flags} were given; choose one")
     found: str | None = params[text]
     return found if params[file] is None else text_of(params[file], f"file of {flags.split(' and ')[1]}")
 
@@ -67,18 +67,20 @@ def _typed(params: dict[str, Any], text: str, file: str, flags: str) -> str | No
 
 
 def _variables(text: str | None) -> dict[str, Any]:
-    """--chat-template-kwargs. Raises BadValue."""
+    """--chat-template-kwargs. Raises BadValueError."""
     try:
         found = {} if text is None else json.loads(text)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise BadValue(f"--chat-template-kwargs {text} is not a JSON object; write '{{\"enable_thinking\": false}}'")
+        raise BadValueError(
+            f"--chat-template-kwargs {text} is not a JSON object; write '{{\"enable_thinking\": false}}'"
+        )
     return found
 
 
 def template_choice(params: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The chat template that the options choose (None: the model's own), and its variables. Raises BadValue."""
+    """The chat template that the options choose (None: the model's own), and its variables. Raises BadValueError."""
     from duo.prompt.chat_template import ChatTemplate
 
     chosen = _either(params, "chat_template", "chat_template_file", "--chat-template and --chat-template-file")
@@ -154,7 +156,7 @@ def _talk(
                 raise
         except DuoError as e:
             why = one_line(e)
-            if isinstance(e, ContextFull):
+            if isinstance(e, ContextFullError):
                 why += ", or clear the conversation with /reset"
             if not reader.interactive:
                 e.args = (why,)

@@ -16,7 +16,7 @@ from duo.cli.check_report import print_check
 from duo.cli.complete import files
 from duo.cli.models import hub_of, model_sources
 from duo.cli.options import ModelCommand, given, model_options
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 from duo.options.accept import promise
 from duo.options.experts import ExpertOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
@@ -84,7 +84,7 @@ def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple
     if len(models) == 1 and (os.path.exists(models[0]) or models[0].lower().endswith(".gguf")):
         return models[0], _own_layers(models[0])
     if len(models) not in (1, 2):
-        raise BadValue(f"{len(models)} models were given; give a target and a draft, or the name of a pair")
+        raise BadValueError(f"{len(models)} models were given; give a target and a draft, or the name of a pair")
     if len(models) == 2 and all(map(is_file, models)):
         return models[0], models[1]
     from duo.models.hub.head_files import KINDS
@@ -118,7 +118,7 @@ def _of_pair(name: str, stand_in: Callable[[Source], Path]) -> tuple[Path, Path]
 
     target, draft = pairs.paths(name, stand_in)
     if draft is None and not pairs.find(name).pair.own_layers:
-        raise BadValue(f"the pair {name} has no draft, only n-grams; give a target and a draft")
+        raise BadValueError(f"the pair {name} has no draft, only n-grams; give a target and a draft")
     return target, target if draft is None else draft
 
 
@@ -130,7 +130,7 @@ def is_file(model: str) -> bool:
 def _machine(params: dict[str, Any]) -> tuple[list[Device], int | None]:
     """The devices of this machine, or those that --vram describes, and the free bytes beside them; None: this one's.
 
-    Raises BadValue.
+    Raises BadValueError.
     """
     from duo.placement.devices import Device, devices
     from duo.placement.pair_fit import gigabytes_of

@@ -6,7 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from duo.cli.complete import by_metavar
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 
 @click.command("completion")
@@ -24,5 +24,5 @@ def completion(shell: str) -> None:
 
     found = get_completion_class(shell) if shell in ("bash", "zsh", "fish") else None
     if found is None:
-        raise BadValue(f"no completion for {shell}; choose bash, zsh or fish")
+        raise BadValueError(f"no completion for {shell}; choose bash, zsh or fish")
     click.echo(found(program, {}, "duo", "_DUO_COMPLETE").source())

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from duo.cli.progress import progress
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
@@ -25,10 +25,10 @@ def dev() -> None:
 
 
 def parse_size(text: str) -> float:
-    """Bytes of '600M', '1.5G', '2GiB' or '1000000'; plain units are decimal, as on disks. Raises BadValue."""
+    """Bytes of '600M', '1.5G', '2GiB' or '1000000'; plain units are decimal, as on disks. Raises BadValueError."""
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*([KMGT]I?)?B?", text.strip().upper())
     if match is None:
-        raise BadValue(f"--size '{text}' is not a size; write it as 600M, 1.5G or 2GiB")
+        raise BadValueError(f"--size '{text}' is not a size; write it as 600M, 1.5G or 2GiB")
     return float(match[1]) * _UNITS[match[2] or ""]
 
 
@@ -78,7 +78,7 @@ def widen(
     n_bytes = None if size is None else parse_size(size)
     if target is not None:
         if n_layer is not None:
-            raise BadValue("--n-layer was given for a draft head, which has one layer; leave it out")
+            raise BadValueError("--n-layer was given for a draft head, which has one layer; leave it out")
         sizes = widen_head(small, output, target, n_embd=n_embd, n_ff=n_ff, size=n_bytes, type=type_)
         click.echo(f"{output}: {output.stat().st_size / 1e9:.3g} GB, n_embd {sizes.n_embd}, n_ff {sizes.n_ff}")
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from duo.cli import show
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +21,7 @@ def _endpoints(_ctx: click.Context, _param: click.Parameter, value: str | None) 
     try:
         return [] if value is None else TypeAdapter[list[str]](Endpoints).validate_python(value)
     except ValidationError as e:
-        raise BadValue(f"--rpc: {e.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        raise BadValueError(f"--rpc: {e.errors()[0]['msg'].removeprefix('Value error, ')}") from None
 
 
 def list_remote(endpoints: list[str]) -> None:

@@ -12,7 +12,7 @@ from duo.cli import show
 from duo.cli.commands.run import of_run
 from duo.cli.complete import by_metavar
 from duo.cli.options import ModelCommand, given, table_options
-from duo.errors import DuoError, PeerLost
+from duo.errors import DuoError, PeerLostError
 from duo.options.engine import EngineOptions
 from duo.options.host import HostOptions, of_host
 from duo.options.tables import ENGINE_OPTIONS, HOST_OPTIONS
@@ -97,7 +97,7 @@ def _run(role: str, params: dict[str, Any]) -> None:
     """`host`, with an exit code that tells a parent process whether trying again can help."""
     try:
         host(role, params)
-    except PeerLost:
+    except PeerLostError:
         raise
     except DuoError as e:
         if not params["end_with_parent"]:

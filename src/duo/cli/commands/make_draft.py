@@ -17,7 +17,7 @@ from duo.cli.complete import by_metavar
 from duo.cli.models import TARGET, chosen_models, model_sources
 from duo.cli.options import ModelCommand, given, table_options
 from duo.cli.progress import progress
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 from duo.options.engine import EngineOptions
 from duo.options.tables import ENGINE_OPTIONS
 
@@ -42,11 +42,11 @@ N_TOKENS, MINUTES = 96, 10.0
 
 
 def keep_layers(text: str) -> tuple[int | None, bool]:
-    """The number of layers that stay (None: as many as pay), and whether any are left out. Raises BadValue."""
+    """The number of layers that stay (None: as many as pay), and whether any are left out. Raises BadValueError."""
     if text in ("auto", KEEP_ALL):
         return None, text == "auto"
     if not text.isdecimal() or int(text) < 1:
-        raise BadValue(f"--keep-layers {text!r} is no number of layers; give one, or auto, or all")
+        raise BadValueError(f"--keep-layers {text!r} is no number of layers; give one, or auto, or all")
     return int(text), True
 
 
@@ -63,7 +63,7 @@ def run(params: dict[str, Any]) -> None:
     engine = given(params, ENGINE_OPTIONS)
     engine_options(engine)  # reports a bad value before a long download
     if not any(params[name] is not None for name in TARGET):
-        raise BadValue("-m is missing; name the target from whose file a draft is to be made")
+        raise BadValueError("-m is missing; name the target from whose file a draft is to be made")
     if params["hf_repo"] is not None:
         check_place(params["output"], force=params["force"])  # before a long download
     target = chosen_models({**params, "model_draft": None}).target

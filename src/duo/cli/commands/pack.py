@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from duo.cli.complete import by_metavar
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.support.wording import gigabytes
 
 HELP = """Pack a model's weights for duo's CPU kernels into a file, which later starts map in place of packing.
@@ -57,7 +57,7 @@ def pack(model: str, output: str | None, draft: bool, threads: int | None) -> No
     from duo.placement.packing import NONE, cheap_draft
 
     if not kernels.available():
-        raise BadValue(
+        raise BadValueError(
             "duo's CPU kernels do not work on this machine, so there is nothing to pack for; see duo devices"
         )
     path = _model(model)

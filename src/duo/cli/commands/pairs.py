@@ -11,7 +11,7 @@ import click
 
 from duo.cli import pair_table
 from duo.cli.complete import by_metavar, pair_names
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.speculation import NGRAMS
 from duo.support.context import N_CTX_DEFAULT
 
@@ -56,7 +56,7 @@ def pairs(ctx: click.Context, device: str | None, ram: str | None, as_json: bool
         _print_fits(found, device, ram, as_json=as_json)
         return
     if ram is not None:
-        raise BadValue("--ram needs --for; give the memory of the GPU (--for 12G)")
+        raise BadValueError("--ram needs --for; give the memory of the GPU (--for 12G)")
     if as_json:
         click.echo(json.dumps([_as_dict(e) for e in found], indent=2))
     else:
@@ -74,7 +74,7 @@ def _print_fits(known: Iterable[known.Entry], device: str, ram: str | None, *, a
         pair_table.print_fits(found, device)
     else:
         beside = f" with {ram} of RAM" if ram is not None else ""
-        raise BadValue(f"duo knows no pair for a GPU of {device}{beside}; duo pairs shows all of them")
+        raise BadValueError(f"duo knows no pair for a GPU of {device}{beside}; duo pairs shows all of them")
 
 
 @pairs.command("show")
@@ -116,10 +116,10 @@ def _model(what: str, file: str | None, repo: str | None, hub_file: str | None) 
     flags = ("-m", "-hf", "--hf-file") if what == "target" else ("-md", "-hfd", "--hf-file-draft")
     flag, hub_flag, file_flag = flags
     if (file is None) == (repo is None):
-        raise BadValue(f"a pair needs one {what}; give it with {flag} or {hub_flag}")
+        raise BadValueError(f"a pair needs one {what}; give it with {flag} or {hub_flag}")
     if repo is None:
         if hub_file is not None:
-            raise BadValue(f"{file_flag} needs {hub_flag}; leave it out with {flag}")
+            raise BadValueError(f"{file_flag} needs {hub_flag}; leave it out with {flag}")
         return {"file": str(known.expanded(str(file)).resolve())}
     source = parse(repo, hub_file, hub_flag)
     return {"repo": source.repo} | ({"file": hub_file} if hub_file else {"quant": source.quant} if source.quant else {})
@@ -129,7 +129,7 @@ def _words(options: str) -> str:
     try:
         return shlex.join(shlex.split(options))
     except ValueError as e:
-        raise BadValue(f"--options is {options!r}, which no shell accepts ({e}); correct the quotes") from None
+        raise BadValueError(f"--options is {options!r}, which no shell accepts ({e}); correct the quotes") from None
 
 
 @pairs.command("add")
@@ -175,5 +175,7 @@ def add(
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
         where = ".".join(str(x) for x in first["loc"])
-        raise BadValue(f"{where} is {first['input']!r}, but {first['msg'][0].lower() + first['msg'][1:]}") from None
+        raise BadValueError(
+            f"{where} is {first['input']!r}, but {first['msg'][0].lower() + first['msg'][1:]}"
+        ) from None
     click.echo(f"added {name} to {known.add(pair, replace=replace)}")

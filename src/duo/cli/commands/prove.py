@@ -15,7 +15,7 @@ from duo.cli.commands.run import of_run
 from duo.cli.models import model_sources
 from duo.cli.options import given, model_options, table_options
 from duo.cli.progress import Bar
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 from duo.options.endpoint import EndpointOptions
 from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.support.wording import one_line
@@ -52,7 +52,7 @@ OF_SERVER = ("url_model", "api_key_file", "timeout")
 
 
 def plan_of(params: dict[str, Any]) -> Plan:
-    """What is asked. Raises BadValue."""
+    """What is asked. Raises BadValueError."""
     from duo.measure.bench.arms import parse_slots
     from duo.measure.prove.plan import Plan, prompts_of
     from duo.options.validate import generate_options
@@ -61,7 +61,7 @@ def plan_of(params: dict[str, Any]) -> Plan:
     defaults = DEFAULTS | ({"max_tokens": QUICK_TOKENS} if quick else {})
     checked = generate_options({**defaults, **given(params, OF_TEXT)})
     if checked["max_tokens"] < 0:
-        raise BadValue("-n -1 lets models write without an end; give a number of tokens")
+        raise BadValueError("-n -1 lets models write without an end; give a number of tokens")
     seed = secrets.randbits(31) if checked["seed"] == -1 else checked["seed"]
     prompts = prompts_of(params["prompts"], params["n_prompts"])
     if quick and params["n_prompts"] is None:

@@ -21,7 +21,7 @@ from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options
 from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import progress
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.tables import GENERATE_OPTIONS
 from duo.support.wording import plural
 
@@ -62,7 +62,7 @@ def run(params: dict[str, Any]) -> None:
     options = {**DEFAULTS, **given(params, GENERATE_OPTIONS)}
     checked = check_early(prompt, options)
     if checked["mode"] == "plain":
-        raise BadValue("--mode plain would race against itself; leave it out, or take sync")
+        raise BadValueError("--mode plain would race against itself; leave it out, or take sync")
     if checked["seed"] == -1:
         import secrets
 
@@ -93,10 +93,10 @@ def _models(params: dict[str, Any]) -> Models:
         sources = params["spec_type"] or ""
         guesses = names_draft(params) or params["draft_host"] is not None or params["verify_host"] is not None
         if not guesses and "ngram-" not in sources and "draft-mtp" not in sources:
-            raise BadValue("a race needs a draft, and none was given; give it with -md")
+            raise BadValueError("a race needs a draft, and none was given; give it with -md")
         return chosen_models(params)
     if names_draft(params):
-        raise BadValue("a draft was given without a target; give the target too (-m)")
+        raise BadValueError("a draft was given without a target; give the target too (-m)")
     from duo.dev.demo_target import demo_target
     from duo.models.demo import demo_pair
 

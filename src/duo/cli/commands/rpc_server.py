@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from duo.cli import show
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 
 HELP = """Serve this machine's devices over GGML RPC.
 
@@ -30,23 +30,25 @@ Examples:
 
 
 def ipv4(host: str) -> str:
-    """The IPv4 address of a host; libggml supports only IPv4. Raises BadValue."""
+    """The IPv4 address of a host; libggml supports only IPv4. Raises BadValueError."""
     try:
         return str(socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
     except (OSError, UnicodeError) as e:
         why = getattr(e, "strerror", None) or "not a host name"
-        raise BadValue(f"the host {host!r} (-H) has no IPv4 address ({why}); give an address of this machine") from None
+        raise BadValueError(
+            f"the host {host!r} (-H) has no IPv4 address ({why}); give an address of this machine"
+        ) from None
 
 
 def claim(host: str, port: int) -> socket.socket:
-    """A socket bound to the port (0: any free one), not listening. Raises BadValue: the port is not available."""
+    """A socket bound to the port (0: any free one), not listening. Raises BadValueError: the port is not available."""
     s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         s.bind((host, port))
     except OSError as e:
         s.close()
-        raise BadValue(
+        raise BadValueError(
             f"cannot listen on {host}:{port} ({e.strerror}); choose another port (-p, 0: any free one) or host (-H)"
         ) from None
     return s
@@ -128,7 +130,7 @@ def rpc_server(host: str, port: int, devices: str | None, threads: int | None, c
     address = ipv4(host)
     local = ipaddress.ip_address(address).is_loopback
     if not local and not insecure:
-        raise BadValue(
+        raise BadValueError(
             f"GGML RPC has no authentication, and other machines can reach {address} (-H); listen on 127.0.0.1 and "
             "use a tunnel (ssh -L), or give --insecure if you trust the network"
         )

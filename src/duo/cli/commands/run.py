@@ -16,7 +16,7 @@ from duo.cli.models import model_sources
 from duo.cli.on_off import Flag
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, unescape
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.tables import GENERATE_OPTIONS
 
 HELP = """Write text with a target model and a draft model that run at the same time.
@@ -38,25 +38,25 @@ duo --help lists the other commands.
 
 
 def read_prompt(prompt: str | None, file: Path | None, escape: bool) -> str:
-    """From -p, -f or standard input. As in llama.cpp, the last line end of a file is dropped. Raises BadValue."""
+    """From -p, -f or standard input. As in llama.cpp, the last line end of a file is dropped. Raises BadValueError."""
     if prompt is not None:
         if file is not None:
-            raise BadValue("both -p and -f were given; choose one")
+            raise BadValueError("both -p and -f were given; choose one")
         return unescape(prompt) if escape else prompt
     if file is not None:
         name = str(file)
         try:
             data = file.read_bytes()
         except OSError as e:
-            raise BadValue(f"the prompt file {name} cannot be read ({e.strerror}); check the path") from None
+            raise BadValueError(f"the prompt file {name} cannot be read ({e.strerror}); check the path") from None
     else:
         if sys.stdin is None or sys.stdin.isatty():
-            raise BadValue("there is no prompt; give it with -p, -f or on standard input")
+            raise BadValueError("there is no prompt; give it with -p, -f or on standard input")
         name, data = "standard input", sys.stdin.buffer.read()
     try:
         return data.decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError as e:
-        raise BadValue(f"the prompt in {name} is not UTF-8 (byte {e.start}); convert it") from None
+        raise BadValueError(f"the prompt in {name} is not UTF-8 (byte {e.start}); convert it") from None
 
 
 def list_devices(*, as_json: bool) -> None:
@@ -134,7 +134,9 @@ def run(params: dict[str, Any]) -> None:
 def run_many(params: dict[str, Any]) -> None:
     """A text for each line of a .jsonl file, -np at once; a line of JSON for each, also if it fails."""
     if params["json"]:
-        raise BadValue("--json is for one text, and a .jsonl file gives a line of JSON for each text; leave --json out")
+        raise BadValueError(
+            "--json is for one text, and a .jsonl file gives a line of JSON for each text; leave --json out"
+        )
     from duo.cli.prompt_lines import read_prompts, write_all
     from duo.text.job import check_early
 
@@ -155,7 +157,7 @@ def is_dialogue(params: dict[str, Any]) -> bool:
 def run_dialogue(params: dict[str, Any]) -> None:
     """The model and the user write in turn."""
     if params["json"]:
-        raise BadValue("--json is for one text, and not for turns with the model (-i); leave one of them out")
+        raise BadValueError("--json is for one text, and not for turns with the model (-i); leave one of them out")
     from duo.cli.dialogue import Dialogue
     from duo.text.job import check_early
 

@@ -14,7 +14,7 @@ from duo.cli.commands.run import of_run
 from duo.cli.help_groups import MODELS
 from duo.cli.models import model_sources, names_draft, names_target
 from duo.cli.options import ModelCommand, given, model_options, table_options
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 from duo.options.serve import ServeOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, SERVE_OPTIONS
 from duo.remote.parent import WITH_PARENT
@@ -158,7 +158,7 @@ def serve_many(params: dict[str, Any]) -> None:
     from duo.server.settings import Settings
 
     if names_target(params) or names_draft(params):
-        raise BadValue("--models-dir and --models-preset name the models; leave out -m, -md, -hf and --pair")
+        raise BadValueError("--models-dir and --models-preset name the models; leave out -m, -md, -hf and --pair")
     asked = given(params, SERVE_OPTIONS)
     o = serve_options(asked)
     settings = Settings.of({**asked, "ui": False}, "duo")

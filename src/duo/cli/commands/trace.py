@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from duo.errors import BadValue, MissingPackageError
+from duo.errors import BadValueError, MissingPackageError
 
 if TYPE_CHECKING:
     from duo.text.trace_writer import Event
@@ -42,7 +42,7 @@ def trace(file: Path, output: Path | None, start_ms: float | None, end_ms: float
 
             draw(events, output, title=_title(file), start_ms=start_ms, end_ms=end_ms)
     except OSError as error:
-        raise BadValue(f"{error.filename or file}: {error.strerror or error}; check the path") from None
+        raise BadValueError(f"{error.filename or file}: {error.strerror or error}; check the path") from None
     except ImportError:
         raise MissingPackageError("drawing needs matplotlib; install it with: pip install 'duo-llama[bench]'") from None
     if as_json:

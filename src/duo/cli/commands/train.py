@@ -12,7 +12,7 @@ from duo.cli import show
 from duo.cli.complete import by_metavar
 from duo.cli.options import ModelCommand, given, table_options
 from duo.cli.progress import progress
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.engine import EngineOptions
 from duo.options.tables import ENGINE_OPTIONS, TRAIN_DRAFT_OPTIONS, TRAIN_HEAD_OPTIONS
 from duo.options.train import OF_TARGET, DraftOptions, HeadOptions
@@ -52,13 +52,13 @@ def run(kind: str, params: dict[str, Any]) -> None:
     engine = {name: value for name, value in given(params, ENGINE_OPTIONS).items() if name in OF_TARGET}
     engine_options(engine)
     if params["like"] is not None and not params["plan"]:
-        raise BadValue("--like is for --plan; name the target's file with -m")
+        raise BadValueError("--like is for --plan; name the target's file with -m")
     if params["plan"]:
         _plan(params, options, head=head)
         return
     for name, flag in (("model", "-m"), ("output", "-o"), ("data", "--data")):
         if not params[name]:
-            raise BadValue(f"{flag} is missing; duo train-{kind} needs -m, --data and -o")
+            raise BadValueError(f"{flag} is missing; duo train-{kind} needs -m, --data and -o")
     from duo.train.course import Asked
     from duo.train.draft import train_draft
     from duo.train.head import train_head
@@ -76,9 +76,9 @@ def _plan(params: dict[str, Any], options: Any, *, head: bool) -> None:
     from duo.train.target_file import ModelFile
 
     if (params["model"] is None) == (params["like"] is None):
-        raise BadValue("--plan is for one target; give its file with -m, or a size with --like")
+        raise BadValueError("--plan is for one target; give its file with -m, or a size with --like")
     if (params["tflops"] is None) != (params["bandwidth"] is None):
-        raise BadValue("--tflops and --bandwidth belong together; give both, or none to measure this machine")
+        raise BadValueError("--tflops and --bandwidth belong together; give both, or none to measure this machine")
     if params["tflops"] is None:
         speed = measured(options["train_device"], options["precision"])
     else:

@@ -18,7 +18,7 @@ from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options
 from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import progress
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.client import ClientOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
@@ -68,7 +68,7 @@ SAMPLING = (
 
 
 def prompts_of(path: Path | None) -> list[str]:
-    """The lines of a file without blank ones; without a path the built-in openings. Raises BadValue."""
+    """The lines of a file without blank ones; without a path the built-in openings. Raises BadValueError."""
     from duo.measure.bench.questions import read
     from duo.measure.prompt_file import prompt_lines
 
@@ -107,13 +107,13 @@ def run(params: dict[str, Any]) -> None:
     for name in ELSEWHERE:
         if params[name] is not None:
             flag = ENGINE_OPTIONS[name].flags[0]
-            raise BadValue(f"duo tune measures two models on this machine; leave out {flag}")
+            raise BadValueError(f"duo tune measures two models on this machine; leave out {flag}")
     check_writable(params["json"], "JSON")
     generate_options(given(params, GENERATE_OPTIONS))  # reports a bad value before a long download
     prompts = prompts_of(params["file"])
     params = with_targets_own(params)
     if names_target(params) and not names_draft(params) and params.get("spec_type") is None:
-        raise BadValue("duo tune measures a pair and no draft was given; give it with -md")
+        raise BadValueError("duo tune measures a pair and no draft was given; give it with -md")
     with open_duo(params, **given(params, GENERATE_OPTIONS)) as d:
         show.note_placement(d.placement)
         warn_of_models(d)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.option import N_DRAFT_MAX, N_PARALLEL_MAX, Mode
 from duo.support.comma_separated import comma_separated
 
@@ -38,18 +38,18 @@ def _words(text: str) -> list[str]:
 
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
-    """ "plain,async" -> modes, each once. Raises BadValue."""
+    """ "plain,async" -> modes, each once. Raises BadValueError."""
     found = list(dict.fromkeys(_words(text)))
     for w in found:
         if w not in get_args(Mode):
-            raise BadValue(f"--modes has the unknown mode {w!r}; choose from {', '.join(get_args(Mode))}")
+            raise BadValueError(f"--modes has the unknown mode {w!r}; choose from {', '.join(get_args(Mode))}")
     if not found:
-        raise BadValue(f"--modes is empty; choose from {', '.join(get_args(Mode))}")
+        raise BadValueError(f"--modes is empty; choose from {', '.join(get_args(Mode))}")
     return cast("tuple[Mode, ...]", tuple(found))
 
 
 def parse_lengths(text: str, flag: str, *, auto: bool) -> tuple[Length, ...]:
-    """ "auto,4,8" -> draft lengths, each once. auto: allow the word auto. Raises BadValue."""
+    """ "auto,4,8" -> draft lengths, each once. auto: allow the word auto. Raises BadValueError."""
     most = N_DRAFT_MAX
     found: list[Length] = []
     for w in _words(text):
@@ -58,23 +58,25 @@ def parse_lengths(text: str, flag: str, *, auto: bool) -> tuple[Length, ...]:
         elif w.isdecimal() and 1 <= int(w) <= most:
             found.append(int(w))
         else:
-            raise BadValue(
+            raise BadValueError(
                 f"{flag} has the bad length {w!r}; give lengths from 1 to {most}{', or auto' * auto}, as 1,2,4"
             )
     if not found:
-        raise BadValue(f"{flag} is empty; give lengths, as 1,2,4")
+        raise BadValueError(f"{flag} is empty; give lengths, as 1,2,4")
     return tuple(dict.fromkeys(found))
 
 
 def parse_slots(text: str) -> tuple[int, ...]:
-    """ "2,4" -> numbers of texts at once, each once, from 1 on: others are compared with 1. Raises BadValue."""
+    """ "2,4" -> numbers of texts at once, each once, from 1 on: others are compared with 1. Raises BadValueError."""
     found = []
     for w in _words(text):
         if not (w.isdecimal() and 1 <= int(w) <= N_PARALLEL_MAX):
-            raise BadValue(f"--slots has the bad number {w!r}; give numbers from 1 to {N_PARALLEL_MAX}, as 1,2,4,8")
+            raise BadValueError(
+                f"--slots has the bad number {w!r}; give numbers from 1 to {N_PARALLEL_MAX}, as 1,2,4,8"
+            )
         found.append(int(w))
     if not found:
-        raise BadValue("--slots is empty; give numbers of texts, as 1,2,4,8")
+        raise BadValueError("--slots is empty; give numbers of texts, as 1,2,4,8")
     return tuple(sorted({1, *found}))
 
 

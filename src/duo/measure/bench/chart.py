@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
 
-from duo.errors import BadValue, DuoError, MissingPackageError
+from duo.errors import BadValueError, DuoError, MissingPackageError
 from duo.measure.bench.arms import Arm
 from duo.measure.bench.measures import ALL, Summary
 from duo.measure.bench.report import shown_by_category
@@ -16,11 +16,11 @@ SYNC, ASYNC, GREY = "#9a9a9a", ("#0b6fc2", "#6db3e8", "#123f66", "#3a9d78", "#a3
 
 
 def check_chart(path: Path | None) -> None:
-    """Before a long run. Raises BadValue (neither .svg nor .png) and MissingPackageError (matplotlib)."""
+    """Before a long run. Raises BadValueError (neither .svg nor .png) and MissingPackageError (matplotlib)."""
     if path is None:
         return
     if path.suffix.lower() not in (".svg", ".png"):
-        raise BadValue(f"the chart {path} is neither .svg nor .png; change the name")
+        raise BadValueError(f"the chart {path} is neither .svg nor .png; change the name")
     if find_spec("matplotlib") is None:
         raise MissingPackageError("a chart needs matplotlib; install it with: pip install 'duo-llama[bench]'")
 
@@ -30,7 +30,7 @@ def draw(summaries: Sequence[Summary], sync: Arm | None, path: Path, title: str 
     check_chart(path)
     arms = shown_by_category(summaries, sync)
     if not arms:
-        raise BadValue("nothing to draw: no sync or async arm was measured; leave out --chart or change --modes")
+        raise BadValueError("nothing to draw: no sync or async arm was measured; leave out --chart or change --modes")
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

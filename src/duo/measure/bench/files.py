@@ -10,7 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValueError, DuoError
 from duo.measure.bench.arms import Arm
 from duo.measure.bench.costs import acceptances, costs_of
 from duo.measure.bench.measures import Spread, Summary, best_sync, summarise
@@ -20,10 +20,10 @@ from duo.measure.bench.report import notes_of
 
 
 def check_writable(path: Path | None, what: str) -> None:
-    """Checks a path before a long run. Raises BadValue: its folder does not exist, or it is a folder."""
+    """Checks a path before a long run. Raises BadValueError: its folder does not exist, or it is a folder."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         reason = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise BadValue(f"the {what} file {path} cannot be written ({reason}); choose another")
+        raise BadValueError(f"the {what} file {path} cannot be written ({reason}); choose another")
 
 
 def _write(path: Path, text: str, what: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.measure.bench.arms import PLAIN, Arm, Length
 from duo.placement.cpus import core_cpus, cpu_mask
 from duo.placement.devices import Device, default_devices, devices
@@ -46,7 +46,7 @@ def parse_places(text: str, found: Sequence[Device] | None = None) -> tuple[Plac
     """ "CUDA0,CPU", "0-3,4-7", or "auto": two places, the target's first.
 
     auto: the first two GPUs; a GPU and the CPU; without a GPU the two halves of the CPUs. found: the devices of this
-    machine, for tests. Raises BadValue: an unknown device, not two places, or only one CPU.
+    machine, for tests. Raises BadValueError: an unknown device, not two places, or only one CPU.
     """
     found = devices() if found is None else found
     known = [d for d in found if d.type in ("gpu", "igpu", "rpc")]
@@ -56,12 +56,12 @@ def parse_places(text: str, found: Sequence[Device] | None = None) -> tuple[Plac
             return Place(gpus[0], gpus[0]), Place(gpus[1], gpus[1]) if len(gpus) > 1 else Place("CPU", "none")
         cpus = core_cpus()
         if len(cpus) < 2:
-            raise BadValue("--placements needs two devices, but there is one CPU only; give two, as CUDA0,CPU")
+            raise BadValueError("--placements needs two devices, but there is one CPU only; give two, as CUDA0,CPU")
         half = len(cpus) // 2
         return _on_cpus(cpus[:half]), _on_cpus(cpus[half : 2 * half])
     places = [_place(word.strip(), known) for word in text.split(",")]
     if len(places) != 2 or places[0] == places[1] or set(places[0].cpus) & set(places[1].cpus):
-        raise BadValue(f"--placements has {text!r}; give auto or two different places, as CUDA0,CPU or 0-3,4-7")
+        raise BadValueError(f"--placements has {text!r}; give auto or two different places, as CUDA0,CPU or 0-3,4-7")
     return places[0], places[1]
 
 
@@ -72,13 +72,15 @@ def _place(word: str, known: Sequence[Device]) -> Place:
         low, high = int(m[1]), int(m[2] or m[1])
         allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(high + 1)
         if low > high or not set(range(low, high + 1)) <= set(allowed):
-            raise BadValue(f"--placements has the CPUs {word}, which are not available to this process; choose others")
+            raise BadValueError(
+                f"--placements has the CPUs {word}, which are not available to this process; choose others"
+            )
         return _on_cpus(range(low, high + 1))
     for d in known:
         if d.name == word:
             return Place(d.name, d.name)
     names = ", ".join(["CPU", *(d.name for d in known)])
-    raise BadValue(f"--placements has the unknown place {word!r}; choose from {names}, or give CPUs, as 0-3")
+    raise BadValueError(f"--placements has the unknown place {word!r}; choose from {names}, or give CPUs, as 0-3")
 
 
 def _on_cpus(cpus: Iterable[int]) -> Place:

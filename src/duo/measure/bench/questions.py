@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.support.json_lines import values
 from duo.text.job import check_text
 
@@ -25,17 +25,17 @@ class Question:
 
 def _question(found: Any, where: str) -> Question:
     if not isinstance(found, dict):
-        raise BadValue(f"{where} is not a JSON object; write question_id, category and turns")
+        raise BadValueError(f"{where} is not a JSON object; write question_id, category and turns")
     for name in ("question_id", "category", "turns"):
         if name not in found:
-            raise BadValue(f"{where} has no {name}; write question_id, category and turns")
+            raise BadValueError(f"{where} has no {name}; write question_id, category and turns")
     name, category, turns = found["question_id"], found["category"], found["turns"]
     if isinstance(name, bool) or not isinstance(name, int | str):
-        raise BadValue(f"{where}: question_id is {name!r}; give a number or a string")
+        raise BadValueError(f"{where}: question_id is {name!r}; give a number or a string")
     if not isinstance(category, str) or not category:
-        raise BadValue(f"{where}: category is {category!r}; give a word")
+        raise BadValueError(f"{where}: category is {category!r}; give a word")
     if not isinstance(turns, list) or not turns or not all(isinstance(t, str) and t for t in turns):
-        raise BadValue(f"{where}: turns is not a list of texts; give at least one, none empty")
+        raise BadValueError(f"{where}: turns is not a list of texts; give at least one, none empty")
     for t in turns:
         check_text(t, f"a turn in {where}")
     return Question(name, category, tuple(turns))
@@ -44,7 +44,8 @@ def _question(found: Any, where: str) -> Question:
 def read(path: Path | None = None) -> list[Question]:
     """The questions of a file in its order; without a path the built-in ones. Blank lines are skipped.
 
-    Raises BadValue: the file cannot be read or has no question, or a line is not a question or repeats a question_id.
+    Raises BadValueError: the file cannot be read or has no question, or a line is not a question or repeats a
+    question_id.
     """
     file = BUILT_IN if path is None else path
     questions: list[Question] = []
@@ -53,23 +54,25 @@ def read(path: Path | None = None) -> list[Question]:
         q = _question(value, where)
         if q.question_id in line_of:
             first = line_of[q.question_id]
-            raise BadValue(f"{where} repeats question_id {q.question_id!r} of line {first}; give each question its own")
+            raise BadValueError(
+                f"{where} repeats question_id {q.question_id!r} of line {first}; give each question its own"
+            )
         line_of[q.question_id] = n
         questions.append(q)
     if not questions:
-        raise BadValue(f"the question file {file} has no question; write one JSON object per line")
+        raise BadValueError(f"the question file {file} has no question; write one JSON object per line")
     return questions
 
 
 def choose(questions: Sequence[Question], n: int | None = None, categories: Sequence[str] = ()) -> list[Question]:
     """Chooses `n` questions (None: all) of these categories (empty: all), evenly spread.
 
-    Raises BadValue: unknown category.
+    Raises BadValueError: unknown category.
     """
     known = dict.fromkeys(q.category for q in questions)
     for c in categories:
         if c not in known:
-            raise BadValue(f"no question has the category {c!r}; choose from {', '.join(known)}")
+            raise BadValueError(f"no question has the category {c!r}; choose from {', '.join(known)}")
     found = [q for q in questions if not categories or q.category in categories]
     if n is None or n >= len(found):
         return found

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from duo import _core
-from duo.errors import BadValue, error_class
+from duo.errors import BadValueError, error_class
 from duo.measure.bench.arms import Arm
 from duo.measure.bench.questions import Question
 from duo.measure.bench.record import Answer
@@ -100,24 +100,24 @@ _READ: dict[str, Callable[[_core.SyntheticOptions, str], None]] = {
 
 
 def parse(spec: str) -> _core.SyntheticOptions:
-    """ "a=0.8,c=0.2,v=1:0.02" -> options; parts that are left out keep their defaults. Raises BadValue."""
+    """ "a=0.8,c=0.2,v=1:0.02" -> options; parts that are left out keep their defaults. Raises BadValueError."""
     o = _core.SyntheticOptions()
     seen = set()
     for part in spec.split(","):
         name, equals, text = (x.strip() for x in part.partition("="))
         if name not in _READ:
-            raise BadValue(
+            raise BadValueError(
                 f"--synthetic has the unknown part {part.strip()!r}; choose from {', '.join(f'{n}=' for n in PARTS)}"
             )
         if name in seen:
-            raise BadValue(f"--synthetic has {name} twice; write it once")
+            raise BadValueError(f"--synthetic has {name} twice; write it once")
         seen.add(name)
         try:
             if not equals:
                 raise ValueError
             _READ[name](o, text)
         except ValueError:
-            raise BadValue(f"--synthetic has {part.strip()!r}; for {name} write {PARTS[name]}") from None
+            raise BadValueError(f"--synthetic has {part.strip()!r}; for {name} write {PARTS[name]}") from None
     return o
 
 

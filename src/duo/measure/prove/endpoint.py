@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from duo.errors import BadValue, Busy, PeerLost
-from duo.measure.bench.endpoint.bad_answer import BadAnswer
+from duo.errors import BadValueError, BusyError, PeerLostError
+from duo.measure.bench.endpoint.bad_answer import BadAnswerError
 from duo.measure.bench.endpoint.client import Client
 from duo.measure.prove.cases import How
 from duo.measure.prove.form import CHOICE, N_TOKENS, NAME, SCHEMA, TOOL
@@ -33,7 +33,8 @@ class EndpointWriter:
         self._format, self._format_known = 0, False  # of FORMATS; whether the server has taken it
 
     def write(self, item: Item, how: How) -> Text:
-        """Raises PeerLost: the server fails; BadValue: it does not take the request; Busy: it is full."""
+        """Raises PeerLostError: the server fails; BadValueError: it does not take the request; BusyError: it is
+        full."""
         if item.kind == "schema":
             return self._json(item, how)
         if item.kind == "call":
@@ -64,7 +65,7 @@ class EndpointWriter:
         """The first text settles the form: what fails later is a fault."""
         try:
             found = self._chat(item, how, {"response_format": FORMATS[self._format]})
-        except BadAnswer as e:
+        except BadAnswerError as e:
             if self._format_known or self._format or not e.lacks:
                 raise
             found = self._chat(item, how, {"response_format": FORMATS[1]})
@@ -91,22 +92,24 @@ class EndpointWriter:
             choice: Mapping[str, Any] = answer["choices"][0]
             choice.get("text")
         except (KeyError, IndexError, TypeError, AttributeError):
-            raise PeerLost(f"the server {client.address.name} sent an answer without choices; see its log") from None
+            raise PeerLostError(
+                f"the server {client.address.name} sent an answer without choices; see its log"
+            ) from None
         return choice
 
 
-def _busy(client: Client) -> Busy:
-    return Busy(f"the server {client.address.name} has no room for a text (status 429 or 503); wait until it has")
+def _busy(client: Client) -> BusyError:
+    return BusyError(f"the server {client.address.name} has no room for a text (status 429 or 503); wait until it has")
 
 
 def add_candidates(writer: EndpointWriter, items: Sequence[Item], texts: dict[tuple[Kind, int], Text]) -> str:
     """Adds the log-probabilities of each token to the texts, from a second request that asks for them: the first one is
-    a user's. Returns why there are none; empty: there are. Raises PeerLost."""
+    a user's. Returns why there are none; empty: there are. Raises PeerLostError."""
     for item in items:
         try:
             found = writer.write(item, How(logprobs=True))
-        except (BadValue, Busy) as e:
-            if isinstance(e, BadAnswer) and not e.lacks:
+        except (BadValueError, BusyError) as e:
+            if isinstance(e, BadAnswerError) and not e.lacks:
                 continue  # it failed; the case with log-probabilities counts that
             return one_line(e, 300)
         if not found.steps:

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.measure.bench.questions import read
 from duo.measure.prompt_file import prompt_lines
 
@@ -77,12 +77,14 @@ def prompts_of(path: Path | None, n: int | None) -> tuple[str, ...]:
     format; None: those that come with duo. n: how many, spread over the file; where there are fewer, two at a time are
     joined to more.
 
-    Raises BadValue: the file cannot be read, or there are not so many prompts.
+    Raises BadValueError: the file cannot be read, or there are not so many prompts.
     """
     found = prompt_lines(path) if path is not None and path.suffix != ".jsonl" else [q.turns[0] for q in read(path)]
     found = list(dict.fromkeys(found))
     if n is not None and n > len(found) ** 2:
-        raise BadValue(f"--n-prompts is {n}, but only {len(found) ** 2} can be made of {len(found)}; give more prompts")
+        raise BadValueError(
+            f"--n-prompts is {n}, but only {len(found) ** 2} can be made of {len(found)}; give more prompts"
+        )
     return tuple(found if n is None else _joined(found, n))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from duo.errors import BadValue, Busy, DuoError, PeerLost
-from duo.measure.bench.endpoint.bad_answer import BadAnswer
+from duo.errors import BadValueError, BusyError, DuoError, PeerLostError
+from duo.measure.bench.endpoint.bad_answer import BadAnswerError
 from duo.measure.prove.cases import Case, How
 from duo.measure.prove.plan import CHATS, Item, Kind
 from duo.measure.prove.tally import Tally
@@ -22,7 +22,7 @@ class Writer(Protocol):
     """Writes a text. Several threads may call it."""
 
     def write(self, item: Item, how: How) -> Text:
-        """Raises DuoError; Busy: a server has no room for the text."""
+        """Raises DuoError; BusyError: a server has no room for the text."""
         ...
 
 
@@ -54,10 +54,10 @@ class Proof:
                 continue
             try:
                 found = writer.write(item, how)
-            except BadValue as e:
+            except BadValueError as e:
                 if item.kind not in CHATS:
                     raise
-                if isinstance(e, BadAnswer) and not e.lacks:  # the server failed, which is no lack of tools
+                if isinstance(e, BadAnswerError) and not e.lacks:  # the server failed, which is no lack of tools
                     first.failures.append(one_line(e, 300))
                     self._told(first.case)
                     continue
@@ -78,11 +78,11 @@ class Proof:
         for i, found in as_they_end(lambda x: _tried(writer, x, case.how), items, case.at_once):
             if isinstance(found, Text):
                 tally.add(items[i], self.references[items[i].key], found)
-            elif isinstance(found, Busy):
+            elif isinstance(found, BusyError):
                 tally.n_refused += 1
             else:
                 tally.failures.append(one_line(found, 300))
-                if isinstance(found, PeerLost) and len(tally.failures) == len(items):
+                if isinstance(found, PeerLostError) and len(tally.failures) == len(items):
                     raise found
             self._told(case.name)
         self.notes |= dict.fromkeys(f"{guesses}, {case.name}: {why}" for why in tally.warnings)

@@ -16,7 +16,7 @@ from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_download, hf_hub
 from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, logging  # type: ignore[attr-defined]
 
-from duo.errors import DoesNotFit, PeerLost
+from duo.errors import DoesNotFitError, PeerLostError
 from duo.models.hub.failures import FAILURES, NO_NETWORK, hub_error, no_listing, unreachable
 from duo.models.hub.listing import Listed, is_blob, is_safe, is_whole
 from duo.models.hub.settings import HubSettings
@@ -33,21 +33,21 @@ logging.set_verbosity_error()  # type: ignore[no-untyped-call] # otherwise it wa
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-class Unreachable(PeerLost):
+class UnreachableError(PeerLostError):
     """No network, or no hub at the other end. The message is half a sentence; what the cache has is the other half."""
 
 
 def listing(hub: HubSettings, repo: str) -> tuple[dict[str, Listed], str]:
     """The files of a repository, without those whose names lead out of its folder, and the commit.
 
-    Raises Unreachable, and what hub_error returns (unknown, private, too many requests).
+    Raises UnreachableError, and what hub_error returns (unknown, private, too many requests).
     """
     try:
         info = HfApi(endpoint=hub.endpoint, token=hub.token or False, library_name="duo").model_info(
             repo, files_metadata=True, timeout=TIMEOUT_S
         )
     except NO_NETWORK as e:
-        raise Unreachable(unreachable(e, hub.endpoint)) from None
+        raise UnreachableError(unreachable(e, hub.endpoint)) from None
     except FAILURES as e:
         raise hub_error(e, repo, hub, hub.cache) from None
     except (
@@ -57,23 +57,24 @@ def listing(hub: HubSettings, repo: str) -> tuple[dict[str, Listed], str]:
         ValueError,
         RecursionError,
     ):  # the answer is not JSON, or has another structure
-        raise Unreachable(no_listing(hub.endpoint)) from None
+        raise UnreachableError(no_listing(hub.endpoint)) from None
     if info.siblings is None or not isinstance(info.sha, str) or not _COMMIT.fullmatch(info.sha):
-        raise Unreachable(no_listing(hub.endpoint))
+        raise UnreachableError(no_listing(hub.endpoint))
     files: dict[str, Listed] = {}
     for f in info.siblings:
         name: object = f.rfilename  # may be anything that the server sends
         size: object = 0 if f.size is None else f.size
         blob: object = f.blob_id if f.lfs is None else f.lfs.sha256
         if not isinstance(name, str) or type(size) is not int or size < 0:
-            raise Unreachable(no_listing(hub.endpoint))
+            raise UnreachableError(no_listing(hub.endpoint))
         if is_safe(name):
             files[name] = Listed(size, blob if isinstance(blob, str) and is_blob(blob) else "")
     return files, info.sha
 
 
 def download(hub: HubSettings, repo: str, files: Mapping[str, Listed], commit: str) -> Path:
-    """Gets these files into the cache. Returns the path of the first. Raises what hub_error returns, and DoesNotFit."""
+    """Gets these files into the cache. Returns the path of the first. Raises what hub_error returns, and
+    DoesNotFitError."""
     paths = []
     try:
         for name, listed in files.items():
@@ -160,7 +161,7 @@ def _check_disk(hub: HubSettings, repo: str, files: Mapping[str, Listed], commit
     there = next(p for p in (hub.cache, *hub.cache.parents) if p.exists())
     free = shutil.disk_usage(there).free
     if needed > free:
-        raise DoesNotFit(
+        raise DoesNotFitError(
             f"{repo} needs {gigabytes(needed)} more on the disk of {hub.cache}, but only {gigabytes(free)} are free; "
             "free some space, or set LLAMA_CACHE to a folder on a larger disk"
         )
@@ -182,7 +183,7 @@ def _file(hub: HubSettings, repo: str, name: str, commit: str) -> Path:
         meta = get_hf_file_metadata(url, token=token, timeout=TIMEOUT_S, endpoint=hub.endpoint, library_name="duo")
         # Both become parts of paths, here and in huggingface_hub.
         if not is_blob(meta.etag or "-") or not _COMMIT.fullmatch(meta.commit_hash or commit):
-            raise PeerLost(f"{hub.endpoint} sends an invalid file name for {name} of {repo}; use another hub")
+            raise PeerLostError(f"{hub.endpoint} sends an invalid file name for {name} of {repo}; use another hub")
         if meta.etag and meta.size is not None and meta.size <= MOST_BY_HTTP:
             _receive(hub, repo, name, url, meta.etag, meta.size)
     return Path(
@@ -221,7 +222,7 @@ def _receive(hub: HubSettings, repo: str, name: str, url: str, etag: str, size: 
                 if type(e) is not OSError or e.errno is not None or f.tell() == size:
                     raise
                 f.truncate(0)  # it cannot be resumed
-                raise PeerLost(
+                raise PeerLostError(
                     f"{name} of {repo} did not have the {size} bytes that the hub announced; try again"
                 ) from None
         os.replace(part, blob)

@@ -16,7 +16,7 @@ from huggingface_hub.errors import (
     XetDownloadError,
 )
 
-from duo.errors import AccessDeniedError, Busy, DoesNotFit, DuoError, PeerLost, UnknownModel
+from duo.errors import AccessDeniedError, BusyError, DoesNotFitError, DuoError, PeerLostError, UnknownModelError
 from duo.models.hub.settings import HubSettings
 from duo.support.wording import one_line
 
@@ -52,15 +52,15 @@ def no_listing(endpoint: str) -> str:
 def hub_error(e: Exception, repo: str, hub: HubSettings, folder: Path) -> DuoError:
     """For everything that huggingface_hub raises while it lists or downloads. folder: where the files should go."""
     if isinstance(e, HFValidationError):
-        return UnknownModel(f"{repo} is not the name of a repository; write it as user/repo")
+        return UnknownModelError(f"{repo} is not the name of a repository; write it as user/repo")
     if isinstance(e, HfHubHTTPError):
         return _refusal(e, repo, hub)
     if isinstance(e, NO_NETWORK):
-        return PeerLost(
+        return PeerLostError(
             f"{unreachable(e, hub.endpoint)}; what has arrived is kept, so start again when the network is back"
         )
     if isinstance(e, OSError) and e.errno == errno.ENOSPC:
-        return DoesNotFit(f"the disk is full; free some space and start the download of {repo} again")
+        return DoesNotFitError(f"the disk is full; free some space and start the download of {repo} again")
     if isinstance(e, OSError) and e.strerror and e.filename is not None:
         why = e.strerror[0].lower() + e.strerror[1:]
         return DuoError(f"{repo} could not be written to {folder} ({why}); check that folder, or choose another")
@@ -75,17 +75,17 @@ def _refusal(e: HfHubHTTPError, repo: str, hub: HubSettings) -> DuoError:
         return AccessDeniedError(f"{repo} is gated; ask for access at {page} {token}")
     if isinstance(e, RepositoryNotFoundError) and (code == 404 or not has_token):
         if has_token:
-            return UnknownModel(f"there is no repository {repo} at {endpoint} for this token; check the name")
-        return UnknownModel(
+            return UnknownModelError(f"there is no repository {repo} at {endpoint} for this token; check the name")
+        return UnknownModelError(
             f"there is no repository {repo} at {endpoint}; check the name, or set HF_TOKEN if it is private"
         )
     if code in (401, 403):
         why = "check the token (HF_TOKEN or --hf-token)" if has_token else "set HF_TOKEN to a token that may read it"
         return AccessDeniedError(f"access to {page} is denied ({code}); {why}")
     if code == 404:
-        return UnknownModel(
+        return UnknownModelError(
             f"{e.response.request.url} does not exist (404); check the names of the repository and the file"
         )
     if code == 429:
-        return Busy(f"{endpoint} accepts no more requests for now (429); try again {_wait(e)}, or set HF_TOKEN")
-    return PeerLost(f"{endpoint} answered {code} for {repo}; try again later")
+        return BusyError(f"{endpoint} accepts no more requests for now (429); try again {_wait(e)}, or set HF_TOKEN")
+    return PeerLostError(f"{endpoint} answered {code} for {repo}; try again later")

@@ -15,7 +15,7 @@ KINDS = ("mtp", "dspark", "dflash", "eagle3")
 
 def kinds_of(spec_type: Any) -> tuple[str, ...]:
     """The heads that a draft's repository is searched for. spec_type: as the user gave it; None: nothing was said, so
-    any will do. Raises BadValue: it is no --spec-type."""
+    any will do. Raises BadValueError: it is no --spec-type."""
     if spec_type is None:
         return KINDS
     types = generate_options({"spec_type": spec_type})["spec_type"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from duo.errors import BadValue, UnknownModel
+from duo.errors import BadValueError, UnknownModelError
 
 DEFAULT_QUANTS = ("Q4_K_M", "Q8_0")  # in this order; otherwise the first model file
 # Files beside a model that are not one: image encoders, importance matrices, draft heads (head_files.py). llama.cpp
@@ -18,7 +18,7 @@ _PART = re.compile(r"(?P<prefix>.+)-(?P<part>[0-9]{5})-of-(?P<parts>[0-9]{5})\.g
 _QUANT = re.compile(r"[-.]([A-Z0-9_]+)$", re.IGNORECASE)
 
 
-class Missing(UnknownModel):
+class MissingFileError(UnknownModelError):
     """A file that the hub or the cache does not have. The message is "what; advice"."""
 
     def __init__(self, what: str, advice: str) -> None:
@@ -85,28 +85,29 @@ def choose(names: Sequence[str], quant: str | None) -> str | None:
 
 
 def match(names: Sequence[str], pattern: str) -> str | None:
-    """The file of this name, or the only one that matches a pattern with * or ?. Raises BadValue if several match."""
+    """The file of this name, or the only one that matches a pattern with * or ?. Raises BadValueError if several
+    match."""
     if pattern in names:
         return pattern
     found = [n for n in names if fnmatch.fnmatch(n, pattern) or fnmatch.fnmatch(n.rsplit("/", 1)[-1], pattern)]
     first = [n for n in found if is_model(n)]
     if len(first) > 1:
-        raise BadValue(f"{pattern} matches {len(first)} files ({shown(first)}); name one of them")
+        raise BadValueError(f"{pattern} matches {len(first)} files ({shown(first)}); name one of them")
     return first[0] if first else None
 
 
 def parts_of(names: Iterable[str], chosen: str) -> list[str]:
-    """All parts of a split model in order; [chosen] if it is not split. Raises UnknownModel if one is missing."""
+    """All parts of a split model in order; [chosen] if it is not split. Raises UnknownModelError if one is missing."""
     part = _PART.fullmatch(chosen)
     if part is None:
         return [chosen]
     n_parts, there = int(part["parts"]), set(names)
     if int(part["part"]) != 1:
-        raise UnknownModel(f"{chosen} is part {int(part['part'])} of {n_parts} of a model; name its first part")
+        raise UnknownModelError(f"{chosen} is part {int(part['part'])} of {n_parts} of a model; name its first part")
     wanted = [f"{part['prefix']}-{i:05}-of-{n_parts:05}.gguf" for i in range(1, n_parts + 1)]
     for name in wanted:
         if name not in there:
-            raise Missing(f"the model has {n_parts} parts, but {name} is missing", "choose another file")
+            raise MissingFileError(f"the model has {n_parts} parts, but {name} is missing", "choose another file")
     return wanted
 
 

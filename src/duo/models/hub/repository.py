@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from duo.errors import BadValue, PeerLost
+from duo.errors import BadValueError, PeerLostError
 from duo.models.hub import head_files
 from duo.models.hub import listing as hub_files
 from duo.models.hub.settings import HubSettings
@@ -28,11 +28,11 @@ class Source(NamedTuple):
 
 
 def parse(text: str, file: str | None = None, flag: str = "") -> Source:
-    """ "user/repo" or "user/repo:quant". flag: the option that gave it. Raises BadValue."""
+    """ "user/repo" or "user/repo:quant". flag: the option that gave it. Raises BadValueError."""
     match = re.fullmatch(r"([\w.-]+/[\w.-]+)(?::([\w.-]+))?", text, re.ASCII)
     if match is None:
         where = f" ({flag})" if flag else ""
-        raise BadValue(f"{text!r}{where} is not a repository; write it as user/repo or user/repo:quant")
+        raise BadValueError(f"{text!r}{where} is not a repository; write it as user/repo or user/repo:quant")
     return Source(match[1], match[2], file)
 
 
@@ -42,8 +42,8 @@ class Hub(HubSettings):
     def fetch(self, source: Source) -> Path:
         """The model's file, or the first of its parts. Downloads what the cache does not have.
 
-        Without a network only the cache is used. Raises UnknownModel, AccessDeniedError, PeerLost, Busy,
-        DoesNotFit or DuoError.
+        Without a network only the cache is used. Raises UnknownModelError, AccessDeniedError, PeerLostError, BusyError,
+        DoesNotFitError or DuoError.
         """
         from duo.models.hub.download import download
 
@@ -80,17 +80,17 @@ class Hub(HubSettings):
 
     def _look(self, source: Source) -> tuple[Path | None, tuple[dict[str, hub_files.Listed], str]]:
         """The model in the cache if there is no network; otherwise its files with their sizes, and the commit."""
-        from duo.models.hub.download import Unreachable, listing
+        from duo.models.hub.download import UnreachableError, listing
 
         if self.offline:
             return self._cached(source), ({}, "")
         try:
             files, commit = listing(self, source.repo)
-        except Unreachable as e:
+        except UnreachableError as e:
             try:
                 path = self._cached(source)
-            except hub_files.Missing as missing:
-                raise PeerLost(f"{e}, and {missing.what}; check the network") from None
+            except hub_files.MissingFileError as missing:
+                raise PeerLostError(f"{e}, and {missing.what}; check the network") from None
             self.note(f"{self.endpoint} cannot be reached; {source} is taken from the cache")
             return path, ({}, "")
         names = self._chosen(list(files), source, f"{self.endpoint}/{source.repo}")
@@ -111,7 +111,7 @@ class Hub(HubSettings):
             # A model whose name is like a head's is found by its whole name only.
             other = f"name a file of it ({hub_files.shown(files)})" if files else "choose a repository with GGUF files"
             advice = f"choose from {hub_files.shown(there)}" if there else other
-            raise hub_files.Missing(missing, advice)
+            raise hub_files.MissingFileError(missing, advice)
         return hub_files.parts_of(names, chosen)
 
     # ---- the cache
@@ -120,7 +120,9 @@ class Hub(HubSettings):
         folder = self._snapshot(source.repo)
         names = [] if folder is None else _files_in(folder)
         if folder is None or not any(n.lower().endswith(".gguf") for n in names):
-            raise hub_files.Missing(f"the cache {self._has(source.repo)}", "leave out --offline once to download it")
+            raise hub_files.MissingFileError(
+                f"the cache {self._has(source.repo)}", "leave out --offline once to download it"
+            )
         return folder / self._chosen(names, source, f"the cache ({self.cache})")[0]
 
     def _snapshot(self, repo: str) -> Path | None:

@@ -10,7 +10,7 @@ from ipaddress import IPv6Address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 PUBLIC = "https://huggingface.co"
 
@@ -42,7 +42,7 @@ def _is_address(endpoint: str) -> bool:
 def _endpoint() -> str:
     endpoint = (os.environ.get("HF_ENDPOINT") or PUBLIC).rstrip("/")
     if not _is_address(endpoint):
-        raise BadValue(f"HF_ENDPOINT is {endpoint!r}, which is not a web address; write it as {PUBLIC}")
+        raise BadValueError(f"HF_ENDPOINT is {endpoint!r}, which is not a web address; write it as {PUBLIC}")
     return endpoint
 
 
@@ -70,6 +70,8 @@ class HubSettings:
 
     def __post_init__(self) -> None:
         if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):
-            raise BadValue("the token (HF_TOKEN) contains invalid characters; copy it again")
+            raise BadValueError("the token (HF_TOKEN) contains invalid characters; copy it again")
         if not _is_address(self.endpoint):
-            raise BadValue(f"the hub's endpoint is {self.endpoint!r}, which is not a web address; write it as {PUBLIC}")
+            raise BadValueError(
+                f"the hub's endpoint is {self.endpoint!r}, which is not a web address; write it as {PUBLIC}"
+            )

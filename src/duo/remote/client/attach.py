@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from duo import _core
-from duo.errors import BadValue, PeerLost
+from duo.errors import BadValueError, PeerLostError
 from duo.options.engine import EngineOptions
 from duo.remote.address import Address
 from duo.remote.client.child import Child
@@ -20,7 +20,7 @@ WAIT_DRAFT_S, WAIT_REQUIRED_S = 1.5, 15.0
 
 
 def settings_of(o: EngineOptions, child: Child | None = None) -> ClientSettings:
-    """child: the own child process at the address of the host. Raises BadValue."""
+    """child: the own child process at the address of the host. Raises BadValueError."""
     role = "draft" if o["draft_host"] is not None else "verify"
     host = o["draft_host"] if role == "draft" else o["verify_host"]
     assert host is not None
@@ -32,22 +32,23 @@ def settings_of(o: EngineOptions, child: Child | None = None) -> ClientSettings:
 
 
 def context_of(settings: ClientSettings) -> int:
-    """Tokens in the context of a verify host; asked before any model is loaded. Raises PeerLost."""
+    """Tokens in the context of a verify host; asked before any model is loaded. Raises PeerLostError."""
     if settings.child is not None:
         settings.child.wait_started(required=True)
     try:
         session = Session(settings, None, new_key())
     except HostError as e:
-        raise PeerLost(str(e) if e.hopeless else f"{e}; start it, or give another address") from None
+        raise PeerLostError(str(e) if e.hopeless else f"{e}; start it, or give another address") from None
     session.close()
     return session.n_ctx
 
 
 def attach(settings: ClientSettings, engine: _core.Engine) -> Clients:
-    """Connects the open ends of an engine to the host. Raises PeerLost: it does not fit, or is required and missing."""
+    """Connects the open ends of an engine to the host. Raises PeerLostError: it does not fit, or is required and
+    missing."""
     local = engine.target if settings.role == "draft" else engine.draft
     if local is None:
-        raise BadValue("there is no model on this machine; give one")
+        raise BadValueError("there is no model on this machine; give one")
     if settings.child is not None:
         settings.child.wait_started(required=settings.required)
     own = LocalModel(Path(local.path).name, local.vocabulary)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from duo.errors import DuoError, PeerLost
+from duo.errors import DuoError, PeerLostError
 from duo.remote.parent import FOLDER_PREFIX, HOPELESS
 from duo.remote.rpc.server import child_env, reach, reason_of
 
@@ -86,14 +86,14 @@ class Child:
     def wait_started(self, *, required: bool) -> None:
         """Waits until the first start has succeeded or failed; if it is not required, START_OPTIONAL_S at most.
 
-        Raises PeerLost: it failed and is required, or it failed for good.
+        Raises PeerLostError: it failed and is required, or it failed for good.
         """
         why = self.wait_known(None if required else START_OPTIONAL_S)
         if why is None:
             self.last_reason = self.last_reason or f"{self.name} is not ready after {START_OPTIONAL_S:g} s"
         if why and (required or self.hopeless):
             self.close()
-            raise PeerLost(why)
+            raise PeerLostError(why)
 
     def close(self) -> None:
         """Kills the child. Safe to call twice."""

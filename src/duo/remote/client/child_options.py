@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.options.engine import EngineOptions
 from duo.options.host import of_host
 from duo.options.model import ModelOptions, Role
@@ -20,7 +20,7 @@ def names_rpc(m: ModelOptions) -> bool:
 
 
 def remote_side(o: EngineOptions, *, has_draft: bool) -> Role | None:
-    """The model that uses the RPC servers; None: no --rpc. Raises BadValue: neither model uses them, or both."""
+    """The model that uses the RPC servers; None: no --rpc. Raises BadValueError: neither model uses them, or both."""
     models = ModelOptions.of(o, "target"), ModelOptions.of(o, "draft")
     remote = [m for m in models if names_rpc(m)]
     if not o["rpc"]:
@@ -28,18 +28,20 @@ def remote_side(o: EngineOptions, *, has_draft: bool) -> Role | None:
             # A program may have registered RPC devices itself.
             if not set(m.devices) <= {d.name for d in devices()}:
                 value = f"{m.flag('device')} {','.join(m.devices)}"
-                raise BadValue(f"{value} names a device of an RPC server; name the servers with --rpc")
+                raise BadValueError(f"{value} names a device of an RPC server; name the servers with --rpc")
         return None
     if len(remote) == 2:
-        raise BadValue("-dev and -devd both name devices of RPC servers; put one model on this machine")
+        raise BadValueError("-dev and -devd both name devices of RPC servers; put one model on this machine")
     if remote and remote[0].role == "target":
         return "target"
     if not has_draft:
-        raise BadValue(
+        raise BadValueError(
             "--rpc is for the draft, but there is no draft; give one (-md), or RPC devices for the target (-dev)"
         )
     if models[1].devices and not remote:
-        raise BadValue("--rpc was given, but neither -devd nor -dev names an RPC device; leave out --rpc or name one")
+        raise BadValueError(
+            "--rpc was given, but neither -devd nor -dev names an RPC device; leave out --rpc or name one"
+        )
     return "draft"
 
 

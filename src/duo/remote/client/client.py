@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Any
 
-from duo.errors import DuoError, PeerLost
+from duo.errors import DuoError, PeerLostError
 from duo.remote.client.connection import Calls, CallWithdrawn, ClientSettings, HostError, LocalModel, Session, new_key
 from duo.remote.figures import NetworkFigures
 
@@ -41,7 +41,7 @@ class Client(ABC):
     def wait_connected(self, wait_s: float) -> None:
         """Waits `wait_s` at most for the result of the first attempt.
 
-        Raises PeerLost: the host is required and cannot be reached, or it does not fit.
+        Raises PeerLostError: the host is required and cannot be reached, or it does not fit.
         """
         self._first.wait(wait_s)
         with self._lock:
@@ -51,7 +51,7 @@ class Client(ABC):
             self._warn(why)
         if why is not None and (self.settings.required or why.hopeless):
             self.close()
-            raise PeerLost(f"{why}; start it, or give another address" if not why.hopeless else str(why))
+            raise PeerLostError(f"{why}; start it, or give another address" if not why.hopeless else str(why))
 
     @property
     def figures_of_text(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class Clients:
     def start(self, wait_s: float) -> None:
         """Starts to connect and waits `wait_s` at most for the first result.
 
-        Raises PeerLost: the host is required and cannot be reached, or it does not fit.
+        Raises PeerLostError: the host is required and cannot be reached, or it does not fit.
         """
         self.clients[0].start()
         self.clients[0].wait_connected(wait_s)

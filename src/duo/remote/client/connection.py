@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from duo.errors import Busy, PeerLost, error_class
+from duo.errors import BusyError, PeerLostError, error_class
 from duo.remote.address import Address
 from duo.remote.client.child import Child
 from duo.remote.client.diagnosis import why_unreachable
@@ -39,7 +39,7 @@ OPTIONS: list[tuple[str, int]] = [
 ]
 
 
-class HostError(PeerLost):
+class HostError(PeerLostError):
     """A host cannot be used now. hopeless: trying again cannot help until somebody changes something.
 
     named: the message names the host; otherwise it is the reason only ("it does not answer"). text_code: the code of
@@ -47,7 +47,7 @@ class HostError(PeerLost):
     """
 
     def __init__(
-        self, message: str, *, hopeless: bool = False, named: bool = True, text_code: str = PeerLost.code
+        self, message: str, *, hopeless: bool = False, named: bool = True, text_code: str = PeerLostError.code
     ) -> None:
         super().__init__(message)
         self.hopeless, self.named, self.text_code = hopeless, named, text_code
@@ -181,12 +181,12 @@ class Session:
         if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
             return HostError(f"{s.name} does not answer")
         if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return HostError(f"{s.name} cannot take another text ({details})", text_code=Busy.code)
+            return HostError(f"{s.name} cannot take another text ({details})", text_code=BusyError.code)
         if code == grpc.StatusCode.UNIMPLEMENTED:
             return HostError(f"{s.name} is not a duo host of this kind ({details})", hopeless=True)
         hopeless = code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT)
         metadata: Any = e.trailing_metadata() or ()
-        code_sent = next((str(v) for k, v in metadata if k == ERROR_KEY), PeerLost.code)
+        code_sent = next((str(v) for k, v in metadata if k == ERROR_KEY), PeerLostError.code)
         return HostError(f"{s.name} refused ({details})", hopeless=hopeless, text_code=error_class(code_sent).code)
 
     def _diagnosis(self) -> tuple[str, bool]:

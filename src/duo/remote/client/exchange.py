@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import grpc
 
-from duo.errors import DuoError, PeerLost
+from duo.errors import DuoError, PeerLostError
 from duo.remote.client.connection import HostError, Session
 from duo.remote.figures import NetworkFigures
 from duo.remote.wire.methods import parse
@@ -126,7 +126,7 @@ class Exchange:
             self._over.set()
 
 
-class EndedError(PeerLost):
+class EndedError(PeerLostError):
     """gRPC's reason; `host_error` makes a sentence of it."""
 
     def __init__(self, e: grpc.RpcError) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 from duo.models.paths import PathLike, path
@@ -20,7 +20,7 @@ def in_child(
     Raises DuoError.
     """
     if o["draft_host"] is not None or o["verify_host"] is not None:
-        raise BadValue("--rpc was given with --draft-host or --verify-host; choose one")
+        raise BadValueError("--rpc was given with --draft-host or --verify-host; choose one")
     if model is None and draft is None:
         model, draft = demo_pair()
     side = remote_side(o, has_draft=draft is not None)
@@ -29,9 +29,9 @@ def in_child(
     servers = o["rpc"] or []
     name = f"the RPC {'server' if len(servers) == 1 else 'servers'} {' and '.join(servers)}"
     if model is None:
-        raise BadValue("a draft was given without a target; give the target too (-m)")
+        raise BadValueError("a draft was given without a target; give the target too (-m)")
     if draft is None:
-        raise BadValue("a target on RPC devices needs a draft on this machine; give one (-md)")
+        raise BadValueError("a target on RPC devices needs a draft on this machine; give one (-md)")
     there = path(draft, "draft") if side == "draft" else path(model, "target")
     read_header(there)  # reports a bad file even if the servers are not there
     child = Child(lambda address: host_command(side, there, o, address), servers=servers, name=name)

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 from duo import _core
-from duo.errors import ContextFull, DuoError, PeerLost
+from duo.errors import ContextFullError, DuoError, PeerLostError
 from duo.remote.client.client import Client
 from duo.remote.client.connection import ClientSettings, HostError, LocalModel, Session
 from duo.remote.client.exchange import SLICE_US, Exchange, code_of, host_error
@@ -107,7 +107,7 @@ class VerifyClient(Client):
         return self._link.closed
 
     def _give_up(self, why: str) -> None:
-        self._link.fail(why, PeerLost.code)
+        self._link.fail(why, PeerLostError.code)
 
     def _write(self, begin: _core.Begin) -> None:
         """Generates one text, over as many connections as necessary."""
@@ -124,7 +124,7 @@ class VerifyClient(Client):
                     self._link.fail(
                         f"{self.settings.name} came back with another model ({session.model}, not {model}); the text "
                         "so far is kept",
-                        PeerLost.code,
+                        PeerLostError.code,
                     )
                     return
                 model = session.model
@@ -157,7 +157,7 @@ class VerifyClient(Client):
         try:
             first = wire.ToVerify(begin=put_begin(begin, instance=session.instance, session=session.key))
             if first.ByteSize() > session.n_message:
-                raise ContextFull(f"{self.settings.name} cannot accept a prompt of {len(begin.prompt)} tokens")
+                raise ContextFullError(f"{self.settings.name} cannot accept a prompt of {len(begin.prompt)} tokens")
         except DuoError as e:
             return False, False, HostError(str(e), hopeless=True, text_code=e.code)
         exchange = Exchange(session, session.method("Verify"), wire.FromVerify, text, self.figures)

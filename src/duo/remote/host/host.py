@@ -17,7 +17,7 @@ from pathlib import Path
 import grpc
 
 from duo import _core
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.remote.address import Address
 from duo.remote.host.service import HANDSHAKE_S, IDLE_S, HostService
 from duo.remote.security import ServerSecurity
@@ -67,7 +67,7 @@ class Host:
         self._socket: tuple[int, int] | None = None  # the socket file that this host has created
 
     async def start(self) -> Address:
-        """Listens. Returns the address, with the chosen port if it was 0. Raises BadValue."""
+        """Listens. Returns the address, with the chosen port if it was 0. Raises BadValueError."""
         address, credentials = self._settings.address, self._settings.security.credentials()
         if address.path:
             _make_way(address.path)
@@ -79,7 +79,7 @@ class Host:
             else:
                 port = self._server.add_secure_port(address.target, credentials)
         except RuntimeError:
-            raise BadValue(
+            raise BadValueError(
                 f"the host cannot listen on {address}; it is in use or not an address of this machine, choose another"
             ) from None
         finally:
@@ -109,7 +109,7 @@ def _file_id(path: str) -> tuple[int, int] | None:
 
 
 def _make_way(path: str) -> None:
-    """Removes the socket of a killed host. Raises BadValue: the path is in use or cannot be used.
+    """Removes the socket of a killed host. Raises BadValueError: the path is in use or cannot be used.
 
     gRPC itself would also remove the socket of a running host.
     """
@@ -118,12 +118,12 @@ def _make_way(path: str) -> None:
         is_socket = stat.S_ISSOCK(os.lstat(path).st_mode)
     except FileNotFoundError:
         if not os.path.isdir(os.path.dirname(path)):
-            raise BadValue(f"{cannot}; there is no folder {os.path.dirname(path)}") from None
+            raise BadValueError(f"{cannot}; there is no folder {os.path.dirname(path)}") from None
         return
     except OSError as e:
-        raise BadValue(f"{cannot} ({e.strerror}); choose another path") from None
+        raise BadValueError(f"{cannot} ({e.strerror}); choose another path") from None
     if not is_socket:
-        raise BadValue(f"{cannot}; a file with that name exists, choose another path")
+        raise BadValueError(f"{cannot}; a file with that name exists, choose another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
         s.settimeout(1)
         try:
@@ -133,8 +133,8 @@ def _make_way(path: str) -> None:
                 os.unlink(path)
             return
         except OSError as e:
-            raise BadValue(f"{cannot} ({e.strerror or e}); choose another path") from None
-    raise BadValue(f"{cannot}; another process listens there, choose another path")
+            raise BadValueError(f"{cannot} ({e.strerror or e}); choose another path") from None
+    raise BadValueError(f"{cannot}; another process listens there, choose another path")
 
 
 async def _until_signal(host: Callable[[], Host], ready: Callable[[Address], None], last: threading.Timer) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import grpc
 
 from duo import _core
-from duo.errors import Busy
+from duo.errors import BusyError
 from duo.remote.host.pump import Pump
 from duo.remote.window import N_WINDOW, Window
 from duo.remote.wire import wire_pb2 as wire
@@ -165,7 +165,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
         while True:
             try:
                 made = await pump.get()
-            except Busy:  # the client has not read for so long that something was lost
+            except BusyError:  # the client has not read for so long that something was lost
                 raise Idle from None
             for message in self._messages(made):
                 await self._send(message)

@@ -21,7 +21,7 @@ def use_servers(m: ModelOptions, servers: Sequence[str]) -> ModelOptions:
 
     From then on the process ends with one sentence if a server is lost or silent for SILENT_S.
 
-    Raises PeerLost: a server cannot be reached. Raises DuoError: libggml has no RPC.
+    Raises PeerLostError: a server cannot be reached. Raises DuoError: libggml has no RPC.
     """
     if not servers:
         return m

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from duo import _core
 from duo.build_advice import rebuild
-from duo.errors import DuoError, PeerLost
+from duo.errors import DuoError, PeerLostError
 from duo.placement.devices import Device
 
 TIMEOUT_S = 10.0
@@ -41,21 +41,21 @@ def split(endpoint: str) -> tuple[str, int]:
 
 
 def reach(endpoint: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Connects and disconnects. Raises PeerLost: nobody listens there. A busy server can be reached."""
+    """Connects and disconnects. Raises PeerLostError: nobody listens there. A busy server can be reached."""
     host, port = split(endpoint)
     try:
         # As libggml does: the first IPv4 address.
         address = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)[0][4]
     except (OSError, UnicodeError) as e:
         why = e.strerror if isinstance(e, OSError) else "not a valid host name"
-        raise PeerLost(f"the host of the RPC server {endpoint} is unknown ({why}); check its name") from None
+        raise PeerLostError(f"the host of the RPC server {endpoint} is unknown ({why}); check its name") from None
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
         s.settimeout(timeout_s)
         try:
             s.connect(address)
         except OSError as e:
             why = e.strerror or f"no answer in {timeout_s:g} s"
-            raise PeerLost(
+            raise PeerLostError(
                 f"the RPC server {endpoint} cannot be reached ({why[0].lower() + why[1:]}); start duo rpc-server there"
             ) from None
 
@@ -80,7 +80,7 @@ def reason_of(code: int, stderr: bytes, used: str) -> str:
 def devices_of(endpoint: str, timeout_s: float = TIMEOUT_S) -> list[Device]:
     """The devices of a server, named as if it were the only one (RPC0, ...).
 
-    Raises PeerLost: it cannot be reached, does not answer in time or is not an RPC server.
+    Raises PeerLostError: it cannot be reached, does not answer in time or is not an RPC server.
     """
     require_rpc()
     reach(endpoint, timeout_s)
@@ -92,9 +92,9 @@ def devices_of(endpoint: str, timeout_s: float = TIMEOUT_S) -> list[Device]:
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False, env=child_env()
         )
     except subprocess.TimeoutExpired:
-        raise PeerLost(silent_sentence(endpoint, limit_s)) from None
+        raise PeerLostError(silent_sentence(endpoint, limit_s)) from None
     if done.returncode != 0:
-        raise PeerLost(reason_of(done.returncode, done.stderr, f"the RPC server {endpoint}"))
+        raise PeerLostError(reason_of(done.returncode, done.stderr, f"the RPC server {endpoint}"))
     return [Device(*d) for d in json.loads(done.stdout)]
 
 
@@ -156,8 +156,8 @@ def deadline(timeout_s: float, sentence: str) -> Iterator[None]:
 def connect(endpoints: Iterable[str], timeout_s: float = TIMEOUT_S) -> list[str]:
     """Registers the servers' devices in this process and returns their names, in order.
 
-    Raises PeerLost: a server cannot be reached. A server that does not answer in time ends the process, and so does a
-    server that is lost later.
+    Raises PeerLostError: a server cannot be reached. A server that does not answer in time ends the process, and so
+    does a server that is lost later.
     """
     require_rpc()
     names = []

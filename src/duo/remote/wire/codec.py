@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from duo.errors import PeerLost
+from duo.errors import PeerLostError
 from duo.options.option import N_DRAFT_MAX
 from duo.remote.wire import wire_pb2 as wire
 
@@ -24,7 +24,7 @@ CHUNK_KINDS = ("token", "logprob", "end")
 FINISHES = ("", "stop", "length", "cancelled", "error")
 
 
-class ProtocolError(PeerLost):
+class ProtocolError(PeerLostError):
     """The peer has sent something that duo never sends."""
 
 

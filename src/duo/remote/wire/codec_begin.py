@@ -6,7 +6,7 @@ import math
 from typing import Any, get_args
 
 from duo import _core
-from duo.errors import BadValue, ContextFull
+from duo.errors import BadValueError, ContextFullError
 from duo.options.option import AcceptRule
 from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import ProtocolError, count, finite, in_range
@@ -34,15 +34,15 @@ def n_message_most(n_ctx: int) -> int:
 
 
 def put_begin(begin: _core.Begin, *, instance: bytes, session: bytes) -> wire.Begin:
-    """The message. Raises BadValue: a host would refuse it (too many stop strings or biases, a long grammar)."""
+    """The message. Raises BadValueError: a host would refuse it (too many stop strings or biases, a long grammar)."""
     if len(begin.stop) > N_STOPS_MAX or any(len(s.encode()) > N_STOP_BYTES_MAX for s in begin.stop):
-        raise BadValue(
+        raise BadValueError(
             f"a host accepts {N_STOPS_MAX} stop strings (-r) of {N_STOP_BYTES_MAX} bytes at most; give fewer"
         )
     if len(begin.sampling.logit_bias) > N_BIAS_MAX:
-        raise BadValue(f"a host accepts {N_BIAS_MAX} biases (-l) at most; give fewer")
+        raise BadValueError(f"a host accepts {N_BIAS_MAX} biases (-l) at most; give fewer")
     if len(begin.sampling.grammar.encode()) > N_GRAMMAR_BYTES_MAX:
-        raise BadValue(f"a host accepts a grammar of {N_GRAMMAR_BYTES_MAX} bytes at most; give a smaller one")
+        raise BadValueError(f"a host accepts a grammar of {N_GRAMMAR_BYTES_MAX} bytes at most; give a smaller one")
     sampling = wire.Sampling(**{name: getattr(begin.sampling, name) for name in (*_SAMPLING, *_TEXTS)})
     for token, bias in begin.sampling.logit_bias:
         sampling.logit_bias.add(token=token, bias=bias)
@@ -111,11 +111,14 @@ def _plan(message: wire.Plan) -> _core.Plan:
 
 
 def get_begin(message: wire.Begin, *, n_vocab: int, n_ctx: int) -> _core.Begin:
-    """The core's Begin. Raises ProtocolError: no client of duo sends this. Raises ContextFull: the text is too long."""
+    """The core's Begin. Raises ProtocolError: no client of duo sends this. Raises ContextFullError: the text is too
+    long."""
     n = len(message.prompt)
     in_range(n, 1, 2**31 - 1, "the number of the prompt's tokens")
     if n > n_ctx:
-        raise ContextFull(f"the text has {n} tokens and the host's context {n_ctx}; start the host with a larger -c")
+        raise ContextFullError(
+            f"the text has {n} tokens and the host's context {n_ctx}; start the host with a larger -c"
+        )
     in_range(max(message.prompt), 0, n_vocab - 1, "a token of the prompt")
     in_range(message.id, 2**63, 2**64 - 1, "the id of a text")
     count(len(message.stop), N_STOPS_MAX, "stop strings")

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.models.beside import NO_MODEL, PREFIXES
 
 FIRST_PART = "-00001-of-"
 GLOBAL = "*"
 OF_PRESETS = ("load-on-startup", "stop-timeout", "dedup-cache-models", "version")
 ON = ("true", "on", "1", "yes", "enabled")
-# An option of the server as arguments: (key, value) -> arguments. Raises BadValue: there is no such option.
+# An option of the server as arguments: (key, value) -> arguments. Raises BadValueError: there is no such option.
 Spelled = Callable[[str, str], list[str]]
 
 
@@ -56,14 +56,14 @@ def _seconds(value: str) -> float:
     except ValueError:
         found = -1.0
     if not 0 <= found <= 1e6:
-        raise BadValue(f"stop-timeout is {value!r}; give seconds")
+        raise BadValueError(f"stop-timeout is {value!r}; give seconds")
     return found
 
 
 def of_folder(folder: Path) -> list[Source]:
-    """Files, and folders with the parts of one model and perhaps its draft. Raises BadValue: it is no folder."""
+    """Files, and folders with the parts of one model and perhaps its draft. Raises BadValueError: it is no folder."""
     if not folder.is_dir():
-        raise BadValue(f"{folder} (--models-dir) is no folder; check the path")
+        raise BadValueError(f"{folder} (--models-dir) is no folder; check the path")
     found = []
     for path in sorted(folder.iterdir()):
         files = sorted(path.glob("*.gguf")) if path.is_dir() else [path] if path.suffix == ".gguf" else []
@@ -89,18 +89,18 @@ class _Ini(configparser.ConfigParser):
 
 
 def presets_of(file: Path, spelled: Spelled) -> dict[str, Preset]:
-    """The sections of an INI file by name, the global one (`[*]`) among them. Raises BadValue."""
+    """The sections of an INI file by name, the global one (`[*]`) among them. Raises BadValueError."""
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except (OSError, ValueError) as e:
         why = getattr(e, "strerror", None) or "it is not UTF-8"
-        raise BadValue(f"the presets {file} (--models-preset) cannot be read ({why}); check the path") from None
+        raise BadValueError(f"the presets {file} (--models-preset) cannot be read ({why}); check the path") from None
     ini = _Ini(interpolation=None, strict=False, delimiters=("=",), comment_prefixes=(";", "#"), default_section="\0")
     try:
         ini.read_string("[\1]\n" + text)  # llama.cpp's `version = 1` stands before the first section
     except configparser.Error as e:
         line = getattr(e, "lineno", None) or next(iter(getattr(e, "errors", None) or [(2,)]))[0]
-        raise BadValue(f"line {line - 1} of {file} (--models-preset) is no option; write KEY = VALUE") from None
+        raise BadValueError(f"line {line - 1} of {file} (--models-preset) is no option; write KEY = VALUE") from None
     found = {}
     for name in ini.sections():
         keys = dict(ini[name])
@@ -117,8 +117,8 @@ def _arguments(file: Path, section: str, keys: Mapping[str, str], spelled: Spell
             continue
         try:
             out += spelled(key, value)
-        except BadValue as e:
-            raise BadValue(f"[{section}] of {file}: {e}") from None
+        except BadValueError as e:
+            raise BadValueError(f"[{section}] of {file}: {e}") from None
     return out
 
 
@@ -127,14 +127,14 @@ def known_models(
 ) -> dict[str, Source]:
     """All models by name. own: the router's own options for each of them, which count most.
 
-    Raises BadValue: a section names no model.
+    Raises BadValueError: a section names no model.
     """
     sources = {s.name: s for s in of_cache(cached)} | {s.name: s for s in (of_folder(folder) if folder else ())}
     everywhere = presets.get(GLOBAL, Preset(()))
     for name, preset in presets.items():
         if name != GLOBAL and name not in sources:
             if not preset.has_model and "/" not in name:
-                raise BadValue(f"[{name}] (--models-preset) names no model; give model or hf-repo")
+                raise BadValueError(f"[{name}] (--models-preset) names no model; give model or hf-repo")
             sources[name] = Source(name, () if preset.has_model else ("-hf", name))
     found = {}
     for name, source in sources.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.server.chat_asked import chat_texts, prompt_of
 from duo.server.fields import ChatFields, MessagesFields
 from duo.server.reading import body_of, checked, fields_of
@@ -49,7 +49,7 @@ def add(router: APIRouter, service: Service) -> None:
 
 
 def as_chat(f: MessagesFields) -> ChatFields:
-    """Raises BadValue and ApiError."""
+    """Raises BadValueError and ApiError."""
     found: list[dict[str, Any]] = []
     if f.system:
         found.append({"role": "system", "content": _joined(f.system, "the system prompt")})
@@ -61,7 +61,7 @@ def as_chat(f: MessagesFields) -> ChatFields:
     tools = [_tool(t) for t in f.tools or () if "input_schema" in t]
     if f.tools and not tools:  # beside others, agents offer tools of Anthropic's own servers by default
         called = f.tools[0].get("name") or f.tools[0].get("type")
-        raise BadValue(f"tool 0 ({quoted(called)}) has no input_schema; duo knows only tools that have one")
+        raise BadValueError(f"tool 0 ({quoted(called)}) has no input_schema; duo knows only tools that have one")
     more: dict[str, Any] = {"messages": found, "n": 1}
     if tools:
         more["tools"] = tools
@@ -82,14 +82,14 @@ def as_chat(f: MessagesFields) -> ChatFields:
 
 
 def _joined(content: Any, what: str) -> str:
-    """The text of a content: a string, or a list of blocks. Raises BadValue."""
+    """The text of a content: a string, or a list of blocks. Raises BadValueError."""
     if isinstance(content, str):
         return content
     out = []
     for block in content if isinstance(content, Sequence) else [content]:
         if not isinstance(block, Mapping) or block.get("type") != "text" or not isinstance(block.get("text"), str):
             kind = block.get("type") if isinstance(block, Mapping) else block
-            raise BadValue(f"{what} holds {quoted(kind)}; duo reads text only")
+            raise BadValueError(f"{what} holds {quoted(kind)}; duo reads text only")
         out.append(block["text"])
     return "".join(out)
 
@@ -101,7 +101,7 @@ def _messages(i: int, m: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"role": m.get("role"), "content": content}
         return
     if not isinstance(content, list):
-        raise BadValue(f"the content of {what} is {quoted(content)}; give text or blocks")
+        raise BadValueError(f"the content of {what} is {quoted(content)}; give text or blocks")
     text, thoughts, calls = [], [], []
     for b in content:
         kind = b.get("type") if isinstance(b, Mapping) else None
@@ -137,5 +137,5 @@ def _choice(given: Mapping[str, Any]) -> Any:
     if kind == "tool":
         return {"type": "function", "function": {"name": given.get("name")}}
     if kind not in CHOICES:
-        raise BadValue(f"tool_choice is {quoted(given)}; its type is auto, any, tool or none")
+        raise BadValueError(f"tool_choice is {quoted(given)}; its type is auto, any, tool or none")
     return CHOICES[str(kind)]

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from duo.api.engine import Duo
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.server.errors import ApiError
 from duo.server.fields import EmbeddingFields, RerankFields
 from duo.server.making import listed, tokens_of
@@ -68,28 +68,28 @@ async def _answer(service: Service, make: Callable[[Duo], tuple[Any, Texts]]) ->
 
 
 def _texts(duo: Duo, f: EmbeddingFields) -> Texts:
-    """The texts of a request as token ids. Raises BadValue."""
+    """The texts of a request as token ids. Raises BadValueError."""
     given = f.input if f.input is not None else f.content
     if given is None:
-        raise BadValue("the request has no input; give a text, token ids, or a list of them")
+        raise BadValueError("the request has no input; give a text, token ids, or a list of them")
     return [tokens_of(duo, _plain(one)) for one in listed(given)]
 
 
 def _plain(one: Any) -> Any:
-    """{"content": [{"type": "text", "text": ...}]}, as OpenAI's messages have it, as text. Raises BadValue."""
+    """{"content": [{"type": "text", "text": ...}]}, as OpenAI's messages have it, as text. Raises BadValueError."""
     if not isinstance(one, dict) or "content" not in one:
         return one
     parts = one["content"]
     texts = [p.get("text") if isinstance(p, dict) and p.get("type") == "text" else None for p in parts or ()]
     if not isinstance(parts, list) or not all(isinstance(t, str) for t in texts):
-        raise BadValue("an input's content holds something other than texts; duo reads text only")
+        raise BadValueError("an input's content holds something other than texts; duo reads text only")
     return "".join(map(str, texts))
 
 
 def _norm(f: EmbeddingFields, norm: int) -> int:
     found = norm if f.embd_normalize is None else f.embd_normalize
     if not -1 <= found <= 1000:
-        raise BadValue(f"embd_normalize is {found}; give -1 to 1000")
+        raise BadValueError(f"embd_normalize is {found}; give -1 to 1000")
     return found
 
 
@@ -102,10 +102,10 @@ def _native(duo: Duo, f: EmbeddingFields, norm: int) -> tuple[list[dict[str, Any
 
 def _openai(duo: Duo, f: EmbeddingFields, norm: int, name: str) -> tuple[dict[str, Any], Texts]:
     if duo.embedder.pooling == "none":
-        raise BadValue("OpenAI's embeddings are one vector for each text; start the server with another --pooling")
+        raise BadValueError("OpenAI's embeddings are one vector for each text; start the server with another --pooling")
     form = f.encoding_format or "float"
     if form not in FORMATS:
-        raise BadValue(f"encoding_format is {quoted(form)}; it is float or base64")
+        raise BadValueError(f"encoding_format is {quoted(form)}; it is float or base64")
     texts = _texts(duo, f)
     data = []
     for i, rows in enumerate(duo.vectors(texts, _norm(f, norm))):
@@ -124,10 +124,10 @@ def _ranked(duo: Duo, f: RerankFields, name: str) -> tuple[Any, Texts]:
     """As Jina answers, or, for `texts`, as Hugging Face's text-embeddings-inference."""
     documents = f.documents if f.documents is not None else f.texts
     if f.query is None or not documents:
-        raise BadValue("the request needs a query and documents; give a text, and a list of texts")
+        raise BadValueError("the request needs a query and documents; give a text, and a list of texts")
     n_most = len(documents) if f.top_n is None else f.top_n
     if n_most < 1:
-        raise BadValue(f"top_n is {f.top_n}; give 1 or more")
+        raise BadValueError(f"top_n is {f.top_n}; give 1 or more")
     if duo.embedder.pooling != "rank":
         raise ApiError(501, "this server was started for embeddings; start one with --rerank")
     tokens = [duo.rank_tokens(f.query, d) for d in documents]

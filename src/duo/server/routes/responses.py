@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.server.chat_asked import chat_texts, prompt_of
 from duo.server.fields import ChatFields, ResponsesFields
 from duo.server.reading import body_of, checked, fields_of
@@ -53,9 +53,9 @@ def add(router: APIRouter, service: Service) -> None:
 
 
 def as_chat(f: ResponsesFields) -> ChatFields:
-    """Raises BadValue and ApiError."""
+    """Raises BadValueError and ApiError."""
     if f.previous_response_id is not None:
-        raise BadValue(
+        raise BadValueError(
             "previous_response_id needs a memory that this server does not have; send the whole conversation"
         )
     messages: list[dict[str, Any]] = []
@@ -71,7 +71,7 @@ def as_chat(f: ResponsesFields) -> ChatFields:
     more: dict[str, Any] = {"messages": messages, "n": 1}
     tools = [{"type": "function", "function": _function(t)} for t in f.tools or () if t.get("type") == "function"]
     if f.tools and not tools:  # beside others, agents offer tools of OpenAI's servers by default
-        raise BadValue(f"tool 0 is of type {quoted(f.tools[0].get('type'))}; duo knows functions only")
+        raise BadValueError(f"tool 0 is of type {quoted(f.tools[0].get('type'))}; duo knows functions only")
     if tools:
         more["tools"] = tools
         choice = f.tool_choice
@@ -92,9 +92,9 @@ def _function(t: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _message(i: int, x: Any) -> dict[str, Any]:
-    """An item of the input as a message. Raises BadValue."""
+    """An item of the input as a message. Raises BadValueError."""
     if not isinstance(x, Mapping):
-        raise BadValue(f"item {i} of the input is {quoted(x)}; give messages")
+        raise BadValueError(f"item {i} of the input is {quoted(x)}; give messages")
     kind = x.get("type", "message")
     if kind == "function_call":
         function = {"name": str(x.get("name", "")), "arguments": str(x.get("arguments", "{}"))}
@@ -108,7 +108,9 @@ def _message(i: int, x: Any) -> dict[str, Any]:
         thoughts = _text(i, x.get("content")) if x.get("content") else ""
         return {"role": "assistant", "content": "", "reasoning_content": thoughts}
     if kind != "message":
-        raise BadValue(f"item {i} of the input is of type {quoted(kind)}; duo reads messages and calls of functions")
+        raise BadValueError(
+            f"item {i} of the input is of type {quoted(kind)}; duo reads messages and calls of functions"
+        )
     content = x.get("content")
     return {"role": x.get("role"), "content": content if isinstance(content, str) else _text(i, content, "\n")}
 
@@ -120,7 +122,7 @@ def _text(i: int, content: Any, between: str = "") -> str:
         kind = part.get("type") if isinstance(part, Mapping) else None
         text: Any = part.get("text", part.get("refusal")) if isinstance(part, Mapping) else None
         if kind not in TEXTS or not isinstance(text, str):
-            raise BadValue(f"item {i} of the input holds {quoted(kind)}; duo reads text only")
+            raise BadValueError(f"item {i} of the input holds {quoted(kind)}; duo reads text only")
         out.append(text)
     return between.join(out)
 

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from duo.api.engine import Duo
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.server.asked import settings_shown
 from duo.server.errors import ApiError
 from duo.server.fields import SlotFields
@@ -81,14 +81,16 @@ def _name(given: str | None) -> str:
 def _act(duo: Duo, action: str, place: int, path: Path | None) -> dict[str, Any]:
     began = time.monotonic()
     if action == "save" and path is not None and path.is_symlink():  # whoever asks chooses no file outside the folder
-        raise BadValue(f"the file {quoted(path.name)} is a link; give another name")
+        raise BadValueError(f"the file {quoted(path.name)} is a link; give another name")
     try:
         if path is None:
             return {"id_slot": place, "n_erased": slot_file.erase(duo.session, place)}
         act: Callable[..., tuple[int, int]] = slot_file.save if action == "save" else slot_file.restore
         n_tokens, n_bytes = act(duo.session, place, path)
     except OSError as e:
-        raise BadValue(f"the file {quoted(path and path.name)} cannot be used ({e.strerror or e}); check it") from None
+        raise BadValueError(
+            f"the file {quoted(path and path.name)} cannot be used ({e.strerror or e}); check it"
+        ) from None
     ms = (time.monotonic() - began) * 1e3
     names = ("n_saved", "n_written", "save_ms") if action == "save" else ("n_restored", "n_read", "restore_ms")
     shown = {names[0]: n_tokens, names[1]: n_bytes, "timings": {names[2]: ms}}

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from duo.api.infill import infill
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.server.chat_asked import chat_texts, count_of
 from duo.server.errors import ApiError
 from duo.server.fields import ChatFields, CompletionFields, InfillFields, PromptFields, TextFields
@@ -44,7 +44,7 @@ def add(router: APIRouter, service: Service) -> None:
 
         def make() -> tuple[list[Text], Shape]:
             if f.best_of is not None and f.best_of > count_of(f):
-                raise BadValue("best_of is not supported; ask for n texts")
+                raise BadValueError("best_of is not supported; ask for n texts")
             duo = service.duo
             if f.suffix:
                 found = [(_words(p), [*infill(duo.local_model, _words(p), f.suffix, suffix_first=duo.spm_infill)])

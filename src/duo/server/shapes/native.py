@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import exp
 from typing import TYPE_CHECKING, Any
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.prompt.reading import Part
 from duo.server.asked import settings_shown
 from duo.server.shapes.shape import Event, Shape
@@ -119,12 +119,12 @@ def picked(answer: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
 
 
 def infill_texts(prefix: str | None, suffix: str | None, extra: Sequence[Mapping[str, Any]] | None) -> tuple[str, str]:
-    """What stands before and behind the gap; other files come first. Raises BadValue."""
+    """What stands before and behind the gap; other files come first. Raises BadValueError."""
     before = []
     for i, chunk in enumerate(extra or ()):
         text, name = chunk.get("text"), chunk.get("filename", "tmp")
         if not isinstance(text, str) or not isinstance(name, str):
-            raise BadValue(f"input_extra {i} has no text; write {{'filename': ..., 'text': ...}}")
+            raise BadValueError(f"input_extra {i} has no text; write {{'filename': ..., 'text': ...}}")
         before.append(f"--- {name}\n{text}\n")
     return "".join(before) + (prefix or ""), suffix or ""
 

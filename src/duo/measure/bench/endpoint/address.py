@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import httpx2
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 CHAT, COMPLETIONS = "/chat/completions", "/completions"
 
@@ -33,7 +33,7 @@ class Address:
 
 
 def parse_address(text: str, flag: str = "--url") -> Address:
-    """[NAME=]URL; the name is the host and the port unless it is given. flag: the option. Raises BadValue."""
+    """[NAME=]URL; the name is the host and the port unless it is given. flag: the option. Raises BadValueError."""
     match = re.fullmatch(r"(?:([^=/:]*)=)?(.*)", text, re.DOTALL)
     name, given = (match[1], match[2]) if match else (None, text)
     try:
@@ -41,13 +41,13 @@ def parse_address(text: str, flag: str = "--url") -> Address:
     except (httpx2.InvalidURL, ValueError):
         url = httpx2.URL("")
     if url.userinfo or url.query or url.fragment or "@" in given:  # not repeated here: it may hold a key
-        raise BadValue(
+        raise BadValueError(
             f"a {flag} has a user, a query or a fragment; give the key with --api-key-file, and the URL bare"
         )
     if url.scheme not in ("http", "https") or not url.host or not 0 < (url.port or 80) < 1 << 16:
-        raise BadValue(f"{flag} {text!r} is no address of a server; write it as http://127.0.0.1:8080")
+        raise BadValueError(f"{flag} {text!r} is no address of a server; write it as http://127.0.0.1:8080")
     if name is not None and not name.strip():
-        raise BadValue(f"{flag} {text!r} has an empty name; write NAME=URL")
+        raise BadValueError(f"{flag} {text!r} has an empty name; write NAME=URL")
     path = url.path.rstrip("/")
     chat = path.endswith(CHAT)
     for route in (CHAT, COMPLETIONS):
@@ -58,11 +58,13 @@ def parse_address(text: str, flag: str = "--url") -> Address:
 
 
 def parse_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
-    """Raises BadValue: one is no address, or two have the same name."""
+    """Raises BadValueError: one is no address, or two have the same name."""
     found: dict[str, Address] = {}
     for text in texts:
         a = parse_address(text)
         if a.name in found:
-            raise BadValue(f"two --url have the name {a.name!r}; give each its own, as first=http://127.0.0.1:8080")
+            raise BadValueError(
+                f"two --url have the name {a.name!r}; give each its own, as first=http://127.0.0.1:8080"
+            )
         found[a.name] = a
     return tuple(found.values())

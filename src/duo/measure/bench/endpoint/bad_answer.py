@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 
 LACKS = (400, 404, 422, 501)  # the server does not have what was asked for
 
 
-class BadAnswer(BadValue):
+class BadAnswerError(BadValueError):
     """A server's answer that is not what was asked for. status: of HTTP."""
 
     def __init__(self, message: str, status: int) -> None:

@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 
 import httpx2
 
-from duo.errors import BadValue, PeerLost
+from duo.errors import BadValueError, PeerLostError
 from duo.measure.bench.endpoint.address import Address
 from duo.measure.bench.endpoint.answer import BadStream, StreamedAnswer, message_of
-from duo.measure.bench.endpoint.bad_answer import BadAnswer
+from duo.measure.bench.endpoint.bad_answer import BadAnswerError
 from duo.measure.bench.endpoint.events import EventReader
 from duo.support.wording import one_line, quoted
 
@@ -27,7 +27,7 @@ OF_DUO, OF_LLAMA_CPP = "duo", ("duo", "llamacpp")
 
 
 def read_key(file: str | None) -> str | None:
-    """The key in the first line of a file, else of the environment. Raises BadValue, which never shows the key."""
+    """The key in the first line of a file, else of the environment. Raises BadValueError, which never shows the key."""
     where = f"the environment variable {KEY_VARIABLE}"
     found = os.environ.get(KEY_VARIABLE)
     if file is not None:
@@ -36,13 +36,13 @@ def read_key(file: str | None) -> str | None:
             lines = Path(file).read_text("utf-8").split("\n")
         except (OSError, ValueError) as e:
             why = getattr(e, "strerror", None) or "it is not UTF-8"
-            raise BadValue(f"{where} cannot be read ({why}); check the path") from None
+            raise BadValueError(f"{where} cannot be read ({why}); check the path") from None
         found = lines[0]
     if found is None:
         return None
     key = found.strip()
     if not key or not all("!" <= c <= "~" for c in key):
-        raise BadValue(f"{where} holds no key; write one word of ASCII characters")
+        raise BadValueError(f"{where} holds no key; write one word of ASCII characters")
     return key
 
 
@@ -85,7 +85,8 @@ class Client:
         return self.owner in OF_LLAMA_CPP
 
     def meet(self) -> None:
-        """Asks which model there is. Raises PeerLost: no server answers; BadValue: it wants a key or a model's name."""
+        """Asks which model there is. Raises PeerLostError: no server answers; BadValueError: it wants a key or a
+        model's name."""
         with self._failures():
             response = self._http.get(f"{self.address.base}/models")
         if response.status_code != 200:
@@ -131,7 +132,7 @@ class Client:
     ) -> Asked:
         """One streamed text. on_choice: see StreamedAnswer. enough: whether to close the connection before the end.
 
-        Raises PeerLost: the server fails; BadValue: it does not take the request.
+        Raises PeerLostError: the server fails; BadValueError: it does not take the request.
         """
         sent = {**body, "model": self.model, "stream": True, "stream_options": {"include_usage": True}}
         answer, events = StreamedAnswer(on_choice), EventReader()
@@ -156,7 +157,7 @@ class Client:
                     break
         whole = time.perf_counter() - begin
         if not (answer.is_whole or enough(answer)):
-            raise PeerLost(f"{self._who} ended a text in the middle; see its log{come_of(answer)}")
+            raise PeerLostError(f"{self._who} ended a text in the middle; see its log{come_of(answer)}")
         first, last = (None if t is None else t - begin for t in (answer.first_at, answer.last_at))
         return Asked(answer, 200, first, last, whole)
 
@@ -165,7 +166,7 @@ class Client:
         return f"the server {self.address.name} ({self.address.base})"
 
     def _fail(self, what: str, status: int = 200) -> NoReturn:
-        raise BadAnswer(f"{self._who} {self._without_key(what)}", status)
+        raise BadAnswerError(f"{self._who} {self._without_key(what)}", status)
 
     def _without_key(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text  # some servers repeat it
@@ -183,10 +184,10 @@ class Client:
 
     @contextmanager
     def _failures(self, answer: StreamedAnswer | None = None) -> Iterator[None]:
-        """Names the server in what goes wrong, as PeerLost. answer: the text that is being read."""
+        """Names the server in what goes wrong, as PeerLostError. answer: the text that is being read."""
 
-        def lost(what: str) -> PeerLost:
-            return PeerLost(f"{self._who} {self._without_key(what)}{come_of(answer)}")
+        def lost(what: str) -> PeerLostError:
+            return PeerLostError(f"{self._who} {self._without_key(what)}{come_of(answer)}")
 
         try:
             yield

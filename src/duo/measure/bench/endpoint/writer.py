@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from duo.errors import BadValue
+from duo.errors import BadValueError
 from duo.measure.bench.arms import Arm, arms_of
 from duo.measure.bench.endpoint.client import Asked, Client
 from duo.measure.bench.questions import Question
@@ -51,7 +51,7 @@ class EndpointWriter:
     def answers(self, question: Question, arm: Arm) -> list[Answer]:
         """The answers to all turns, up to one that is refused. Several threads call this.
 
-        Raises PeerLost: a server fails; BadValue: it does not take the request.
+        Raises PeerLostError: a server fails; BadValueError: it does not take the request.
         """
         client = self._clients[arm.server]
         messages: list[dict[str, str]] = []
@@ -90,7 +90,7 @@ class EndpointWriter:
         if answer.usage_tokens is not None:
             return answer.usage_tokens
         if not self._count_chunks:
-            raise BadValue(
+            raise BadValueError(
                 f"the server {name} tells no number of tokens (usage) in a stream; --count-chunks counts its pieces of "
                 "text instead"
             )
