@@ -6,7 +6,7 @@
 
 Each pair is measured with default options and with a core for each model, greedy and at temperature 0.8, on three
 questions of Spec-Bench in ChatML (real_questions.py). What to expect of the pairs in models.yaml comes from the
-formulas of duo.measure.bench.bound, with their sizes and the pass times of `make bench`.
+formulas of duo.benchmark.bench.bound, with their sizes and the pass times of `make bench`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from benchmarks.real_questions import chosen
 from benchmarks.run_real import DRAFT, MODELS, PLACES, TARGET, engine_options
 
 import duo
-from duo.dev.widen import SAME, widen
-from duo.measure.bench.head import machine
-from duo.measure.tune import tune
+from duo.benchmark.bench.head import machine
+from duo.benchmark.tune import tune
+from duo.gguf_tools.widen import SAME, widen
 from duo.support.other_load import Moment, other_cores
 
 ROOT = Path(__file__).parents[1]

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from duo.measure.bench.bound import best_sync, overlapped_bound, pass_cost
+from duo.benchmark.bench.bound import best_sync, overlapped_bound, pass_cost
 from duo.models.pairs import Pair, entries
 from duo.support.other_load import QUIET_CORES
 

@@ -24,11 +24,11 @@ from benchmarks.pair_args import pair_args
 
 import duo
 from duo import _core
-from duo.measure.bench.head import command_of
-from duo.measure.doctor import options
+from duo.benchmark.bench.head import command_of
+from duo.benchmark.doctor import options
+from duo.generation.job import sampling
 from duo.options.option import AcceptRule
 from duo.options.validate import generate_options
-from duo.text.job import sampling
 
 TEMPERATURES = (0.2, 0.8, 1.0)
 RULES: tuple[str, ...] = get_args(AcceptRule)

@@ -23,10 +23,10 @@ from benchmarks.pair_args import pair_args
 
 import duo
 from duo import _core
-from duo.measure.bench.head import command_of
-from duo.measure.doctor import options
+from duo.benchmark.bench.head import command_of
+from duo.benchmark.doctor import options
+from duo.generation.job import sampling
 from duo.options.validate import generate_options
-from duo.text.job import sampling
 
 N_BEST = 8
 TEMPERATURES = (0.0, 0.2, 0.5, 0.8, 1.0, 1.2)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import duo
-from duo.measure.bench.head import machine, settings_of
+from duo.benchmark.bench.head import machine, settings_of
 from duo.models.demo import demo_pair
 
 PROMPT = "Once upon a time there was a little tin soldier who"

@@ -24,8 +24,8 @@ from benchmarks.run_real import TARGET
 from real_models import MODELS  # tools/real_models.py
 
 from duo import _core
-from duo.measure.bench.head import command_of, machine
-from duo.measure.doctor import context_of
+from duo.benchmark.bench.head import command_of, machine
+from duo.benchmark.doctor import context_of
 
 WIDTHS = (1, 2, 4, 8)
 BATCH = 512  # tokens of the prompt in a pass

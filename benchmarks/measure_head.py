@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 import duo
 from duo import _core
-from duo.measure.bench.head import command_of
-from duo.measure.doctor import options
+from duo.benchmark.bench.head import command_of
+from duo.benchmark.doctor import options
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 

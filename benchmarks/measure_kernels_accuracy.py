@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import models
 from benchmarks.run_pair import cores
 
-from duo.measure.bench.head import command_of, machine
-from duo.measure.doctor import log_softmax
+from duo.benchmark.bench.head import command_of, machine
+from duo.benchmark.doctor import log_softmax
 from duo.models.demo import demo_pair
 
 WINDOW = 256

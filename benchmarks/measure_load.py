@@ -21,7 +21,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tools"))
 from benchmarks.run_real import DRAFT, TARGET
 from real_models import MODELS  # tools/real_models.py
 
-from duo.measure.bench.head import command_of, machine
+from duo.benchmark.bench.head import command_of, machine
 
 # The first line of each prints the seconds until the models are loaded; the last one until the first token is there.
 DUO = """

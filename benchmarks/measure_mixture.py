@@ -22,7 +22,7 @@ from benchmarks import models
 from benchmarks.run_kernels import SIDES
 from benchmarks.run_pair import cores
 
-from duo.measure.bench.head import command_of, machine
+from duo.benchmark.bench.head import command_of, machine
 from duo.models.demo import demo_pair
 
 WIDTHS = (1, 2, 4, 8, 16)

@@ -23,8 +23,8 @@ import real_models  # tools/real_models.py
 from benchmarks.real_questions import Asked, chatml, chosen
 
 from duo import Duo
-from duo.measure.bench.head import command_of, machine
-from duo.measure.bench.questions import read
+from duo.benchmark.bench.head import command_of, machine
+from duo.benchmark.bench.questions import read
 
 TARGET = "qwen2.5-coder-1.5b-q4_k_m"
 DRAFT = "qwen2.5-coder-0.5b-q4_k_m"

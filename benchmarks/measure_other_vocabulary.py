@@ -21,7 +21,7 @@ import real_models  # tools/real_models.py
 from benchmarks.real_questions import chosen
 
 from duo import Duo
-from duo.measure.bench.head import command_of, machine
+from duo.benchmark.bench.head import command_of, machine
 
 TARGET = "qwen2.5-coder-1.5b-q4_k_m"
 DRAFTS = ("qwen2.5-coder-0.5b-q4_k_m", "smollm2-135m-q4_1", "gemma3-270m-q4_k_m")

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from duo.measure.bench.head import command_of, machine
+from duo.benchmark.bench.head import command_of, machine
 from duo.models.paths import parts
 from duo.placement import packed
 from duo.placement.packing import NONE

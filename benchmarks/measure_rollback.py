@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from duo import _core
-from duo.measure.bench.head import machine
-from duo.measure.doctor import context_of
-from duo.measure.doctor import options as target_options
+from duo.benchmark.bench.head import machine
+from duo.benchmark.doctor import context_of
+from duo.benchmark.doctor import options as target_options
 from duo.models.header import read_header
 from duo.placement.states import way_back
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import duo
-from duo.measure.bench.head import command_of, machine
+from duo.benchmark.bench.head import command_of, machine
 from duo.placement import place
 from duo.placement.cpus import usable_cores
 

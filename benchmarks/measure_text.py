@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import duo
-from duo.measure.bench.head import command_of
+from duo.benchmark.bench.head import command_of
 from duo.models.demo import demo_pair
 
 

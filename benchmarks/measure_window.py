@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import duo
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 
 WINDOWS: tuple[int | str, ...] = (64, 128, 256, 512, "all")
 # So that the draft begins at once, whether that pays or not.

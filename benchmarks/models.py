@@ -12,9 +12,9 @@ import numpy as np
 
 import duo
 from duo import _core
-from duo.dev.whole_file import copy_field
-from duo.dev.widen import widen
-from duo.measure import doctor
+from duo.benchmark import doctor
+from duo.gguf_tools.whole_file import copy_field
+from duo.gguf_tools.widen import widen
 
 # The names of llama-quantize. Only the mixtures ("_M") keep libllama's choice of a type for each matrix; in the others
 # all matrices have the same type.

@@ -9,8 +9,8 @@ from pathlib import Path
 from benchmarks import models
 from benchmarks.run_kernels import TYPES
 
-from duo.dev.random_model import randomize
-from duo.dev.widen import widen
+from duo.gguf_tools.random_model import randomize
+from duo.gguf_tools.widen import widen
 from duo.models.demo import demo_pair
 
 N_BYTES = {"target": 600e6, "d120": 110e6, "d240": 220e6}  # c = 0.2 and 0.4 of the target's pass

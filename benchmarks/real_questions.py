@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from duo.measure.bench.questions import read
+from duo.benchmark.bench.questions import read
 
 IDS = {
     "conversation": (84, 156),

@@ -20,9 +20,9 @@ from benchmarks.run_real import DRAFT, MODELS, N_CTX, SEED, TARGET, TEMPERATURES
 
 import duo
 from duo import _core
-from duo.measure.doctor import options
+from duo.benchmark.doctor import options
+from duo.generation.job import sampling
 from duo.options.validate import generate_options
-from duo.text.job import sampling
 
 NEITHER = "-"
 HEAD = (

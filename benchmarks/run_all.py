@@ -28,7 +28,7 @@ from benchmarks.report_page import page
 from benchmarks.run_real import MODELS
 from benchmarks.steps import STEPS, WHOLE_MINUTES, Scale, Step
 
-from duo.measure.bench.head import command_of
+from duo.benchmark.bench.head import command_of
 from duo.models.demo import demo_pair
 from duo.support.other_load import QUIET_CORES, Moment, other_cores
 

@@ -24,7 +24,7 @@ RACE_US = 30_000
 def measure(core: int, types: Sequence[str] = ()) -> dict[str, float]:
     """Microseconds in this process. types: of weights; empty: all."""
     from duo import _core
-    from duo.measure import doctor
+    from duo.benchmark import doctor
     from duo.models.demo import demo_pair
 
     os.sched_setaffinity(0, {core})

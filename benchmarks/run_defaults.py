@@ -164,7 +164,7 @@ def main() -> None:
     if not args.target or not args.draft:
         p.error("--target and --draft are needed")
 
-    from duo.measure.bench.head import command_of, machine, settings_of
+    from duo.benchmark.bench.head import command_of, machine, settings_of
 
     lines = Path(args.prompts).read_text("utf-8").splitlines()
     prompts = [json.loads(x)["turns"][0] for x in lines]

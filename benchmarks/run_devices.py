@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from duo.measure.bench.report import number, percent
+from duo.benchmark.bench.report import number, percent
 
 ROWS = ("placement", "", "tokens/s", "to target alone", "tokens per pass", "hidden", "target busy", "draft busy")
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import duo
-from duo.measure.bench.head import command_of, machine, settings_of
+from duo.benchmark.bench.head import command_of, machine, settings_of
 
 BEGIN_S = 2.0  # before each window, so that everybody is in the middle of a text
 SUMS = ("draft_n", "draft_n_accepted", "draft_hit_n", "target_passes_n", "predicted_n", "predicted_ms",

@@ -156,7 +156,7 @@ def main() -> None:
     for child in children.values():
         child.process.communicate()
     if args.out:
-        from duo.measure.bench.head import command_of, machine, settings_of
+        from duo.benchmark.bench.head import command_of, machine, settings_of
 
         head = {"machine": machine(), "command": command_of(sys.argv), "options": settings_of(vars(args))}
         args.out.write_text(json.dumps({**head, "rows": rows}, indent=1) + "\n")

@@ -30,7 +30,7 @@ from benchmarks import models
 from benchmarks.run_pair import cores
 
 from duo import _core
-from duo.measure.bench.head import command_of, machine
+from duo.benchmark.bench.head import command_of, machine
 from duo.models.demo import demo_pair
 from duo.placement import kernels
 

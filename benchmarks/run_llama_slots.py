@@ -21,8 +21,8 @@ from typing import Any
 from benchmarks.llama_cpp.llama_cpp import Loop, Slots
 
 import duo
-from duo.measure.bench.head import machine, settings_of
-from duo.measure.bench.questions import read
+from duo.benchmark.bench.head import machine, settings_of
+from duo.benchmark.bench.questions import read
 
 N_CTX = 4096
 Write = Callable[[list[str]], tuple[float, int]]  # prompts -> seconds, tokens

@@ -19,7 +19,7 @@ import gguf
 import numpy as np
 
 import duo
-from duo.measure.bench.head import command_of, head_of, settings_of
+from duo.benchmark.bench.head import command_of, head_of, settings_of
 from duo.models.demo import demo_pair
 
 PER_TOKEN = ("tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.token_type")

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.llama_cpp.llama_cpp import Loop, Plain, Speculative
 
 import duo
-from duo.measure.bench.head import command_of, machine, settings_of
+from duo.benchmark.bench.head import command_of, machine, settings_of
 
 
 @dataclass

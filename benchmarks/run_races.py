@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from duo.measure.bench.head import command_of, machine
+from duo.benchmark.bench.head import command_of, machine
 
 
 def race(target: str, draft: str, prompt: str, n: int) -> dict[str, Any]:

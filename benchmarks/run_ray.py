@@ -180,7 +180,7 @@ def main() -> None:
         print(f"{phase}: " + ", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
     print(f"different texts: {found['different_texts']}; {found['seconds_until']}")
     if args.out is not None:
-        from duo.measure.bench.head import command_of, machine
+        from duo.benchmark.bench.head import command_of, machine
 
         head = {"machine": machine(), "command": command_of(["python", *sys.argv])}
         args.out.write_text(json.dumps({**head, **found}, indent=1) + "\n", "utf-8")

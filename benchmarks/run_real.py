@@ -31,7 +31,7 @@ from benchmarks.real_tables import ALONE, ASYNC, LLAMA, SYNC, TURNS, printed
 from real_models import MODELS  # tools/real_models.py
 
 import duo
-from duo.measure.bench.head import command_of, machine, settings_of
+from duo.benchmark.bench.head import command_of, machine, settings_of
 
 TARGET, DRAFT = "qwen2.5-coder-1.5b-q4_k_m", "qwen2.5-coder-0.5b-q4_k_m"
 TEMPERATURES = (0.0, 0.8)

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from far_machine import far_machine, why_not
 
 import duo
-from duo.measure.bench.head import command_of, head_of, settings_of
+from duo.benchmark.bench.head import command_of, head_of, settings_of
 
 os.environ["DUO_PROFILES"] = "off"  # each run starts without saved measurements
 

@@ -25,8 +25,8 @@ from typing import Any
 
 from run_overhead import with_vocabulary
 
-from duo.dev.switched_duo import SwitchedDuo
-from duo.measure.bench.head import command_of, head_of
+from duo.benchmark.bench.head import command_of, head_of
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 PROMPT = "Once upon a time there was a little tin soldier who"

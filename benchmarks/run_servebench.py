@@ -21,8 +21,8 @@ from typing import Any
 
 from benchmarks.servers.child import Child, started
 
-from duo.measure.bench.head import command_of, machine
-from duo.measure.bench.questions import read
+from duo.benchmark.bench.head import command_of, machine
+from duo.benchmark.bench.questions import read
 
 REFUSED = re.compile(r"HTTP 429")
 GROWTH_MB = 16.0

@@ -26,15 +26,15 @@ from typing import Any
 import numpy as np
 from benchmarks.servers.child import Child, started
 
+from duo.benchmark.bench.arms import Arm
+from duo.benchmark.bench.endpoint.address import parse_address
+from duo.benchmark.bench.endpoint.client import Client
+from duo.benchmark.bench.endpoint.writer import EndpointWriter
+from duo.benchmark.bench.head import command_of, machine, settings_of
+from duo.benchmark.bench.questions import Question, choose, read
+from duo.benchmark.bench.record import Answer
+from duo.benchmark.bench.slots import Round, each_round
 from duo.errors import DuoError, PeerLostError
-from duo.measure.bench.arms import Arm
-from duo.measure.bench.endpoint.address import parse_address
-from duo.measure.bench.endpoint.client import Client
-from duo.measure.bench.endpoint.writer import EndpointWriter
-from duo.measure.bench.head import command_of, machine, settings_of
-from duo.measure.bench.questions import Question, choose, read
-from duo.measure.bench.record import Answer
-from duo.measure.bench.slots import Round, each_round
 
 PLAIN = "duo, no draft"  # its texts, one at a time, are what the others are compared with
 CLOSED = "without sending a response"  # a kept connection that the server was just closing: sent again, once

@@ -16,12 +16,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from duo.measure.bench.arms import Length, arms_of
-from duo.measure.bench.head import command_of, head_of, settings_of
-from duo.measure.bench.measures import best_sync, summarise
-from duo.measure.bench.questions import Question
-from duo.measure.bench.run import interleaved
-from duo.measure.bench.synthetic import SyntheticWriter, parse
+from duo.benchmark.bench.arms import Length, arms_of
+from duo.benchmark.bench.head import command_of, head_of, settings_of
+from duo.benchmark.bench.measures import best_sync, summarise
+from duo.benchmark.bench.questions import Question
+from duo.benchmark.bench.run import interleaved
+from duo.benchmark.bench.synthetic import SyntheticWriter, parse
 
 CPU_V = "v=1@1/1.2@2/1.6@4/2.6@8"
 GRIDS: dict[str, list[str]] = {

@@ -32,7 +32,7 @@ from benchmarks.servers.cases import TEMPLATE, cases, questions
 from benchmarks.servers.child import Child, started
 from benchmarks.servers.load import Client, Wrong, plain_texts
 
-from duo.measure.bench.head import command_of, machine
+from duo.benchmark.bench.head import command_of, machine
 
 N_PLACES, N_CTX, N_QUEUE = 4, 4096, 8
 N_WARM = 600  # requests until allocators and caches have what they keep

@@ -1,5 +1,5 @@
 """Arms that the tests of duo bench compare."""
 
-from duo.measure.bench.arms import Arm
+from duo.benchmark.bench.arms import Arm
 
 SYNC2, SYNC4, AUTO = Arm("sync 2", "sync", 2), Arm("sync 4", "sync", 4), Arm("async auto", "async", "auto")

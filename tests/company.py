@@ -15,7 +15,7 @@ import numpy as np
 from waits import join
 
 from duo import Duo, Result
-from duo.text.stream import Stream
+from duo.generation.stream import Stream
 
 PROMPTS = [
     "Once upon a time", "The king said", "There was a little girl who", "In the forest lived", "A long time ago",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from gguf import GGUFValueType, GGUFWriter, ReaderTensor
 
-from duo.dev.whole_file import Reader
+from duo.gguf_tools.whole_file import Reader
 
 Array = np.ndarray[Any, Any]
 Value = tuple[GGUFValueType, Any]  # type and value of a header key; an array's type is that of its elements

@@ -12,7 +12,7 @@ from prompts import PROMPTS
 from sizes import size
 
 from duo import Duo
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 N_TOKENS = size(24, 40)

@@ -12,11 +12,11 @@ from conftest import HANG_S
 from hosts import HostProcess
 
 from duo import _core
+from duo.generation.job import sampling, speculation
 from duo.options.validate import generate_options
 from duo.remote.wire import hello
 from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec_begin import put_begin
-from duo.text.job import sampling, speculation
 
 PATH = "/duo.v1.Host/"
 N_LITTLE = 1 << 16  # bytes

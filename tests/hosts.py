@@ -21,7 +21,7 @@ from ports import free_port
 from waits import first_line
 
 from duo import Duo, Result
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 
 PROMPT = "Once upon a time there was"
 # A verify host's, so that its texts are those that EXACT writes here.

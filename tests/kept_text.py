@@ -6,7 +6,7 @@ from typing import Any
 from conftest import EXACT
 
 from duo import Duo
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()

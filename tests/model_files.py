@@ -18,7 +18,7 @@ from gguf_files import F32, STR, U32, Array, Value, header_of, write
 
 from duo import _core
 from duo._libs import library_dir
-from duo.measure import doctor
+from duo.benchmark import doctor
 from duo.models.demo import demo_pair
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "mixtral")

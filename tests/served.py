@@ -15,11 +15,11 @@ import httpx
 from conftest import HANG_S
 
 from duo import Duo
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.options.validate import serve_options
+from duo.server.lifecycle import Serving
 from duo.server.listening import listeners
 from duo.server.service import Service
-from duo.server.serving import Serving
 from duo.server.settings import Settings
 
 # A template with everything that templates may have: tools, thoughts, a system prompt.

@@ -11,13 +11,13 @@ from conftest import HELD
 from prompts import PROMPTS
 
 from duo import Duo, DuoError, _core
+from duo.benchmark.doctor import options
 from duo.cli.main import main
-from duo.dev.switched_duo import SwitchedDuo
-from duo.measure.doctor import options
+from duo.generation.job import sampling
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.options.accept import promise
 from duo.options.validate import generate_options
-from duo.text.job import sampling
 
 TARGET, DRAFT = demo_pair()
 RULES = ["noise", "rejection", "typical", "top-n"]

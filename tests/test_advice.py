@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from duo.benchmark.advice import advise
+from duo.benchmark.sharing import Sharing, separate
+from duo.benchmark.tuning import Tuning
 from duo.cli.commands.tune import recommended
-from duo.measure.advice import advise
-from duo.measure.sharing import Sharing, separate
-from duo.measure.tuning import Tuning
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = map(str, demo_pair())

@@ -257,7 +257,7 @@ def test_paths_of_any_kind(tmp_path: Path) -> None:
     odd = tmp_path / "mödel 🦆\n.gguf"
     odd.symlink_to(demo_pair()[0])
     raw = bytes(tmp_path) + b"/\xff\xfe.gguf"
-    Path(duo.api.engine.os.fsdecode(raw)).symlink_to(demo_pair()[1])
+    Path(duo.model.os.fsdecode(raw)).symlink_to(demo_pair()[1])
     with Duo(odd, raw, n_ctx=128) as d:  # type: ignore[arg-type]
         assert d.generate(PROMPT, **GREEDY).text
         assert d.target.path == str(odd)

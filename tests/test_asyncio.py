@@ -10,7 +10,7 @@ import pytest
 from conftest import HANG_S
 
 from duo import Duo, DuoError
-from duo.text.turns import Turn
+from duo.generation.turns import Turn
 
 PROMPT = "Once upon a time"
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 40}

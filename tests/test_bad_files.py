@@ -14,7 +14,7 @@ from rights import of_an_ordinary_user
 from sizes import size
 
 import duo
-from duo.dev.whole_file import Reader
+from duo.gguf_tools.whole_file import Reader
 from duo.models.demo import demo_pair
 
 pytestmark = pytest.mark.full

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pytest import approx
 
 from duo import DuoError
-from duo.measure.bench import arms, bound, questions
-from duo.measure.bench.arms import PLAIN, Arm
-from duo.measure.bench.questions import Question
+from duo.benchmark.bench import arms, bound, questions
+from duo.benchmark.bench.arms import PLAIN, Arm
+from duo.benchmark.bench.questions import Question
 
 chance = st.floats(0.0, 0.99)
 chances = st.lists(chance, min_size=1, max_size=8)

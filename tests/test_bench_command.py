@@ -12,12 +12,12 @@ import pytest
 from terminals import rest_of, terminal
 
 from duo import Duo, DuoError
+from duo.benchmark.bench import chart
+from duo.benchmark.bench.arms import ALONE, PLAIN, Arm
+from duo.benchmark.bench.questions import Question
+from duo.benchmark.bench.record import Answer
+from duo.benchmark.bench.writer import DuoWriter
 from duo.cli.main import main
-from duo.measure.bench import chart
-from duo.measure.bench.arms import ALONE, PLAIN, Arm
-from duo.measure.bench.questions import Question
-from duo.measure.bench.record import Answer
-from duo.measure.bench.writer import DuoWriter
 from duo.models.demo import demo_pair
 from duo.options.validate import generate_options
 
@@ -178,9 +178,9 @@ def test_a_chart_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_hook_for_made_up_models(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     called = []
-    module = type(sys)("duo.measure.bench.synthetic_run")
+    module = type(sys)("duo.benchmark.bench.synthetic_run")
     module.run = module.run_slots = lambda *args: called.append(args)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "duo.measure.bench.synthetic_run", module)
+    monkeypatch.setitem(sys.modules, "duo.benchmark.bench.synthetic_run", module)
     args = ["--synthetic", "a=0.8", "--modes", "sync", "--sync-lengths", "2", "-n", 50]
     args += ["--json-file", tmp_path / "x.json"]
     assert run(*args)[0] == 0

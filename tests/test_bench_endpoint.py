@@ -9,10 +9,10 @@ import pytest
 from fake_endpoint import fake_endpoint
 
 from duo import DuoError
-from duo.measure.bench.endpoint.address import Address, parse_address, parse_addresses
-from duo.measure.bench.endpoint.answer import BadStream, StreamedAnswer
-from duo.measure.bench.endpoint.client import Client, read_key
-from duo.measure.bench.endpoint.events import EventReader
+from duo.benchmark.bench.endpoint.address import Address, parse_address, parse_addresses
+from duo.benchmark.bench.endpoint.answer import BadStream, StreamedAnswer
+from duo.benchmark.bench.endpoint.client import Client, read_key
+from duo.benchmark.bench.endpoint.events import EventReader
 
 # ---- addresses
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from duo import BadValueError, DuoError
-from duo.measure.bench import placed_run
-from duo.measure.bench.arms import PLAIN, Arm
-from duo.measure.bench.places import Place, Placement, parse_places, placements_of
-from duo.measure.bench.questions import Question
-from duo.measure.bench.record import Answer
+from duo.benchmark.bench import placed_run
+from duo.benchmark.bench.arms import PLAIN, Arm
+from duo.benchmark.bench.places import Place, Placement, parse_places, placements_of
+from duo.benchmark.bench.questions import Question
+from duo.benchmark.bench.record import Answer
 from duo.placement.devices import Device
 
 Run = Callable[..., tuple[int, str, str]]

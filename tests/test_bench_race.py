@@ -13,13 +13,13 @@ from pytest import approx
 from rich.console import Console
 
 from duo import DuoError
-from duo.measure.bench import bound, chart, files, measures, report
-from duo.measure.bench.arms import ALONE, PLAIN, Arm
-from duo.measure.bench.costs import acceptances, costs_of
-from duo.measure.bench.questions import Question
-from duo.measure.bench.quote import quote
-from duo.measure.bench.record import Answer, Record
-from duo.measure.bench.run import interleaved
+from duo.benchmark.bench import bound, chart, files, measures, report
+from duo.benchmark.bench.arms import ALONE, PLAIN, Arm
+from duo.benchmark.bench.costs import acceptances, costs_of
+from duo.benchmark.bench.questions import Question
+from duo.benchmark.bench.quote import quote
+from duo.benchmark.bench.record import Answer, Record
+from duo.benchmark.bench.run import interleaved
 
 # ---- the race
 

@@ -11,13 +11,13 @@ from bench_arms import AUTO, SYNC2
 from pytest import approx
 
 from duo import DuoError
+from duo.benchmark.bench import slot_figures, slot_report
+from duo.benchmark.bench.arms import PLAIN, Arm, parse_slots
+from duo.benchmark.bench.questions import Question
+from duo.benchmark.bench.record import Answer, Record
+from duo.benchmark.bench.slots import Round, rounds_of
+from duo.benchmark.bench.strangers import strangers
 from duo.cli.main import main
-from duo.measure.bench import slot_figures, slot_report
-from duo.measure.bench.arms import PLAIN, Arm, parse_slots
-from duo.measure.bench.questions import Question
-from duo.measure.bench.record import Answer, Record
-from duo.measure.bench.slots import Round, rounds_of
-from duo.measure.bench.strangers import strangers
 
 Run = Callable[..., tuple[int, str, str]]
 ASKED = [Question(i, "a", (f"question {i}",)) for i in range(3)]

@@ -12,8 +12,8 @@ import pytest
 from fake_endpoint import DONE, GOOD, Reply, chunk, event, fake_endpoint
 from served import Server, served
 
-from duo.measure.bench.endpoint.address import parse_address
-from duo.measure.bench.endpoint.client import Client
+from duo.benchmark.bench.endpoint.address import parse_address
+from duo.benchmark.bench.endpoint.client import Client
 
 Run = Callable[..., tuple[int, str, str]]
 SHORT = ("-n", 12, "--questions", 3, "--repetitions", 1, "--warm-up", 0)

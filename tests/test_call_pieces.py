@@ -8,10 +8,10 @@ import random
 import pytest
 from test_tools import FORMS, NAMES
 
-from duo.api.answer import Reading
-from duo.prompt.call_pieces import Piece
-from duo.prompt.reading import CallReader, Part, Reader, joined
-from duo.text.result import Chunk
+from duo.chat.call_pieces import Piece
+from duo.chat.reading import CallReader, Part, Reader, joined
+from duo.compat.llama_cpp.answer import Reading
+from duo.generation.result import Chunk
 
 HARMONY = (
     "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.weather "
@@ -21,7 +21,7 @@ LONG = {"city": 'a "quoted" {brace} \\ [and] so on ' * 5, "nested": {"list": [1,
 
 
 class Plain:
-    """A text without control tokens (duo.api.answer.Spelled)."""
+    """A text without control tokens (duo.compat.llama_cpp.answer.Spelled)."""
 
     def __init__(self) -> None:
         self._text = ""

@@ -9,10 +9,10 @@ import pytest
 from prompts import PROMPTS
 
 from duo import Duo, _core
-from duo.measure.doctor import options
+from duo.benchmark.doctor import options
+from duo.generation.job import sampling
 from duo.models.demo import demo_pair
 from duo.options.validate import generate_options
-from duo.text.job import sampling
 
 TARGET, DRAFT = demo_pair()
 TEMPERATURES = [0.0, 0.2, 0.5, 0.8, 1.2]

@@ -10,9 +10,9 @@ import pytest
 from gguf_files import rewrite
 
 from duo import Duo, DuoError, Result
-from duo.api.conversation import Conversation
 from duo.cli import chat_commands, show
 from duo.cli.commands.chat import answer
+from duo.conversation import Conversation
 from duo.models.demo import demo_pair
 
 Run = Callable[..., tuple[int, str, str]]

@@ -7,7 +7,7 @@ import jinja2
 import pytest
 
 from duo import Duo, DuoError
-from duo.prompt.chat_template import ChatTemplate, check_messages, template_of
+from duo.chat.chat_template import ChatTemplate, check_messages, template_of
 
 MESSAGES = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}, {"role": "user", "content": "?"}]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from duo import Duo
-from duo.api.conversation import Conversation
+from duo.chat.chat_template import ChatTemplate
 from duo.cli import show
-from duo.prompt.chat_template import ChatTemplate
+from duo.conversation import Conversation
 
 Run = Callable[..., tuple[int, str, str]]
 FAST = ("-n", 20, "--temp", 0, "-c", 512)

@@ -12,10 +12,10 @@ from terminals import rest_of, terminal
 
 import duo
 from duo import Chunk
+from duo.benchmark.trace import read_models, read_trace
 from duo.cli import show
 from duo.cli.main import COMMANDS, command_named, main
 from duo.cli.options import ModelCommand
-from duo.measure.trace import read_models, read_trace
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = map(str, demo_pair())

@@ -16,8 +16,8 @@ from company import PROMPTS, alone, at_once, open_streams, requests, same, storm
 from conftest import EXACT, HANG_S
 
 from duo import Duo, _core
-from duo.dev.switched_duo import SwitchedDuo
-from duo.text.errand import finish, turn
+from duo.generation.errand import finish, turn
+from duo.gguf_tools.switched_duo import SwitchedDuo
 
 pytestmark = pytest.mark.full
 

@@ -13,8 +13,8 @@ from gguf_files import BOOL, U32, rewrite
 from llama_code import DRAFT, LOAD, MESSAGES, PROMPT, TARGET
 
 from duo import Duo, DuoError
-from duo.api.infill import infill
-from duo.api.llama_cpp_members import PLACES_OF_CHAT, PLACES_OF_COMPLETION
+from duo.compat.llama_cpp.infill import infill
+from duo.compat.llama_cpp.members import PLACES_OF_CHAT, PLACES_OF_COMPLETION
 
 INTEGER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 

@@ -17,8 +17,8 @@ from sizes import LARGE, mostly_proof, mostly_proof_of_two, size
 from tiny_models import tiny
 
 from duo import Duo
-from duo.dev.switched_duo import SwitchedDuo
 from duo.errors import BadValueError
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()

@@ -12,8 +12,8 @@ from conftest import EXACT
 from hosts import KERNELS, host
 
 from duo import BadValueError, Duo, UnknownModelError
-from duo.dev.switched_duo import SwitchedDuo
-from duo.dev.whole_file import Reader
+from duo.gguf_tools.switched_duo import SwitchedDuo
+from duo.gguf_tools.whole_file import Reader
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 

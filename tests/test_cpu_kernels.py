@@ -29,7 +29,7 @@ from sizes import mostly_proof_of_two
 from waits import join
 
 from duo import DuoError, _core
-from duo.measure import doctor
+from duo.benchmark import doctor
 from duo.models.demo import demo_pair
 from duo.options import experts
 

@@ -11,9 +11,9 @@ import pytest
 from prompts import PROMPTS
 
 from duo import Duo
-from duo.dev.switched_duo import SwitchedDuo
-from duo.dev.widen import widen
-from duo.dev.widen_head import widen_head
+from duo.gguf_tools.switched_duo import SwitchedDuo
+from duo.gguf_tools.widen import widen
+from duo.gguf_tools.widen_head import widen_head
 from duo.models import pairs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

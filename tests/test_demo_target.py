@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from duo import Duo
-from duo.dev import demo_target
 from duo.errors import DoesNotFitError, DuoError
+from duo.gguf_tools import demo_target
 from duo.models.demo import demo_pair
 
 TARGET, _ = map(str, demo_pair())

@@ -28,7 +28,7 @@ from duo.cli.commands.serve import command as serve_command
 from duo.cli.options import given
 from duo.options.tables import SERVE_OPTIONS
 from duo.options.validate import serve_options
-from duo.server.serving import END_S
+from duo.server.lifecycle import END_S
 
 ROOT = DEPLOY.parent
 KUBERNETES = sorted(DEPLOY.glob("kubernetes/*.yaml"))

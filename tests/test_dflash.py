@@ -31,7 +31,7 @@ from tiny_models import tiny
 
 from duo import Duo, DuoError
 from duo.cli.main import main
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import devices

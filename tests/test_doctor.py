@@ -10,8 +10,8 @@ import pytest
 from conftest import Races
 
 from duo import Duo, DuoError, _core
+from duo.benchmark import doctor
 from duo.cli.main import main
-from duo.measure import doctor
 from duo.models.demo import demo_pair
 from duo.placement import kernels
 

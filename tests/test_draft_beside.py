@@ -116,7 +116,7 @@ def test_a_model_of_the_targets_size_is_no_draft(target: Path, run: Run) -> None
 def test_a_draft_that_cannot_be_loaded_is_left_out(
     error: DuoError, target: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from duo.api import engine
+    from duo import model as engine
 
     shutil.copy(DRAFT, target.with_name("Draft-Small.gguf"))
     place = engine.place

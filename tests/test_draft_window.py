@@ -10,9 +10,9 @@ from hosts import host, remote
 from prompts import LONG
 
 from duo import BadValueError, Duo, _core
-from duo.dev.switched_duo import SwitchedDuo
+from duo.generation.errand import finish
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
-from duo.text.errand import finish
 
 N_SINK = 16  # csrc/text/draft_window.h
 N_TOKENS = 40

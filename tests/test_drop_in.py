@@ -15,7 +15,7 @@ from llama_cpp import llama_chat_format
 from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
 from duo import Duo, DuoError
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()

@@ -10,7 +10,7 @@ import pytest
 from conftest import need_llama_cpp
 
 from duo import BadValueError, Duo, DuoError
-from duo.dev.whole_file import Reader
+from duo.gguf_tools.whole_file import Reader
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()

@@ -17,7 +17,7 @@ from served import Server, served
 from waits import wait_until
 
 from duo import BadValueError, CancelledError, Duo, DuoError
-from duo.api.embeddings import normalized
+from duo.generation.embeddings import normalized
 from duo.models.demo import demo_pair
 
 TEXTS = ["a king and his daughter", "the sea", "x", "a king and his son went to the sea"]

@@ -13,8 +13,8 @@ from prompts import PROMPTS
 from sizes import size
 
 from duo import Duo
-from duo.dev.random_model import randomize
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.random_model import randomize
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 N_TOKENS = 128

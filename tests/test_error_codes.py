@@ -11,6 +11,7 @@ from hub_server import REPO, TARGET, FakeHub
 
 import duo
 from duo import Duo, DuoError, errors
+from duo.benchmark.bench import chart
 from duo.errors import (
     AccessDeniedError,
     BadValueError,
@@ -23,7 +24,6 @@ from duo.errors import (
     UnknownModelError,
     error_class,
 )
-from duo.measure.bench import chart
 from duo.models.demo import demo_pair
 from duo.train import pytorch
 

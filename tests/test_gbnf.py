@@ -5,8 +5,8 @@ import random
 import pytest
 
 from duo import _core
-from duo.prompt.gbnf import NeedsVocabulary, complaint
-from duo.prompt.schema import schema_to_gbnf
+from duo.grammar.gbnf import NeedsVocabulary, complaint
+from duo.grammar.schema import schema_to_gbnf
 
 GOOD = [
     'root ::= "a" | [a-z]+ ( "b" | foo )* # x\nfoo ::= [^"\\]\\n-]{2,3} .?\r\n\n',

@@ -132,7 +132,7 @@ def test_two_processes_on_one_device() -> None:
 CLOSED = """
 import sys, threading
 from duo import DuoError
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 d = SwitchedDuo(n_ctx=512, n_gpu_layers="all", n_gpu_layers_draft="all", always=True)
 found = []
 def write():

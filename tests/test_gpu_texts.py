@@ -13,7 +13,7 @@ from model_files import TYPES, random_model, run
 from model_files import options as probe_options
 
 from duo import Duo, _core
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models import pairs
 
 TARGET, HEAD = pairs.paths("demo-eagle3")

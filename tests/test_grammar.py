@@ -12,11 +12,11 @@ import pytest
 from random_schemas import schema
 
 from duo import Duo, DuoError, _core
-from duo.dev.switched_duo import SwitchedDuo
-from duo.measure.doctor import options as model_options
+from duo.benchmark.doctor import options as model_options
+from duo.generation.job import prepare, sampling, speculation
+from duo.gguf_tools.switched_duo import SwitchedDuo
+from duo.grammar.schema import not_enforced, schema_to_gbnf
 from duo.models.demo import demo_pair
-from duo.prompt.schema import not_enforced, schema_to_gbnf
-from duo.text.job import prepare, sampling, speculation
 
 PERSON = {
     "type": "object",

@@ -18,8 +18,8 @@ from sizes import mostly_proof_of_two
 
 from duo import Duo, DuoError
 from duo.cli.main import main
-from duo.dev.random_head import HeadShape, random_head, random_weights, write_head
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.random_head import HeadShape, random_head, random_weights, write_head
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import devices

@@ -10,7 +10,7 @@ from gguf_files import Array
 from model_files import TOKENS, options
 
 from duo import DuoError, _core
-from duo.dev.random_head import HeadShape, random_head, random_weights, write_head
+from duo.gguf_tools.random_head import HeadShape, random_head, random_weights, write_head
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()

@@ -14,8 +14,8 @@ from gguf_files import U32, Array, Value, rewrite
 from sizes import size
 
 from duo import Duo, DuoError
-from duo.dev.random_head import HeadShape, random_head, random_weights, write_head
 from duo.errors import BadValueError
+from duo.gguf_tools.random_head import HeadShape, random_head, random_weights, write_head
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import Device

@@ -15,7 +15,7 @@ from duo.cli.main import COMMANDS, command_named
 from duo.options import option
 from duo.options.generate import GenerateOptions
 
-HEAVY = ("duo._core", "duo.api.engine", "numpy", "jinja2", "rich", "gguf", "grpc", "pydantic", "prompt_toolkit")
+HEAVY = ("duo._core", "duo.model", "numpy", "jinja2", "rich", "gguf", "grpc", "pydantic", "prompt_toolkit")
 LOADED = f"print(*(m for m in {HEAVY!r} if m in sys.modules))"
 
 
@@ -87,7 +87,7 @@ def test_the_list_of_commands_has_each_commands_own_words() -> None:
 
 
 def test_names_are_the_same_whenever_they_are_asked_for() -> None:
-    code = "import duo\nfrom duo.api.engine import Duo\nassert duo.Duo is Duo and 'generate' in dir(duo)\n"
+    code = "import duo\nfrom duo.model import Duo\nassert duo.Duo is Duo and 'generate' in dir(duo)\n"
     assert "duo._core" in loaded_by(code)
     done = run_python("import duo\nduo.nothing")
     assert done.returncode == 1 and "module 'duo' has no attribute 'nothing'" in done.stderr

@@ -15,8 +15,8 @@ from waits import join
 
 from duo import Duo, Result, _core
 from duo.errors import BadValueError
+from duo.generation.errand import finish, turn
 from duo.models.demo import demo_pair
-from duo.text.errand import finish, turn
 
 pytestmark = pytest.mark.full
 

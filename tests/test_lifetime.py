@@ -17,8 +17,8 @@ from sizes import size
 from waits import in_threads
 
 from duo import Duo, DuoError, _core
-from duo.dev.switched_duo import SwitchedDuo
 from duo.errors import CancelledError
+from duo.gguf_tools.switched_duo import SwitchedDuo
 
 pytestmark = pytest.mark.full
 
@@ -279,7 +279,7 @@ def test_a_program_may_end_with_a_stream_open(how: str) -> None:
 def test_ctrl_c_during_generate() -> None:
     code = """
 import os, signal, threading
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 d = SwitchedDuo(n_ctx=256, delay=(100_000, 1))
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:

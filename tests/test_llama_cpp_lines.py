@@ -157,7 +157,7 @@ def test_a_line_starts_and_answers(
     def of_router(self: Any) -> None:
         answers.append(list(self.service.fleet.members))
 
-    monkeypatch.setattr("duo.server.serving.Serving.run", run_once)
+    monkeypatch.setattr("duo.server.lifecycle.Serving.run", run_once)
     monkeypatch.setattr("duo.server.router.serving.RouterServing.run", of_router)
     monkeypatch.setattr("duo.server.listening.listeners", lambda _options: [])
     for i, word in enumerate(args):  # folders of somebody else's machine

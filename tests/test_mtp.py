@@ -18,8 +18,8 @@ from tiny_models import MTP, MTP_TIED, tiny
 
 from duo import Duo, DuoError, _core
 from duo.cli.main import main
-from duo.dev.random_head import HeadShape, random_head
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.random_head import HeadShape, random_head
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 pytestmark = pytest.mark.full

@@ -13,8 +13,8 @@ from tiny_models import tiny
 
 from duo import Duo
 from duo.models.demo import demo_pair
-from duo.server.asked import text_options
-from duo.server.fields import TextFields
+from duo.server.request_options import text_options
+from duo.server.schemas import TextFields
 
 TARGET, DRAFT = demo_pair()
 PASSAGE = "The little tin soldier stood in the window and looked at the snow. "

@@ -15,7 +15,7 @@ from other_vocabularies import shuffled, thinned
 from sizes import size
 
 from duo import Duo, DuoError
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import Device

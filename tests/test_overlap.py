@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from duo import Duo
-from duo.dev.widen import widen
-from duo.measure.trace import overlap, read_trace
+from duo.benchmark.trace import overlap, read_trace
+from duo.generation.trace_writer import Event
+from duo.gguf_tools.widen import widen
 from duo.models.demo import demo_pair
-from duo.text.trace_writer import Event
 
 N_TOKENS = 80
 

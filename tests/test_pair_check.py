@@ -12,7 +12,7 @@ from loads import load
 
 from duo import DuoError, _core
 from duo.cli.main import main
-from duo.dev.whole_file import Reader
+from duo.gguf_tools.whole_file import Reader
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import Device

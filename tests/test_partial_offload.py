@@ -48,7 +48,7 @@ CLIENT = (
     + """
 import numpy as np
 from duo import _core
-from duo.measure.doctor import context_of, options
+from duo.benchmark.doctor import context_of, options
 
 ggml, rpc = library("ggml"), library("ggml-rpc")
 rpc.ggml_backend_rpc_add_server.restype = ctypes.c_void_p

@@ -12,7 +12,7 @@ from hosts import KERNELS, host
 from kept_text import DRAFT, GREEDY, LOAD, PROMPT, SEEDED, TARGET, loaded, without_state
 
 from duo import BadValueError, Duo
-from duo.text.job import prepare
+from duo.generation.job import prepare
 
 pytestmark = pytest.mark.full
 

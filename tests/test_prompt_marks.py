@@ -9,7 +9,7 @@ import pytest
 from tiny_models import tiny
 
 from duo import Duo
-from duo.api.chat_prompt import ChatAsked
+from duo.compat.llama_cpp.chat_prompt import ChatAsked
 from duo.models.demo import demo_pair
 
 DRAFT = demo_pair()[1]

@@ -12,17 +12,17 @@ from faulty_server import GAP, NEAR, faulty_server
 from proofs import ITEM, SMALL
 
 from duo import Duo
-from duo.measure.bench.endpoint.address import parse_address
-from duo.measure.bench.endpoint.bad_answer import BadAnswerError
-from duo.measure.bench.endpoint.client import Client
-from duo.measure.prove import plan as plans
-from duo.measure.prove.cases import LENGTHS, NGRAMS, NONE, Case, Guesses, How, of_pair, of_server, wanted
-from duo.measure.prove.endpoint import EndpointWriter
-from duo.measure.prove.pair import PairWriter
-from duo.measure.prove.plan import Item, Plan
-from duo.measure.prove.run import Proof
-from duo.measure.prove.tally import Tally
-from duo.measure.prove.text import Text
+from duo.benchmark.bench.endpoint.address import parse_address
+from duo.benchmark.bench.endpoint.bad_answer import BadAnswerError
+from duo.benchmark.bench.endpoint.client import Client
+from duo.benchmark.prove import plan as plans
+from duo.benchmark.prove.cases import LENGTHS, NGRAMS, NONE, Case, Guesses, How, of_pair, of_server, wanted
+from duo.benchmark.prove.endpoint import EndpointWriter
+from duo.benchmark.prove.pair import PairWriter
+from duo.benchmark.prove.plan import Item, Plan
+from duo.benchmark.prove.run import Proof
+from duo.benchmark.prove.tally import Tally
+from duo.benchmark.prove.text import Text
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = map(str, demo_pair())

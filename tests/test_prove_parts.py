@@ -9,14 +9,14 @@ import pytest
 from proofs import ITEM, SMALL
 
 from duo import BadValueError, DuoError
-from duo.measure.prove.cases import Case, How, wanted
-from duo.measure.prove.compare import difference
-from duo.measure.prove.form import SCHEMA, fault
-from duo.measure.prove.message import Message, whole
-from duo.measure.prove.plan import Item, prompts_of
-from duo.measure.prove.run import Proof
-from duo.measure.prove.tally import Tally, counts, together
-from duo.measure.prove.text import Candidate, Step, Text
+from duo.benchmark.prove.cases import Case, How, wanted
+from duo.benchmark.prove.compare import difference
+from duo.benchmark.prove.form import SCHEMA, fault
+from duo.benchmark.prove.message import Message, whole
+from duo.benchmark.prove.plan import Item, prompts_of
+from duo.benchmark.prove.run import Proof
+from duo.benchmark.prove.tally import Tally, counts, together
+from duo.benchmark.prove.text import Candidate, Step, Text
 
 
 def step(piece: str, token: int, *top: tuple[str, float, int]) -> Step:

@@ -19,10 +19,10 @@ from rich.console import Console
 from terminals import rest_of, terminal
 
 from duo import Duo
+from duo.benchmark import race
+from duo.benchmark.race import Lane, Outcome, Piece
 from duo.cli.commands.race import lines_of
 from duo.cli.race_screen import Screen
-from duo.measure import race
-from duo.measure.race import Lane, Outcome, Piece
 from duo.models.demo import demo_pair
 from duo.support.other_load import Moment, other_cores
 

@@ -8,10 +8,10 @@ import pytest
 from conftest import HANG_S
 
 from duo import Duo, DuoError, Stream
-from duo.dev.switched_duo import SwitchedDuo
-from duo.text import begin
-from duo.text.trace_writer import TraceWriter
-from duo.text.turns import Turn
+from duo.generation import begin
+from duo.generation.trace_writer import TraceWriter
+from duo.generation.turns import Turn
+from duo.gguf_tools.switched_duo import SwitchedDuo
 
 PROMPT = "Once upon a time"
 
@@ -55,7 +55,7 @@ def test_ctrl_c_just_after_the_engine_began_leaves_the_duo_usable(monkeypatch: p
 
 
 def test_a_text_inside_a_text_of_the_same_task_is_an_error_and_not_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duo.text.stream_async.ABANDONED_S", 1.0)
+    monkeypatch.setattr("duo.generation.stream_async.ABANDONED_S", 1.0)
 
     async def nested(d: Duo) -> int:
         async for _ in d.astream(PROMPT, ignore_eos=True):

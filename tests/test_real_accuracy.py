@@ -13,8 +13,8 @@ from conftest import STOCK, need_llama_cpp, needs_kernels
 from real_files import GEMMA3, SMOLLM2, TALES, need_models
 
 from duo import Duo, _core
-from duo.measure import doctor
-from duo.measure.doctor import log_softmax
+from duo.benchmark import doctor
+from duo.benchmark.doctor import log_softmax
 
 pytestmark = pytest.mark.real
 

@@ -9,7 +9,7 @@ from conftest import EXACT
 from real_files import GEMMA3, LIST, SMOLLM2, TALES, need_models
 
 from duo import Duo
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 
 pytestmark = pytest.mark.real
 

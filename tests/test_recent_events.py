@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duo.dev.switched_duo import SwitchedDuo
-from duo.text import recent_events
-from duo.text.recent_events import RecentEvents
-from duo.text.trace_writer import Event
+from duo.generation import recent_events
+from duo.generation.recent_events import RecentEvents
+from duo.generation.trace_writer import Event
+from duo.gguf_tools.switched_duo import SwitchedDuo
 
 
 def event(i: int) -> Event:

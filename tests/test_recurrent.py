@@ -24,8 +24,8 @@ from tiny_models import CELLS, COMPRESSED, KEPT, SNAPSHOTS, tiny
 
 from duo import Duo, _core
 from duo.cli.main import main
-from duo.dev.switched_duo import SwitchedDuo
 from duo.errors import BadValueError
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 from duo.placement.memory import need_of

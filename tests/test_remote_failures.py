@@ -13,8 +13,8 @@ from hosts import GREEDY, KERNELS, LONG, PROMPT, SEEDED, deaf, host, remote, unt
 from waits import wait_until
 
 from duo import Duo, DuoError
-from duo.dev.switched_duo import SwitchedDuo
 from duo.errors import BadValueError, BusyError
+from duo.gguf_tools.switched_duo import SwitchedDuo
 
 pytest.importorskip("grpc")
 

@@ -14,7 +14,7 @@ from sizes import size
 from storms import FAULTS, Storm, held, left
 
 from duo import Duo, Result
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 pytest.importorskip("grpc")

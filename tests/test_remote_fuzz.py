@@ -20,7 +20,7 @@ from hosts import KERNELS, PROMPT, host, remote, rss_mb, until_it_helps
 from proxies import proxy
 
 from duo import Duo, DuoError, _core
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.remote.client import client
 from duo.remote.host.service import N_UNBEGUN_MAX

@@ -16,6 +16,7 @@ from conftest import run_python
 from needs import lacks
 
 from duo import DuoError, _core
+from duo.generation.job import sampling, speculation
 from duo.options.validate import generate_options
 from duo.remote.client.draft import _Nodes
 from duo.remote.host.text import batches
@@ -37,7 +38,6 @@ from duo.remote.wire.codec import (
 )
 from duo.remote.wire.codec_begin import get_begin, n_message_most, put_begin
 from duo.remote.wire.methods import parse
-from duo.text.job import sampling, speculation
 
 N_VOCAB = 128_256
 NODES: list[NodeTuple] = [

@@ -12,7 +12,7 @@ from hosts import PROMPT, HostProcess, host, make_certificate, until_it_helps, w
 from waits import first_line
 
 from duo import Duo, DuoError
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 pytest.importorskip("grpc")

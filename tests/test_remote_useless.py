@@ -17,12 +17,12 @@ from hosts import GREEDY, KERNELS, LONG, PROMPT, deaf, host, remote, write
 from waits import in_time, wait_until
 
 from duo import Chunk, Duo, DuoError
-from duo.api.conversation import Conversation
 from duo.cli import show
 from duo.cli.commands.chat import answer
-from duo.dev.switched_duo import SwitchedDuo
+from duo.conversation import Conversation
+from duo.generation.stream import Stream
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
-from duo.text.stream import Stream
 
 pytest.importorskip("grpc")
 

@@ -13,7 +13,7 @@ from ports import free_port
 from rpc_servers import Server, needs_rpc, not_a_server, run_duo, serving
 
 from duo import Duo, DuoError
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.remote.client import child
 from duo.remote.client import draft as client_draft

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sizes import size
 
 from duo import BadValueError, Duo
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.options.samplers import ALL
 
 PROMPT = "Once upon a time"

@@ -9,11 +9,11 @@ from prompts import PROMPTS
 from sizes import size
 
 from duo import Duo, _core
-from duo.dev.switched_duo import SwitchedDuo
-from duo.measure.doctor import options
+from duo.benchmark.doctor import options
+from duo.generation.job import sampling
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.options.validate import generate_options
-from duo.text.job import sampling
 
 stats = Late("scipy.stats")
 SAMPLING = {"temperature": 0.8, "top_p": 0.95, "top_k": 0, "min_p": 0.0}

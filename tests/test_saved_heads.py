@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duo.text.state import MAGIC, BadStateError, read_heads
+from duo.generation.state import MAGIC, BadStateError, read_heads
 
 GOOD: dict[str, Any] = {
     "role": "target", "belongs": {"model": "m"}, "tokens": [1, 2], "n_bytes": 3, "sha256": "s",

@@ -15,12 +15,12 @@ from served import ENDLESS, PROMPT, Server, narrow, raw, request_for
 from waits import wait_until
 
 from duo import Duo, DuoError, TokenLogprobs, _core
-from duo.api.logprob_lists import LogprobLists
-from duo.server import making
-from duo.text import errand_async
-from duo.text.errand import check_scores
-from duo.text.errand_async import score_async
-from duo.text.session import Session
+from duo.compat.llama_cpp.logprob_lists import LogprobLists
+from duo.generation import errand_async
+from duo.generation.errand import check_scores
+from duo.generation.errand_async import score_async
+from duo.generation.session import Session
+from duo.server import build_jobs as making
 
 SCORED: dict[str, Any] = {"echo": True, "logprobs": 2, "temperature": 0}
 PROMPTS = (PROMPT, "The king said \u00e9 \U0001f438 so", "There was")

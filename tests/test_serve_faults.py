@@ -21,7 +21,7 @@ from storms import held, threads
 
 from duo import Duo
 from duo.models.demo import demo_pair
-from duo.server import serving
+from duo.server import lifecycle as serving
 
 pytestmark = pytest.mark.full
 

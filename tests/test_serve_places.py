@@ -13,7 +13,7 @@ from conftest import HANG_S
 from served import ENDLESS, Server, narrow, raw, request_for
 from waits import wait_until
 
-from duo.text.stream_async import AsyncStream
+from duo.generation.stream_async import AsyncStream
 
 pytestmark = pytest.mark.full
 

@@ -12,8 +12,8 @@ import pytest
 from served import Server, served
 
 from duo import BadValueError
+from duo.generation.state import read_heads
 from duo.server.settings import Settings
-from duo.text.state import read_heads
 
 PROMPT = "It was a dark and stormy night, and the old man sat by the fire and told a tale of the sea and of a ship"
 BODY = {"prompt": PROMPT, "n_predict": 12, "temperature": 0}

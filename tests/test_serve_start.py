@@ -21,13 +21,13 @@ from waits import wait_until
 
 from duo import Duo
 from duo.errors import BadValueError
+from duo.generation.recent_events import RecentEvents
 from duo.models.demo import demo_pair
 from duo.options.validate import serve_options
 from duo.server import create_app
+from duo.server.lifecycle import Serving
 from duo.server.listening import check_open, check_tls, listeners
-from duo.server.serving import Serving
 from duo.server.settings import Settings
-from duo.text.recent_events import RecentEvents
 
 ENDLESS: dict[str, Any] = {"prompt": "Once upon a time", "ignore_eos": True, "cache_prompt": False}
 
@@ -171,8 +171,8 @@ def test_tls(tmp_path: Path) -> None:
 
 def test_while_it_loads() -> None:
     from duo import Duo
+    from duo.server.lifecycle import Serving
     from duo.server.service import Service
-    from duo.server.serving import Serving
 
     settings = Settings.of({"port": 0}, "demo")
     found = listeners(serve_options({"port": 0}))
@@ -204,8 +204,8 @@ def test_while_it_loads() -> None:
 @pytest.mark.full
 def test_a_server_may_end_while_it_loads() -> None:
     from duo import Duo
+    from duo.server.lifecycle import Serving
     from duo.server.service import Service
-    from duo.server.serving import Serving
 
     may_load = threading.Event()
     made: list[Duo] = []
@@ -281,7 +281,7 @@ def test_a_model_without_a_chat_template_is_served(
             for listener in self._listeners:
                 listener.close()
 
-    monkeypatch.setattr("duo.server.serving.Serving", Once)
+    monkeypatch.setattr("duo.server.lifecycle.Serving", Once)
     file = tmp_path / "model.gguf"
     if writes:
         rewrite(demo_pair()[0], file, drop=["tokenizer.chat_template"])

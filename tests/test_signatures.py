@@ -10,10 +10,10 @@ import pytest
 
 import duo
 from duo import Duo
-from duo.dev.switched_duo import SwitchedDuo
+from duo.generation.result import Timings
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.options.llama_cpp import ChatOptions, CompletionOptions, DuoOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
-from duo.text.result import Timings
 
 
 def parameters(call: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -17,8 +17,8 @@ from model_files import quantized
 from prompts import PROMPTS
 
 from duo import Duo
-from duo.dev.switched_duo import SwitchedDuo
-from duo.dev.whole_file import Reader
+from duo.gguf_tools.switched_duo import SwitchedDuo
+from duo.gguf_tools.whole_file import Reader
 from duo.models.demo import demo_pair
 
 pytestmark = pytest.mark.full

@@ -8,11 +8,11 @@ import pytest
 
 import duo
 from duo import Duo, DuoError, Result
+from duo.benchmark.trace import read_trace
 from duo.cli import show
 from duo.cli.main import main
-from duo.measure.trace import read_trace
+from duo.generation.trace_writer import Event, TraceWriter
 from duo.models.demo import demo_pair
-from duo.text.trace_writer import Event, TraceWriter
 
 PROMPT = "One day a dog saw a cat."
 TARGET, DRAFT = demo_pair()

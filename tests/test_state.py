@@ -10,9 +10,9 @@ from kept_text import DRAFT, GREEDY, LOAD, PROMPT, SEEDED, TARGET, loaded, witho
 from waits import join
 
 from duo import BadValueError, BusyError, Duo
-from duo.dev.switched_duo import SwitchedDuo
-from duo.text.session import Session
-from duo.text.state import State
+from duo.generation.session import Session
+from duo.generation.state import State
+from duo.gguf_tools.switched_duo import SwitchedDuo
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from duo import _core
+from duo.benchmark.bench.arms import PLAIN, Arm
+from duo.benchmark.bench.questions import Question
+from duo.benchmark.bench.synthetic import PARTS, SyntheticWriter, parse
 from duo.errors import DuoError
-from duo.measure.bench.arms import PLAIN, Arm
-from duo.measure.bench.questions import Question
-from duo.measure.bench.synthetic import PARTS, SyntheticWriter, parse
 
 QUESTION = Question(1, "made up", ("one", "two"))
 

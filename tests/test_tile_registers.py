@@ -15,7 +15,7 @@ PROGRAM = """
 import sys
 import llama_cpp, torch
 from duo import _core
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 target, draft = map(str, demo_pair())

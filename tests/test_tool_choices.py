@@ -8,7 +8,7 @@ import pytest
 from weather_tools import CLOCK, FORMS, MESSAGES, NAMES, TOOLS, WEATHER
 
 from duo import BadValueError, Duo, DuoError
-from duo.api.tools import choice_of
+from duo.compat.llama_cpp.tools import choice_of
 
 
 def ask(d: Duo, **options: Any) -> Any:

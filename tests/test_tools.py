@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weather_tools import FORMS, NAMES, ROME
 
-from duo.prompt.reading import Part, Reader, joined
-from duo.prompt.tool_calls import CALL_BEGIN, CALL_END, CALLS_BEGIN, CALLS_END, MARKS, SEP, Call, split_calls
+from duo.chat.reading import Part, Reader, joined
+from duo.chat.tool_calls import CALL_BEGIN, CALL_END, CALLS_BEGIN, CALLS_END, MARKS, SEP, Call, split_calls
 
 
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traces import event, generation, write
 
+from duo.benchmark.trace import between, clip, overlap, read_models, read_trace, window
 from duo.cli.commands.trace import trace as trace_command
 from duo.errors import DuoError
-from duo.measure.trace import between, clip, overlap, read_models, read_trace, window
-from duo.text.trace_writer import LANES, Event, TraceWriter
+from duo.generation.trace_writer import LANES, Event, TraceWriter
 
 times = st.integers(0, 60)
 event_lists = st.lists(

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from traces import event, generation, write
 
 from duo.cli.commands.trace import trace as trace_command
-from duo.text.trace_writer import Event
+from duo.generation.trace_writer import Event
 
 DRAWN = {
     "usual": generation(100),
@@ -24,7 +24,7 @@ DRAWN = {
 @pytest.mark.parametrize("events", DRAWN.values(), ids=DRAWN.keys())
 def test_draw(tmp_path: Path, events: list[Event]) -> None:
     pytest.importorskip("matplotlib")
-    from duo.measure.trace_picture import draw  # takes half a second
+    from duo.benchmark.trace_picture import draw  # takes half a second
 
     draw(events, tmp_path / "t.svg", title="a <title> with $ in it")
     draw(events, tmp_path / "t.PNG")
@@ -36,7 +36,7 @@ def test_the_picture_distinguishes_hidden_from_exposed_work(tmp_path: Path) -> N
     pytest.importorskip("matplotlib")
     from matplotlib.colors import same_color
 
-    from duo.measure.trace_picture import EXPOSED, HIDDEN, picture
+    from duo.benchmark.trace_picture import EXPOSED, HIDDEN, picture
 
     def has(events: list[Event], colour: str) -> bool:
         faces: Any = picture(events, (0, 100), None).axes[0].collections[0].get_facecolor()
@@ -58,7 +58,7 @@ def test_cli_draws(tmp_path: Path) -> None:
 
 def test_cli_without_matplotlib_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "t.json", generation(3))
-    monkeypatch.setitem(__import__("sys").modules, "duo.measure.trace_picture", None)
+    monkeypatch.setitem(__import__("sys").modules, "duo.benchmark.trace_picture", None)
     result = CliRunner().invoke(trace_command, [str(path), "-o", str(tmp_path / "t.svg")])
     assert result.exit_code == 1
     assert "duo-llama[bench]" in str(result.exception)

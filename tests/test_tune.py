@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from duo import Duo, DuoError
+from duo.benchmark.tune import BOUND, LENGTHS, tune
 from duo.cli.main import main
-from duo.measure.tune import BOUND, LENGTHS, tune
 from duo.models.demo import demo_pair
 from duo.placement import profiles
 from duo.placement.cpus import core_cpus

@@ -144,7 +144,7 @@ def test_the_wheel_writes_what_this_build_writes(tmp_path: Path) -> None:
     code = "from duo import _core; print(*_core.kernels()); print(_core.extra_buffers())"
     kernels = run_python(code, python=str(python), cwd=tmp_path)
     assert kernels.stdout.splitlines() == [" ".join(_core.kernels()), str(_core.extra_buffers())]
-    schema = "from duo.prompt.schema import *\nimport duo.prompt.schema as s\nprint(s._converter().__name__)"
+    schema = "from duo.grammar.schema import *\nimport duo.grammar.schema as s\nprint(s._converter().__name__)"
     assert run_python(schema, python=str(python), cwd=tmp_path).stdout == "Converter\n"
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from gguf import GGUFEndian, GGUFReader, GGUFValueType, GGUFWriter
 
-from duo.dev.whole_file import Reader, whole_file
 from duo.errors import UnknownModelError
+from duo.gguf_tools.whole_file import Reader, whole_file
 from duo.models.demo import demo_pair
 
 SCALARS = {kind: dtype(1) for kind, dtype in GGUFReader.gguf_scalar_to_np.items()}

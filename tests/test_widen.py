@@ -14,8 +14,8 @@ from gguf_files import tiny_gemma3
 from model_files import random_model
 from stock_model import Floats, Model
 
-from duo.dev.whole_file import Reader
-from duo.dev.widen import SAME, TYPES, WidenReport, widen
+from duo.gguf_tools.whole_file import Reader
+from duo.gguf_tools.widen import SAME, TYPES, WidenReport, widen
 from duo.models.demo import demo_pair
 
 pytestmark = pytest.mark.full

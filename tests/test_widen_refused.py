@@ -12,10 +12,10 @@ from gguf_files import tiny_gemma3
 from model_files import random_model
 
 from duo.cli.commands.dev import parse_size
-from duo.dev.random_model import randomize
-from duo.dev.whole_file import Reader
-from duo.dev.widen import SAME, widen
 from duo.errors import BadValueError, DoesNotFitError, DuoError, UnknownModelError
+from duo.gguf_tools.random_model import randomize
+from duo.gguf_tools.whole_file import Reader
+from duo.gguf_tools.widen import SAME, widen
 
 Run = Callable[..., tuple[int, str, str]]
 DATA = Path(__file__).parents[1] / "src" / "duo" / "data"

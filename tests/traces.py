@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from duo.text.trace_writer import Event, TraceWriter
+from duo.generation.trace_writer import Event, TraceWriter
 
 
 def event(kind: str, lane: str, t0_us: int, t1_us: int, *, slot: int = 0, drafted: int = 0, accepted: int = 0) -> Event:

@@ -13,7 +13,7 @@ from typing import Any
 
 CONTEXT: Any = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["duo.cli.main", "duo.cli.commands.serve", "duo.server.serving", "uvicorn", "jinja2.sandbox", "yaml"]
+    ["duo.cli.main", "duo.cli.commands.serve", "duo.server.lifecycle", "uvicorn", "jinja2.sandbox", "yaml"]
 )
 START_S = 60.0
 POLL_S = 0.1  # the tests ask every 10 ms, which takes the server's time

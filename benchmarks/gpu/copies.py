@@ -26,7 +26,7 @@ N_CONTEXT = 200
 
 def measure(path: str, repeat: int) -> dict[str, Any]:
     from duo import _core
-    from duo.measure.doctor import context_of, options
+    from duo.benchmark.doctor import context_of, options
     from duo.placement.devices import default_devices, default_flash_attn, devices
 
     names = default_devices(devices())

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from duo.measure.bench.head import command_of, machine
+from duo.benchmark.bench.head import command_of, machine
 from duo.models.header import read_header
 from duo.placement.cpus import usable_cores
 from duo.placement.devices import default_devices, devices

@@ -74,7 +74,7 @@ def make_models(folder: Path) -> dict[str, Models]:
     """The demo pair, a draft that is never right, a target with random weights, and a recurrent one."""
     from tests.gguf_files import tiny_mamba
 
-    from duo.dev.random_model import randomize
+    from duo.gguf_tools.random_model import randomize
 
     target, draft = demo_pair()
     useless, wild, mamba = folder / "useless.gguf", folder / "wild.gguf", folder / "mamba.gguf"

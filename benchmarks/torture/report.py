@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.torture.parent import HEADERS, Parent, Tally
 
-from duo.measure.bench.head import command_of, machine
+from duo.benchmark.bench.head import command_of, machine
 
 
 def table(tallies: Mapping[str, Tally]) -> str:

@@ -10,7 +10,7 @@ from benchmarks.torture.catalogue import EXACT, N_CTX, Models
 from benchmarks.torture.room import Room
 
 from duo import Duo
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 
 NGRAMS = ("ngram-simple", "ngram-map-k", "ngram-map-k4v")
 

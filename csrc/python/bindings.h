@@ -64,7 +64,7 @@ pybind11::str path_text(const std::string & path);
 // Headers and vocabularies of files that are not loaded.
 void register_files(pybind11::module_ & m);
 
-// A request's statistics and the planner's measurements, as Python reads them (duo.text.result.timings).
+// A request's statistics and the planner's measurements, as Python reads them (duo.generation.result.timings).
 pybind11::dict stats_of(const request & r, const pair_profile & profile);
 const char *   name_of(stance s);
 

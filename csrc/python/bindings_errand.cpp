@@ -1,4 +1,4 @@
-// Jobs for the models between two texts (duo.text.errand).
+// Jobs for the models between two texts (duo.generation.errand).
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 

@@ -27,10 +27,10 @@ from duo.errors import (
 from duo.errors import CancelledError as CancelledError  # for type checkers, without __all__
 
 if TYPE_CHECKING:
-    from duo.api.engine import Duo, Stream
-    from duo.api.shortcuts import generate, stream
-    from duo.text.result import Chunk, FinishReason, Result, Timings, TokenLogprobs
-    from duo.text.state import State
+    from duo.generation.result import Chunk, FinishReason, Result, Timings, TokenLogprobs
+    from duo.generation.state import State
+    from duo.model import Duo, Stream
+    from duo.shortcuts import generate, stream
 
 __version__ = "0.2.0"
 # CancelledError is not here: `from duo import *` would hide asyncio's.
@@ -65,16 +65,16 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Chunk": "duo.text.result",
-    "Duo": "duo.api.engine",
-    "FinishReason": "duo.text.result",
-    "Result": "duo.text.result",
-    "State": "duo.text.state",
-    "Stream": "duo.api.engine",
-    "Timings": "duo.text.result",
-    "TokenLogprobs": "duo.text.result",
-    "generate": "duo.api.shortcuts",
-    "stream": "duo.api.shortcuts",
+    "Chunk": "duo.generation.result",
+    "Duo": "duo.model",
+    "FinishReason": "duo.generation.result",
+    "Result": "duo.generation.result",
+    "State": "duo.generation.state",
+    "Stream": "duo.model",
+    "Timings": "duo.generation.result",
+    "TokenLogprobs": "duo.generation.result",
+    "generate": "duo.shortcuts",
+    "stream": "duo.shortcuts",
 }
 
 if not TYPE_CHECKING:

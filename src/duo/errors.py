@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from duo.text.result import Result
+    from duo.generation.result import Result
 
 
 class DuoError(Exception):

@@ -8,7 +8,7 @@ from benchmarks.torture.catalogue import EXACT, EXACT_ARGS
 from benchmarks.torture.kinds.hosts import Hosts
 
 from duo import Duo
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 
 
 class DraftHosts(Hosts):

@@ -20,7 +20,7 @@ from benchmarks.torture.room import Room
 from benchmarks.torture.ways import random_way
 
 from duo import Duo, _core
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 
 
 class Rpc(Kind):

@@ -13,7 +13,7 @@ from benchmarks.torture.kinds.hosts import PATIENCE_S, Hosts
 from benchmarks.torture.room import Room
 
 from duo import Duo, DuoError
-from duo.dev.switched_duo import SwitchedDuo
+from duo.gguf_tools.switched_duo import SwitchedDuo
 
 
 class VerifyHosts(Hosts):

@@ -13,7 +13,7 @@ from duo.errors import BadValueError
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
-    from duo.api.engine import Duo
+    from duo.model import Duo
     from duo.options.generate import GenerateOptions
 
 # A run sets the mode and the draft length of each arm itself, and needs complete texts from prompts in no cache.
@@ -38,7 +38,7 @@ def command_line() -> str:
 
 def head_of_run(d: Duo, params: dict[str, Any], text: GenerateOptions, n_questions: int) -> dict[str, Any]:
     """The head of the report of a run with this Duo."""
-    from duo.measure.bench.head import head_of
+    from duo.benchmark.bench.head import head_of
 
     settings = {
         "questions": n_questions,

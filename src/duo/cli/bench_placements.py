@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from duo.benchmark.bench import files, placed_report, placed_run
+from duo.benchmark.bench.places import Placement, parse_places, placements_of
+from duo.benchmark.bench.writer import DuoWriter
 from duo.cli.bench_head import head_of_run, options_of_target, refuse
 from duo.cli.models import chosen_models, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.progress import Bar
 from duo.errors import BadValueError, DuoError
-from duo.measure.bench import files, placed_report, placed_run
-from duo.measure.bench.places import Placement, parse_places, placements_of
-from duo.measure.bench.writer import DuoWriter
 from duo.models.demo import demo_pair
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
-    from duo.measure.bench.arms import Length
-    from duo.measure.bench.questions import Question
+    from duo.benchmark.bench.arms import Length
+    from duo.benchmark.bench.questions import Question
     from duo.options.generate import GenerateOptions
 
 # Set by each placement.
@@ -79,7 +79,7 @@ def _open(params: dict[str, Any], target: str, p: Placement) -> Iterator[Any]:
         with open_duo(params, **p.options) as d:
             yield d
         return
-    from duo.api.engine import Duo
+    from duo.model import Duo
 
     with Duo(target, mode="plain", **{**options_of_target(params), **p.options}) as d:
         yield d

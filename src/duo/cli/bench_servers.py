@@ -9,21 +9,21 @@ from typing import Any
 
 import click
 
+from duo.benchmark.bench import arms as a
+from duo.benchmark.bench import files, questions, slot_figures, slot_report
+from duo.benchmark.bench.endpoint.address import parse_addresses
+from duo.benchmark.bench.endpoint.client import Client, read_key
+from duo.benchmark.bench.endpoint.writer import EndpointWriter, arms_on
+from duo.benchmark.bench.head import head_of
+from duo.benchmark.bench.slots import Round, each_round
 from duo.cli.bench_head import DEFAULTS, command_line, refuse
 from duo.cli.models import NAMES
 from duo.cli.options import given
 from duo.cli.progress import Bar
 from duo.errors import BadValueError, DuoError
-from duo.measure.bench import arms as a
-from duo.measure.bench import files, questions, slot_figures, slot_report
-from duo.measure.bench.endpoint.address import parse_addresses
-from duo.measure.bench.endpoint.client import Client, read_key
-from duo.measure.bench.endpoint.writer import EndpointWriter, arms_on
-from duo.measure.bench.head import head_of
-from duo.measure.bench.slots import Round, each_round
 from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.options.validate import endpoint_options, generate_options
-from duo.server.asked import SAME
+from duo.server.request_options import SAME
 from duo.support.wording import one_line
 
 # All of OpenAI's; others are sent only if they were given.

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from duo.benchmark.bench import files, slot_figures, slot_report
+from duo.benchmark.bench.slots import rounds_of
+from duo.benchmark.bench.writer import DuoWriter
 from duo.cli import show
 from duo.cli.bench_head import head_of_run
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.progress import Bar
 from duo.errors import ContextFullError
-from duo.measure.bench import files, slot_figures, slot_report
-from duo.measure.bench.slots import rounds_of
-from duo.measure.bench.writer import DuoWriter
 
 if TYPE_CHECKING:
-    from duo.measure.bench.arms import Arm
-    from duo.measure.bench.questions import Question
+    from duo.benchmark.bench.arms import Arm
+    from duo.benchmark.bench.questions import Question
     from duo.options.generate import GenerateOptions
 
 

@@ -13,7 +13,7 @@ from duo.options.option import Mode
 from duo.options.tables import GENERATE_OPTIONS
 
 if TYPE_CHECKING:
-    from duo.api.conversation import Conversation
+    from duo.conversation import Conversation
 
 HELP_TEXT = """  /reset          clear the conversation, but keep the system prompt
   /save FILE      save the conversation as JSON

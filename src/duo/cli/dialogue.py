@@ -11,8 +11,8 @@ from duo.cli.options import unescape
 from duo.errors import BadValueError
 
 if TYPE_CHECKING:
-    from duo.api.engine import Duo
-    from duo.text.stream import Stream
+    from duo.generation.stream import Stream
+    from duo.model import Duo
 
 
 class Dialogue:

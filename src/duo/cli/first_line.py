@@ -9,7 +9,7 @@ from duo.support.wording import plural
 
 if TYPE_CHECKING:
     from duo import _core
-    from duo.api.engine import Duo
+    from duo.model import Duo
     from duo.options.generate import GenerateOptions
 
 
@@ -42,7 +42,7 @@ def another_vocabulary(shared: float) -> str:
 
 def _guesses(o: GenerateOptions, has_draft: bool) -> str:
     """Where guesses come from, if not only from the draft."""
-    from duo.text.job import draft_of, ngram_of
+    from duo.generation.job import draft_of, ngram_of
 
     ngram, by_model = ngram_of(o), bool(draft_of(o))
     if not ngram:
@@ -55,7 +55,7 @@ def _guesses(o: GenerateOptions, has_draft: bool) -> str:
 
 def _mode(o: GenerateOptions, has_draft: bool, has_mtp: bool) -> str:
     """The mode, or why there is no speculation."""
-    from duo.text.job import draft_of, ngram_of
+    from duo.generation.job import draft_of, ngram_of
 
     if o["mode"] == "plain":
         return "plain decoding: --mode plain"
@@ -75,8 +75,8 @@ def _mode(o: GenerateOptions, has_draft: bool, has_mtp: bool) -> str:
 
 def _promise(o: GenerateOptions, has_draft: bool) -> str:
     """What --accept keeps, if it is not the text of the target alone."""
+    from duo.generation.job import makes_guesses
     from duo.options.accept import promise_of
-    from duo.text.job import makes_guesses
 
     said = promise_of(o) if makes_guesses(o, has_draft) else ""
     return f"; {said}" if said else ""

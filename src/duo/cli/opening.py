@@ -19,9 +19,9 @@ from duo.options.speculation import has_no_length
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
-    from duo.api.engine import Duo
+    from duo.generation.stream import Stream
+    from duo.model import Duo
     from duo.options.generate import GenerateOptions
-    from duo.text.stream import Stream
 
 SLOW_START_S, LARGE = 8.0, 4e9  # seconds; bytes of a model for which packing takes most of them
 
@@ -42,7 +42,7 @@ def open_duo(
     models = chosen_models(params) if models is None else models
     if not finds_guesses or not left_to_duo(params, models):
         return _open(params, models, progress, **more)
-    from duo.api.auto_draft import add_ngrams
+    from duo.placement.auto_draft import add_ngrams
 
     found = draft_of_target(models)
     if not found.own and found.path is None:
@@ -71,7 +71,7 @@ def _open(
     **more: Any,
 ) -> Duo:
     """own_layers: the target's MTP layers draft."""
-    from duo.api.engine import Duo
+    from duo.model import Duo
     from duo.placement import guard
 
     guard.tell(show.warn)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from duo.cli.progress import progress
 from duo.errors import BadValueError, CancelledError, DuoError
+from duo.generation.many import as_they_end
 from duo.support.json_lines import values
 from duo.support.wording import plural
-from duo.text.many import as_they_end
 
 if TYPE_CHECKING:
-    from duo.api.engine import Duo
-    from duo.text.result import Result
+    from duo.generation.result import Result
+    from duo.model import Duo
 
 LINE = '{"prompt": "..."} or "..." on each line'
 

@@ -7,17 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from duo.benchmark.bench.head import head_of
+from duo.benchmark.prove.cases import NGRAMS, NONE, Case, Guesses, How, of_pair, wanted
+from duo.benchmark.prove.pair import PairWriter, n_context
+from duo.benchmark.prove.plan import Item, Plan
+from duo.benchmark.prove.run import Proof, References
 from duo.cli import show
 from duo.cli.bench_head import OF_DRAFT
 from duo.cli.models import Models, chosen_models
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.own_guesses import draft_of_target, left_to_duo, tell_of
 from duo.errors import BadValueError
-from duo.measure.bench.head import head_of
-from duo.measure.prove.cases import NGRAMS, NONE, Case, Guesses, How, of_pair, wanted
-from duo.measure.prove.pair import PairWriter, n_context
-from duo.measure.prove.plan import Item, Plan
-from duo.measure.prove.run import Proof, References
 from duo.models.demo import demo_head, demo_pair
 from duo.models.head import HEADS, Head
 from duo.models.header import read_header
@@ -25,7 +25,7 @@ from duo.options.tables import ENGINE_OPTIONS
 from duo.placement import kernels
 
 if TYPE_CHECKING:
-    from duo.api.engine import Duo
+    from duo.model import Duo
 
 BOTH = ["draft-simple", "ngram-map-k"]
 N_BLOCK = 256  # contexts are multiples
@@ -88,7 +88,7 @@ class Loader:
     @classmethod
     def of(cls, params: dict[str, Any], target: str, plan: Plan) -> Loader:
         """Raises DuoError."""
-        from duo.api.engine import Duo
+        from duo.model import Duo
 
         if not params["strict"] and params["cpu_kernels"] is None and kernels.available():
             params = {**params, "cpu_kernels": "duo"}  # otherwise a race chooses, for each load anew

@@ -5,18 +5,18 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
+from duo.benchmark.bench.endpoint.address import parse_address
+from duo.benchmark.bench.endpoint.client import Client, read_key
+from duo.benchmark.bench.head import head_of
+from duo.benchmark.prove.cases import How, of_server, wanted
+from duo.benchmark.prove.endpoint import EndpointWriter, add_candidates
+from duo.benchmark.prove.plan import Plan
+from duo.benchmark.prove.run import Proof, References
 from duo.cli.bench_head import refuse
 from duo.cli.models import DRAFT, NAMES, names_target
 from duo.cli.options import given
 from duo.cli.prove_pair import texts_here
 from duo.errors import BadValueError
-from duo.measure.bench.endpoint.address import parse_address
-from duo.measure.bench.endpoint.client import Client, read_key
-from duo.measure.bench.head import head_of
-from duo.measure.prove.cases import How, of_server, wanted
-from duo.measure.prove.endpoint import EndpointWriter, add_candidates
-from duo.measure.prove.plan import Plan
-from duo.measure.prove.run import Proof, References
 from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS
 from duo.options.validate import endpoint_options
 

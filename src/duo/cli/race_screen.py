@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 from typing_extensions import Self
 
-from duo.measure.race import Lane
+from duo.benchmark.race import Lane
 
 EVERY_S = 0.1  # between two pictures; drawing takes time from the models
 LEAST_ROWS, LEAST_WIDTH = 4, 40

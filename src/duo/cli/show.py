@@ -17,13 +17,13 @@ from duo.models.paths import model_bytes
 from duo.support.wording import plural
 
 if TYPE_CHECKING:
-    from duo.api.answer import Reading
-    from duo.api.engine import Duo
+    from duo.chat.reading import Part
+    from duo.compat.llama_cpp.answer import Reading
+    from duo.generation.result import Chunk, Result, Timings
+    from duo.generation.stream import Stream
+    from duo.model import Duo
     from duo.options.generate import GenerateOptions
     from duo.placement.fit import Placement
-    from duo.prompt.reading import Part
-    from duo.text.result import Chunk, Result, Timings
-    from duo.text.stream import Stream
 
 GREEN, DIM, PLAIN = "\x1b[32m", "\x1b[2m", "\x1b[0m"
 
@@ -112,7 +112,7 @@ class TokenPrinter:
         except DuoError as e:
             if e.result is None:
                 raise
-            from duo.text.result import Chunk
+            from duo.generation.result import Chunk
 
             self(Chunk(e.result.text[self._n :]))  # the text that no chunk has held yet
             return e
@@ -227,7 +227,7 @@ def note_texts(d: Duo) -> None:
 
 def warn_of_schema(o: GenerateOptions) -> None:
     """Names the keywords of the JSON schema that duo does not enforce."""
-    from duo.prompt.schema import not_enforced
+    from duo.grammar.schema import not_enforced
 
     if passed_over := not_enforced(o["json_schema"]):
         are = "is" if len(passed_over) == 1 else "are"

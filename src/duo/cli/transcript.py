@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from duo.errors import BadValueError
 
 if TYPE_CHECKING:
-    from duo.prompt.reading import Part
+    from duo.chat.reading import Part
 
 
 class Transcript:

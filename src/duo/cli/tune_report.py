@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from duo.measure.bench.head import lines_of
-from duo.measure.tuning import Tuning
+from duo.benchmark.bench.head import lines_of
+from duo.benchmark.tuning import Tuning
 
 
 def _table(*columns: str) -> Table:
@@ -48,7 +48,7 @@ def _speeds(t: Tuning) -> Table:
 
 
 def show(t: Tuning, head: dict[str, Any]) -> None:
-    """head: from duo.measure.bench.head; its command is the recommended one."""
+    """head: from duo.benchmark.bench.head; its command is the recommended one."""
     out = Console(highlight=False)
 
     def say(text: str) -> None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from duo.benchmark.bench.arms import ALONE, PLAIN
 from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.make_draft.candidates import Candidate, Found, Wish, Workshop
 from duo.make_draft.layers import droppable, why_not
 from duo.make_draft.measure import Bench
 from duo.make_draft.quantize import Quantizer
 from duo.make_draft.recipe import Source
-from duo.measure.bench.arms import ALONE, PLAIN
 from duo.models.header import read_header
 from duo.placement.cpus import usable_cores
 from duo.support.wording import one_line

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from duo import _core
-from duo.api.engine import Duo
+from duo.benchmark.bench.arms import ALONE, PLAIN
+from duo.benchmark.bench.bound import best_sync, overlapped_bound, pass_cost
+from duo.benchmark.bench.costs import acceptances, costs_of
+from duo.benchmark.bench.record import Record
+from duo.benchmark.sharing import sharing_of
+from duo.benchmark.tune import LENGTHS, N_RACE, Texts, fitting, measure_widths, race, speed_of, sync
+from duo.benchmark.tuning import Tuning
 from duo.errors import DuoError
 from duo.make_draft.layers import Score
-from duo.measure.bench.arms import ALONE, PLAIN
-from duo.measure.bench.bound import best_sync, overlapped_bound, pass_cost
-from duo.measure.bench.costs import acceptances, costs_of
-from duo.measure.bench.record import Record
-from duo.measure.sharing import sharing_of
-from duo.measure.tune import LENGTHS, N_RACE, Texts, fitting, measure_widths, race, speed_of, sync
-from duo.measure.tuning import Tuning
+from duo.model import Duo
 from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
 from duo.placement.place import place_alone
@@ -106,7 +106,7 @@ class Bench:
         )
 
     def expecting(self, f: Figures) -> Figures:
-        """The same with the speed that the formulas of duo.measure.bench.bound expect."""
+        """The same with the speed that the formulas of duo.benchmark.bench.bound expect."""
         v, k_most = pass_cost(self.pass_ms), max(self.pass_ms) - 1
         n_draft, expected = best_sync(f.acceptance, f.c, v, k_most)
         if f.at_once:

@@ -15,17 +15,17 @@ from typing_extensions import Unpack
 
 from duo import __version__
 from duo.errors import BadValueError
+from duo.generation.recent_events import RecentEvents
 from duo.options.serve import ServeOptions
 from duo.server.errors import ApiError, as_api_error
-from duo.server.gate import Gate
+from duo.server.middleware import Gate
 from duo.server.routes import about, anthropic, embeddings, files, missing, page, responses, slots, texts, tokens
 from duo.server.service import Service
 from duo.server.settings import Settings
 from duo.server.visitors import LOCALHOST
-from duo.text.recent_events import RecentEvents
 
 if TYPE_CHECKING:
-    from duo.api.engine import Duo
+    from duo.model import Duo
 
 # Options of the server that runs the app.
 OF_SERVER = (

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
+from duo.generation.result import FinishReason
 from duo.server.errors import REASONS
 from duo.server.metric_families import SUMS, Families
-from duo.text.result import FinishReason
 
 if TYPE_CHECKING:
     from duo._core import Passes

@@ -12,7 +12,7 @@ from duo.server.errors import ApiError
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:
-    from duo.api.engine import Duo
+    from duo.model import Duo
     from duo.server.service import Service
 
 # Monitors and lists of models ask for these again and again. They wake nobody, as in llama-server.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from duo.text.errand_async import score_async
+from duo.generation.errand_async import score_async
 
 if TYPE_CHECKING:
-    from duo.api.logprob_lists import LogprobLists
-    from duo.api.openai import Logprobs
-    from duo.text.job import Job
-    from duo.text.result import TokenLogprobs
-    from duo.text.session import Session
+    from duo.compat.llama_cpp.logprob_lists import LogprobLists
+    from duo.compat.llama_cpp.openai import Logprobs
+    from duo.generation.job import Job
+    from duo.generation.result import TokenLogprobs
+    from duo.generation.session import Session
 
 
 class PromptScores:

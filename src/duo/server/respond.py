@@ -12,16 +12,16 @@ from starlette.responses import Response
 
 from duo.server.progress import LOOK_S, Progress
 from duo.server.prompt_files import keep_prompts
+from duo.server.response_stream import Writing
 from duo.server.sse import Events, dumped, first_of, forget
-from duo.server.writing import Writing
 
 if TYPE_CHECKING:
     from duo.server.admission import Ticket
-    from duo.server.fields import TextFields
+    from duo.server.formats.shape import Shape
+    from duo.server.response_stream import Batch
+    from duo.server.schemas import TextFields
     from duo.server.service import Service
-    from duo.server.shapes.shape import Shape
     from duo.server.text import Text
-    from duo.server.writing import Batch
 
 log = logging.getLogger("duo.server")
 

@@ -11,15 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from duo.errors import DuoError
+from duo.generation.recent_events import RecentEvents
 from duo.server.admission import Admission, Ticket
 from duo.server.errors import ApiError
 from duo.server.metrics import Metrics
 from duo.server.recent_median import RecentMedian
-from duo.text.recent_events import RecentEvents
 
 if TYPE_CHECKING:
     from duo._core import Passes, Usage
-    from duo.api.engine import Duo
+    from duo.model import Duo
     from duo.server.settings import Settings
     from duo.server.text import Text
 

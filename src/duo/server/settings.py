@@ -39,7 +39,7 @@ class Settings:
     ui: bool = True
     verbose: bool = False  # answers of chats and completions tell all, unless a request says no
     embeds: bool = False  # it answers with vectors, and writes nothing
-    norm: int = 2  # of the vectors (duo.api.embeddings.normalized)
+    norm: int = 2  # of the vectors (duo.generation.embeddings.normalized)
     tags: tuple[str, ...] = ()  # of the model
     props: bool = False  # whether POST /props is answered
     cors_methods: tuple[str, ...] = ("GET", "POST", "OPTIONS")

@@ -15,10 +15,10 @@ from duo.server.errors import as_api_error
 from duo.server.progress import LOOK_S
 
 if TYPE_CHECKING:
+    from duo.server.formats.shape import Event, Shape
     from duo.server.progress import Found, Progress
-    from duo.server.shapes.shape import Event, Shape
+    from duo.server.response_stream import Batch, Writing
     from duo.server.text import Taken, Text
-    from duo.server.writing import Batch, Writing
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

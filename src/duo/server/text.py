@@ -6,15 +6,15 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from duo.prompt.reading import Part
+from duo.chat.reading import Part
+from duo.generation.result import Chunk, Result, TokenLogprobs
 from duo.server.recent_median import RecentMedian
-from duo.text.result import Chunk, Result, TokenLogprobs
 
 if TYPE_CHECKING:
-    from duo.api.answer import Reading
+    from duo.compat.llama_cpp.answer import Reading
+    from duo.generation.job import Job
+    from duo.generation.stream_async import AsyncStream
     from duo.server.prompt_scores import PromptScores
-    from duo.text.job import Job
-    from duo.text.stream_async import AsyncStream
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-from duo.dev.whole_file import Reader, content_of, whole_file
 from duo.errors import BadValueError
+from duo.gguf_tools.whole_file import Reader, content_of, whole_file
 from duo.models.header import Header, read_header
 
 Floats = npt.NDArray[np.float32]

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from duo import _core
-from duo.api.engine import Duo
 from duo.errors import BadValueError
+from duo.generation.many import as_they_end
+from duo.model import Duo
 from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
 from duo.placement.place import place_alone
-from duo.text.many import as_they_end
 from duo.train.bf16 import to_bf16
 from duo.train.documents import Document, read_documents
 from duo.train.lessons import Array, Folder, Kind, Texts

@@ -25,9 +25,9 @@ from duo.options.option import Mode
 from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTIONS
 
 if TYPE_CHECKING:
-    from duo.measure.bench.arms import Arm
-    from duo.measure.bench.questions import Question
-    from duo.measure.bench.record import Record
+    from duo.benchmark.bench.arms import Arm
+    from duo.benchmark.bench.questions import Question
+    from duo.benchmark.bench.record import Record
 
 HELP = """Measure plain, sync and async decoding of the same questions, interleaved in one run.
 
@@ -55,8 +55,8 @@ Examples:
 def bench(params: dict[str, Any]) -> None:
     """Raises DuoError. Exit code 130 if Ctrl-C ended the run early, 1 if "plain alone" failed after the pair; both
     report what was measured."""
-    from duo.measure.bench import arms as a
-    from duo.measure.bench import chart, files, questions
+    from duo.benchmark.bench import arms as a
+    from duo.benchmark.bench import chart, files, questions
 
     if params["url"]:
         from duo.cli import bench_servers
@@ -138,7 +138,7 @@ def _synthetic(
     for name in ignored:
         flag = (ENGINE_OPTIONS.get(name) or GENERATE_OPTIONS[name]).flags[-1].split("/")[0]
         raise BadValueError(f"{flag} has no effect with {own}; leave it out")
-    from duo.measure.bench.synthetic_run import run, run_slots
+    from duo.benchmark.bench.synthetic_run import run, run_slots
 
     bar = Bar()
     with bar.shown():
@@ -149,9 +149,9 @@ def _synthetic(
 
 
 def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], text: GenerateOptions) -> None:
-    from duo.measure.bench import chart, files, measures, report
-    from duo.measure.bench.run import interleaved
-    from duo.measure.bench.writer import DuoWriter
+    from duo.benchmark.bench import chart, files, measures, report
+    from duo.benchmark.bench.run import interleaved
+    from duo.benchmark.bench.writer import DuoWriter
 
     with open_duo(params) as d:
         show.note_placement(d.placement)
@@ -194,10 +194,10 @@ def _alone(
 
     Adds to the pair's records and notes, which stay even if this ends early. Returns the exit code.
     """
-    from duo.api.engine import Duo
-    from duo.measure.bench.arms import ALONE
-    from duo.measure.bench.run import interleaved
-    from duo.measure.bench.writer import DuoWriter
+    from duo.benchmark.bench.arms import ALONE
+    from duo.benchmark.bench.run import interleaved
+    from duo.benchmark.bench.writer import DuoWriter
+    from duo.model import Duo
 
     bar, code = Bar(), 0
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from duo.chat.thinking import EFFORT, THINKS, can_choose, choices, dates, with_thinking
 from duo.cli import show
 from duo.cli.chat_commands import HELP_TEXT, Commands, Leave
 from duo.cli.chat_input import Reader
@@ -24,14 +25,13 @@ from duo.cli.options import ModelCommand, given, model_options, unescape
 from duo.cli.transcript import Transcript
 from duo.errors import BadValueError, ContextFullError, DuoError
 from duo.options.tables import GENERATE_OPTIONS
-from duo.prompt.thinking import EFFORT, THINKS, can_choose, choices, dates, with_thinking
 from duo.support.text_file import text_of
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:
-    from duo.api.conversation import Conversation
+    from duo.chat.chat_template import ChatTemplate
+    from duo.conversation import Conversation
     from duo.options.generate import GenerateOptions
-    from duo.prompt.chat_template import ChatTemplate
 
 HELP = f"""Talk with a model, turn by turn.
 
@@ -81,7 +81,7 @@ def _variables(text: str | None) -> dict[str, Any]:
 
 def template_choice(params: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """The chat template that the options choose (None: the model's own), and its variables. Raises BadValueError."""
-    from duo.prompt.chat_template import ChatTemplate
+    from duo.chat.chat_template import ChatTemplate
 
     chosen = _either(params, "chat_template", "chat_template_file", "--chat-template and --chat-template-file")
     if chosen is not None and "{" in chosen:
@@ -90,7 +90,7 @@ def template_choice(params: dict[str, Any]) -> tuple[str | None, dict[str, Any]]
 
 
 def thoughts_of(params: dict[str, Any], wanted: GenerateOptions) -> dict[str, Any]:
-    """What the options say of the model's thoughts (duo.prompt.thinking). wanted: complete options of a text."""
+    """What the options say of the model's thoughts (duo.chat.thinking). wanted: complete options of a text."""
     on = False if params["reasoning"] is None and wanted["reasoning_budget"] == 0 else params["reasoning"]
     return choices(on, params["reasoning_effort"], params["reasoning_preserve"])
 
@@ -165,10 +165,10 @@ def _talk(
 
 
 def chat(params: dict[str, Any]) -> None:
-    from duo.api.conversation import Conversation
-    from duo.prompt.chat_template import template_of
-    from duo.prompt.reading import reasoning_of
-    from duo.text.job import check_early
+    from duo.chat.chat_template import template_of
+    from duo.chat.reading import reasoning_of
+    from duo.conversation import Conversation
+    from duo.generation.job import check_early
 
     system = _typed(params, "system_prompt", "system_prompt_file", "-sys and -sysf")
     first = _typed(params, "prompt", "file", "-p and -f")

@@ -72,8 +72,8 @@ def widen(
       duo dev widen small-q4_k_m.gguf -o big.gguf --size 5G --type same
       duo dev widen head.gguf -o big-head.gguf --target big.gguf --size 90M
     """
-    from duo.dev.widen import widen as widen_model
-    from duo.dev.widen_head import widen_head
+    from duo.gguf_tools.widen import widen as widen_model
+    from duo.gguf_tools.widen_head import widen_head
 
     n_bytes = None if size is None else parse_size(size)
     if target is not None:
@@ -112,7 +112,7 @@ def random_model(source: Path, output: Path, seed: int) -> None:
     Examples:
       duo dev random-model small.gguf -o random.gguf
     """
-    from duo.dev.random_model import randomize
+    from duo.gguf_tools.random_model import randomize
 
     randomize(source, output, seed=seed)
     click.echo(f"{output}: {output.stat().st_size / 1e9:.3g} GB, random weights")

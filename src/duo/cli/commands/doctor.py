@@ -14,8 +14,8 @@ from duo.support.comma_separated import comma_separated
 from duo.support.wording import plural
 
 if TYPE_CHECKING:
-    from duo.measure import doctor as measure
-    from duo.measure import doctor_device
+    from duo.benchmark import doctor as measure
+    from duo.benchmark import doctor_device
     from duo.options.option import CpuKernels
 
 
@@ -74,8 +74,8 @@ def doctor(
     """
     from rich.console import Console
 
-    from duo.measure import doctor as measure
-    from duo.measure import doctor_device
+    from duo.benchmark import doctor as measure
+    from duo.benchmark import doctor_device
     from duo.models.demo import demo_pair
     from duo.placement.cpus import usable_cores
 
@@ -116,7 +116,7 @@ def _print(r: measure.Report, n_threads: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from duo.measure import doctor as measure
+    from duo.benchmark import doctor as measure
 
     out = Console(highlight=False)
     out.print(f"{r.model} on {r.processor}")
@@ -149,7 +149,7 @@ def _print_placed(r: doctor_device.DeviceReport) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from duo.measure.doctor import N_CONTEXT
+    from duo.benchmark.doctor import N_CONTEXT
 
     out = Console(highlight=False)
     out.print(f"{r.model} on {', '.join(r.devices)}")

@@ -21,7 +21,7 @@ from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTION
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:
-    from duo.measure.prove.plan import Plan
+    from duo.benchmark.prove.plan import Plan
 
 HELP = """Count texts that differ where they have to be the same.
 
@@ -53,8 +53,8 @@ OF_SERVER = ("url_model", "api_key_file", "timeout")
 
 def plan_of(params: dict[str, Any]) -> Plan:
     """What is asked. Raises BadValueError."""
-    from duo.measure.bench.arms import parse_slots
-    from duo.measure.prove.plan import Plan, prompts_of
+    from duo.benchmark.bench.arms import parse_slots
+    from duo.benchmark.prove.plan import Plan, prompts_of
     from duo.options.validate import generate_options
 
     quick = params["quick"]
@@ -76,9 +76,9 @@ OF_TEXT = {name: GENERATE_OPTIONS[name] for name in DEFAULTS}
 def prove(params: dict[str, Any]) -> None:
     """Raises DuoError: nothing was counted. Exit code 2 if something differs, 1 if the run failed later on, 130 if
     Ctrl-C ended it early; all report what was counted."""
-    from duo.measure.prove import report
-    from duo.measure.prove.run import Proof
-    from duo.measure.prove.tally import as_json
+    from duo.benchmark.prove import report
+    from duo.benchmark.prove.run import Proof
+    from duo.benchmark.prove.tally import as_json
 
     if params["against"] is None:
         refuse(params, OF_SERVER, "models that are loaded here; name a server with --against")

@@ -26,7 +26,7 @@ from duo.options.tables import GENERATE_OPTIONS
 from duo.support.wording import plural
 
 if TYPE_CHECKING:
-    from duo.measure.race import Lane, Outcome
+    from duo.benchmark.race import Lane, Outcome
 
 HELP = """Let the target alone and the pair write the same text, and show both side by side.
 
@@ -54,7 +54,7 @@ NOT_HERE = ("prompt_cache", "prompt_cache_all", "prompt_cache_ro", "cache_ram", 
 
 def run(params: dict[str, Any]) -> None:
     """Raises DuoError."""
-    from duo.text.job import check_early
+    from duo.generation.job import check_early
 
     prompt = PROMPT
     if params["prompt"] is not None or params["file"] is not None:
@@ -70,8 +70,8 @@ def run(params: dict[str, Any]) -> None:
     params = with_targets_own(params)
     options = {**options, **given({"spec_type": params["spec_type"]}, GENERATE_OPTIONS)}
     models = _models(params)
+    from duo.benchmark.race import Lane, Outcome
     from duo.cli.race_screen import can_show
-    from duo.measure.race import Lane, Outcome
 
     alone = Runner(Lane("plain", "the target alone"), *without_draft(params, models, options), prompt)
     pair = Runner(Lane(str(checked["mode"]), "target and draft"), params, models, options, prompt)
@@ -97,7 +97,7 @@ def _models(params: dict[str, Any]) -> Models:
         return chosen_models(params)
     if names_draft(params):
         raise BadValueError("a draft was given without a target; give the target too (-m)")
-    from duo.dev.demo_target import demo_target
+    from duo.gguf_tools.demo_target import demo_target
     from duo.models.demo import demo_pair
 
     with progress("bytes", lines=True) as bar:
@@ -128,7 +128,7 @@ class Runner:
 
     def run(self, look: Callable[[], None] | None) -> None:
         """Loads the models and writes the text. look: draws the screen; None: there is none. Raises DuoError."""
-        from duo.text.job import check_early
+        from duo.generation.job import check_early
 
         def loading(_: str, share: float) -> None:
             self.lane.loaded = share
@@ -184,7 +184,7 @@ def lines_of(outcome: Outcome, *, whole: bool) -> Iterator[str]:
 
 def figures(outcome: Outcome, models: Models, prompt: str, seed: int) -> dict[str, Any]:
     """For programs."""
-    from duo.measure.bench.head import machine
+    from duo.benchmark.bench.head import machine
     from duo.placement.cpus import core_cpus
 
     names = {k: None if v is None else Path(v).name for k, v in models._asdict().items()}

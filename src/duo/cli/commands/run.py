@@ -94,7 +94,7 @@ def run(params: dict[str, Any]) -> None:
     if params["cache_list"]:
         list_cache(as_json=params["json"])
         return
-    from duo.text.job import check_early
+    from duo.generation.job import check_early
 
     file = params["file"]
     if file is not None and file.suffix == ".jsonl" and params["prompt"] is None:
@@ -138,7 +138,7 @@ def run_many(params: dict[str, Any]) -> None:
             "--json is for one text, and a .jsonl file gives a line of JSON for each text; leave --json out"
         )
     from duo.cli.prompt_lines import read_prompts, write_all
-    from duo.text.job import check_early
+    from duo.generation.job import check_early
 
     prompts = read_prompts(params["file"])
     text_options = given(params, GENERATE_OPTIONS)
@@ -159,7 +159,7 @@ def run_dialogue(params: dict[str, Any]) -> None:
     if params["json"]:
         raise BadValueError("--json is for one text, and not for turns with the model (-i); leave one of them out")
     from duo.cli.dialogue import Dialogue
-    from duo.text.job import check_early
+    from duo.generation.job import check_early
 
     given_prompt = params["prompt"] is not None or params["file"] is not None
     prompt = read_prompt(params["prompt"], params["file"], params["escape"]) if given_prompt else ""

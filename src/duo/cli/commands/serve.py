@@ -23,7 +23,7 @@ from duo.server import need_server
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duo.api.engine import Duo
+    from duo.model import Duo
     from duo.server.listening import Listener
 
 HELP = """Serve a pair of models over HTTP, with the routes of llama-server, OpenAI and Anthropic.
@@ -68,15 +68,15 @@ def serve(params: dict[str, Any]) -> None:
         return
     from pathlib import Path
 
+    from duo.chat.reading import reasoning_of
     from duo.cli.commands.chat import template_choice, thoughts_of, warn_of_thoughts
     from duo.cli.opening import introduce, open_duo, warn_of_start
+    from duo.generation.job import check_early
     from duo.options.validate import engine_options, serve_options
-    from duo.prompt.reading import reasoning_of
+    from duo.server.lifecycle import Serving
     from duo.server.listening import check_open, check_tls, listeners
     from duo.server.service import Service
-    from duo.server.serving import Serving
     from duo.server.settings import Settings
-    from duo.text.job import check_early
 
     asked = given(params, SERVE_OPTIONS)
     options = given(params, GENERATE_OPTIONS)

@@ -13,7 +13,7 @@ import click
 from duo.errors import BadValueError, MissingPackageError
 
 if TYPE_CHECKING:
-    from duo.text.trace_writer import Event
+    from duo.generation.trace_writer import Event
 
 
 @click.command("trace")
@@ -30,7 +30,7 @@ def trace(file: Path, output: Path | None, start_ms: float | None, end_ms: float
     FILE was written by --trace. The figures cover the whole trace, or the part between --from and --to. If neither is
     given, the picture shows about 30 verifications from the middle; if one is given, it shows 30 next to it.
     """
-    from duo.measure.trace import between, clip, read_trace
+    from duo.benchmark.trace import between, clip, read_trace
 
     try:
         events = read_trace(file)
@@ -38,7 +38,7 @@ def trace(file: Path, output: Path | None, start_ms: float | None, end_ms: float
         if events and (start_ms, end_ms) != (None, None):
             part = clip(events, *between(events, start_ms, end_ms))
         if output is not None:
-            from duo.measure.trace_picture import draw  # imported here: only the picture needs matplotlib
+            from duo.benchmark.trace_picture import draw  # imported here: only the picture needs matplotlib
 
             draw(events, output, title=_title(file), start_ms=start_ms, end_ms=end_ms)
     except OSError as error:
@@ -54,7 +54,7 @@ def trace(file: Path, output: Path | None, start_ms: float | None, end_ms: float
 
 
 def _title(file: Path) -> str:
-    from duo.measure.trace import read_models
+    from duo.benchmark.trace import read_models
 
     target, draft = read_models(file)
     models = f"target {target}" + (f", draft {draft}" if draft is not None else "")
@@ -62,7 +62,7 @@ def _title(file: Path) -> str:
 
 
 def _figures(events: list[Event]) -> dict[str, int | float]:
-    from duo.measure.trace import overlap
+    from duo.benchmark.trace import overlap
 
     figures = overlap(events)
     verified = [event for event in events if event.kind == "verify"]

@@ -23,7 +23,7 @@ from duo.options.client import ClientOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 if TYPE_CHECKING:
-    from duo.measure.tuning import Tuning
+    from duo.benchmark.tuning import Tuning
 
 HELP = """Measure a pair on these devices and recommend options for it.
 
@@ -69,8 +69,8 @@ SAMPLING = (
 
 def prompts_of(path: Path | None) -> list[str]:
     """The lines of a file without blank ones; without a path the built-in openings. Raises BadValueError."""
-    from duo.measure.bench.questions import read
-    from duo.measure.prompt_file import prompt_lines
+    from duo.benchmark.bench.questions import read
+    from duo.benchmark.prompt_file import prompt_lines
 
     return [q.turns[0] for q in read()] if path is None else prompt_lines(path)
 
@@ -98,10 +98,10 @@ def recommended(t: Tuning, params: dict[str, Any], target: str) -> str:
 
 
 def run(params: dict[str, Any]) -> None:
+    from duo.benchmark.bench.files import check_writable, write_json
+    from duo.benchmark.bench.head import head_of
+    from duo.benchmark.tune import tune
     from duo.cli import tune_report
-    from duo.measure.bench.files import check_writable, write_json
-    from duo.measure.bench.head import head_of
-    from duo.measure.tune import tune
     from duo.options.validate import generate_options
 
     for name in ELSEWHERE:

@@ -14,11 +14,11 @@ from starlette.responses import Response, StreamingResponse
 
 from duo import __version__
 from duo.server.errors import ApiError
-from duo.server.fields import Fields
-from duo.server.reading import body_of, fields_of
+from duo.server.request_body import body_of, fields_of
 from duo.server.respond import CLIENT_GONE, Json
 from duo.server.router.event_stream import EventStream
 from duo.server.routes.about import CREATED
+from duo.server.schemas import Fields
 from duo.server.sse import first_of
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from duo.server.app import make_app
+from duo.server.lifecycle import Serving
 from duo.server.listening import Listener
 from duo.server.router import routes
 from duo.server.router.service import Router
-from duo.server.serving import Serving
 
 if TYPE_CHECKING:
-    from duo.api.engine import Duo
+    from duo.model import Duo
 
 
 class RouterServing(Serving):

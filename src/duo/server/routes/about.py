@@ -11,11 +11,11 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from duo import __version__
-from duo.api.engine import Duo
 from duo.errors import DuoError
+from duo.model import Duo
 from duo.options.validate import generate_options
-from duo.server.asked import settings_shown
 from duo.server.errors import ApiError
+from duo.server.request_options import settings_shown
 from duo.server.respond import Json
 from duo.server.routes.slots import slot_list
 

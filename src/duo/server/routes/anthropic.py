@@ -10,13 +10,13 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from duo.errors import BadValueError
-from duo.server.chat_asked import chat_texts, prompt_of
-from duo.server.fields import ChatFields, MessagesFields
-from duo.server.reading import body_of, checked, fields_of
+from duo.server.chat_options import chat_texts, prompt_of
+from duo.server.formats.messages import MessagesShape
+from duo.server.formats.shape import Shape
+from duo.server.request_body import body_of, checked, fields_of
 from duo.server.respond import Json, respond
 from duo.server.routes.texts import common
-from duo.server.shapes.messages import MessagesShape
-from duo.server.shapes.shape import Shape
+from duo.server.schemas import ChatFields, MessagesFields
 from duo.server.text import Text
 from duo.support.wording import quoted
 

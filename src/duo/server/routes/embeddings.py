@@ -11,13 +11,13 @@ import numpy as np
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from duo.api.engine import Duo
 from duo.errors import BadValueError
+from duo.model import Duo
+from duo.server.build_jobs import listed, tokens_of
 from duo.server.errors import ApiError
-from duo.server.fields import EmbeddingFields, RerankFields
-from duo.server.making import listed, tokens_of
-from duo.server.reading import body_of, fields_of
+from duo.server.request_body import body_of, fields_of
 from duo.server.respond import Json
+from duo.server.schemas import EmbeddingFields, RerankFields
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from duo.server.respond import Json
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
+    from duo.generation.recent_events import RecentEvents
     from duo.server.service import Service
-    from duo.text.recent_events import RecentEvents
 
 # The model's text is untrusted: nothing but the package's own files is run, and nobody else is asked for anything.
 HEADERS = {

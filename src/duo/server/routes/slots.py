@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from duo.api.engine import Duo
 from duo.errors import BadValueError
-from duo.server.asked import settings_shown
+from duo.generation import slot_file
+from duo.model import Duo
 from duo.server.errors import ApiError
-from duo.server.fields import SlotFields
-from duo.server.reading import body_of, fields_of
+from duo.server.request_body import body_of, fields_of
+from duo.server.request_options import settings_shown
 from duo.server.respond import Json
+from duo.server.schemas import SlotFields
 from duo.server.text import Text
 from duo.support.wording import quoted
-from duo.text import slot_file
 
 if TYPE_CHECKING:
     from duo.server.service import Service

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from duo.api.infill import infill
+from duo.compat.llama_cpp.infill import infill
 from duo.errors import BadValueError
-from duo.server.chat_asked import chat_texts, count_of
+from duo.server.build_jobs import listed, score_prompts, texts_of, tokens_of
+from duo.server.chat_options import chat_texts, count_of
 from duo.server.errors import ApiError
-from duo.server.fields import ChatFields, CompletionFields, InfillFields, PromptFields, TextFields
-from duo.server.making import listed, score_prompts, texts_of, tokens_of
-from duo.server.reading import body_of, fields_of
+from duo.server.formats.chat import ChatShape
+from duo.server.formats.completion import CompletionShape
+from duo.server.formats.native import NativeShape, infill_texts
+from duo.server.formats.shape import Shape
+from duo.server.request_body import body_of, fields_of
 from duo.server.respond import respond
-from duo.server.shapes.chat import ChatShape
-from duo.server.shapes.completion import CompletionShape
-from duo.server.shapes.native import NativeShape, infill_texts
-from duo.server.shapes.shape import Shape
+from duo.server.schemas import ChatFields, CompletionFields, InfillFields, PromptFields, TextFields
 from duo.server.text import Text
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from duo.api.engine import Duo
-from duo.server.chat_asked import prompt_of
-from duo.server.fields import ChatFields, DetokenizeFields, TokenizeFields
-from duo.server.making import tokens_of
-from duo.server.reading import body_of, fields_of
+from duo.model import Duo
+from duo.server.build_jobs import tokens_of
+from duo.server.chat_options import prompt_of
+from duo.server.request_body import body_of, fields_of
 from duo.server.respond import Json
+from duo.server.schemas import ChatFields, DetokenizeFields, TokenizeFields
 
 if TYPE_CHECKING:
     from duo.server.service import Service

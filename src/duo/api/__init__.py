@@ -1,1 +1,0 @@
-"""What a program calls: Duo, its shortcuts, conversations, the calls that llama_cpp.Llama has."""

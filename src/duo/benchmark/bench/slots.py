@@ -1,0 +1,122 @@
+"""Several texts at once: every arm answers all questions with each number of slots."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Protocol
+
+from duo.benchmark.bench.arms import Arm
+from duo.benchmark.bench.questions import Question
+from duo.benchmark.bench.record import Answer, Record
+from duo.benchmark.bench.run import Progress, records_of
+from duo.generation.many import as_they_end
+
+
+class Writer(Protocol):
+    """Generates several texts at once (DuoWriter, SyntheticWriter)."""
+
+    def clear(self, questions: Sequence[Question], n: int) -> None:
+        """Empties the prompt caches of n slots of what the questions begin with."""
+        ...
+
+    def answers(self, question: Question, arm: Arm) -> Sequence[Answer]:
+        """One answer for each turn, in order. Several threads call this at once."""
+        ...
+
+
+# Loads the models for so many texts at once.
+Open = Callable[[int], AbstractContextManager[Writer]]
+
+
+@dataclass(frozen=True)
+class Round:
+    """All answers of an arm, so many texts at once."""
+
+    slots: int
+    arm: Arm
+    repetition: int  # from 0
+    seconds: float  # from the first question to the last token
+    records: tuple[Record, ...]
+
+
+def _round(
+    writer: Writer, questions: Sequence[Question], arm: Arm, slots: int, repetition: int, told: Callable[[], None]
+) -> Round:
+    writer.clear(questions, slots)
+    found: dict[int, list[Record]] = {}
+    t0 = time.perf_counter()
+    for i, answers in as_they_end(lambda q: writer.answers(q, arm), questions, slots):
+        found[i] = records_of(arm, questions[i], repetition, answers)
+        told()
+    seconds = time.perf_counter() - t0
+    return Round(slots, arm, repetition, seconds, tuple(r for i in sorted(found) for r in found[i]))
+
+
+def rounds_of(
+    open_writer: Open,
+    questions: Sequence[Question],
+    arms: Sequence[Arm],
+    counts: Sequence[int],
+    repetitions: int = 1,
+    warm_up: int = 0,
+    progress: Progress = lambda _done, _total, _name: None,
+) -> list[Round]:
+    """Lets all arms answer all questions, with each number of texts at once.
+
+    Ctrl-C ends the run early and returns what was measured; then the last `done` that `progress` gets is below the
+    total.
+
+    Raises KeyboardInterrupt: nothing was measured before Ctrl-C. Raises what the writer raises.
+    """
+    found: list[Round] = []
+    try:
+        for made in each_round(open_writer, questions, arms, counts, repetitions, warm_up, progress):
+            found.append(made)
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    return found
+
+
+def each_round(
+    open_writer: Open,
+    questions: Sequence[Question],
+    arms: Sequence[Arm],
+    counts: Sequence[int],
+    repetitions: int = 1,
+    warm_up: int = 0,
+    progress: Progress = lambda _done, _total, _name: None,
+) -> Iterator[Round]:
+    """The rounds of `rounds_of` as they end.
+
+    The models are loaded anew for each number; the arms take turns on them in rotating order. warm_up: texts for each
+    slot that each arm writes after loading, without being measured. Raises what the writer raises.
+    """
+    n_all = repetitions * len(arms) * sum(warm_up * n + len(questions) for n in counts)
+    n_done, name = 0, ""
+
+    def told() -> None:
+        nonlocal n_done
+        n_done += 1
+        progress(n_done, n_all, name)
+
+    try:
+        for repetition in range(repetitions):
+            for n in counts:
+                with open_writer(n) as writer:
+                    first = (repetition + counts.index(n)) % len(arms)
+                    turn = [*arms[first:], *arms[:first]]
+                    for measured in (False, True) if warm_up > 0 else (True,):
+                        asked = questions if measured else list(islice(cycle(questions), warm_up * n))
+                        for arm in turn:
+                            name = f"{arm.name} x{n}"
+                            progress(n_done, n_all, name)
+                            made = _round(writer, asked, arm, n, repetition, told)
+                            if measured:
+                                yield made
+    finally:
+        progress(n_done, n_all, "")

@@ -1,0 +1,97 @@
+"""What is asked: the prompts, their long and sampled versions, calls of a tool, answers in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from duo.benchmark.bench.questions import read
+from duo.benchmark.prompt_file import prompt_lines
+from duo.errors import BadValueError
+
+Kind = Literal["greedy", "sampled", "long", "call", "schema"]
+CHATS: tuple[Kind, ...] = ("call", "schema")
+TEMPERATURE = 0.8  # of sampled texts
+N_LONG = 3000  # characters of a long prompt: some 700 tokens, so it is read in more than one batch
+DAYS = ("monday", "friday", "sunday")
+
+
+class Item(NamedTuple):
+    """One text that is asked for. cancel_after: it is cancelled after so many tokens; None: it is written whole."""
+
+    kind: Kind
+    i: int  # of the prompt
+    cancel_after: int | None = None
+
+    @property
+    def key(self) -> tuple[Kind, int]:
+        """Of the text that it is compared with."""
+        return self.kind, self.i
+
+
+@dataclass(frozen=True)
+class Plan:
+    """counts: numbers of texts at once, 1 among them. n_tokens: most tokens of a text without a form."""
+
+    prompts: tuple[str, ...]
+    n_tokens: int
+    seed: int
+    counts: tuple[int, ...]
+
+    def items(self, kind: Kind) -> tuple[Item, ...]:
+        """One for each prompt; of long prompts a quarter, of chats half as many."""
+        n = len(self.prompts)
+        n = {"long": max(1, n // 4), "call": max(1, n // 2), "schema": max(1, n // 2)}.get(kind, n)
+        return tuple(Item(kind, i) for i in range(n))
+
+    def prompt(self, item: Item) -> str:
+        """Of a text that is no chat."""
+        if item.kind != "long":
+            return self.prompts[item.i]
+        found, i = "", item.i
+        while len(found) < N_LONG:
+            found += self.prompts[i % len(self.prompts)] + "\n\n"
+            i += 1
+        return found + self.prompts[item.i]
+
+    def messages(self, item: Item) -> list[dict[str, str]]:
+        """Of a chat."""
+        i = item.i
+        where = "outside" if i % 2 else "inside"
+        wish = f"Book a table for {2 + i % 7} guests on {DAYS[i % 3]}, in the name of Miller, {where}."
+        how = "" if item.kind == "call" else " Answer with the booking as JSON."
+        return [{"role": "user", "content": f"{self.prompts[i]}\n\n{wish}{how}"}]
+
+    def sampling(self, item: Item) -> dict[str, Any]:
+        """temperature and, where it matters, seed."""
+        if item.kind != "sampled":
+            return {"temperature": 0.0}
+        return {"temperature": TEMPERATURE, "seed": self.seed + item.i}
+
+
+def prompts_of(path: Path | None, n: int | None) -> tuple[str, ...]:
+    """The prompts of a file: one on each line, or with the suffix .jsonl the first turns of questions in Spec-Bench's
+    format; None: those that come with duo. n: how many, spread over the file; where there are fewer, two at a time are
+    joined to more.
+
+    Raises BadValueError: the file cannot be read, or there are not so many prompts.
+    """
+    found = prompt_lines(path) if path is not None and path.suffix != ".jsonl" else [q.turns[0] for q in read(path)]
+    found = list(dict.fromkeys(found))
+    if n is not None and n > len(found) ** 2:
+        raise BadValueError(
+            f"--n-prompts is {n}, but only {len(found) ** 2} can be made of {len(found)}; give more prompts"
+        )
+    return tuple(found if n is None else _joined(found, n))
+
+
+def _joined(found: Sequence[str], n: int) -> list[str]:
+    """n prompts, spread evenly over them; or all, and then pairs of them."""
+    if n <= len(found):
+        return [found[i * len(found) // n] for i in range(n)]
+    shifts = range(1, len(found))
+    pairs = (f"{a}\n\n{found[(i + shift) % len(found)]}" for shift in shifts for i, a in enumerate(found))
+    return [*found, *islice(pairs, n - len(found))]

@@ -1,0 +1,114 @@
+"""Chat templates turn messages into a prompt, in the form that the model was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from duo import _core
+from duo.errors import BadValueError
+from duo.support.wording import quoted
+
+Message = Mapping[str, Any]
+
+# llama-cpp-python's names (chat_format) for templates that have other names in llama.cpp.
+OTHER_NAMES = {"llama-2": "llama2-sys", "llama-3": "llama3", "llama-4": "llama4", "mistral-instruct": "mistral-v1"}
+OF_RENDER = frozenset(("self", "messages"))  # a conversation makes these
+HOW = "give one with --chat-template (chatml, llama3, ...) or --chat-template-file"
+
+
+def check_messages(messages: object, between: str = "\n") -> list[dict[str, Any]]:
+    """Messages with their content as text. between: parts of a content, as in llama.cpp (common/chat.cpp). Raises
+    BadValueError."""
+    if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
+        raise BadValueError(
+            "a conversation is a list of messages, at least one; write [{'role': 'user', 'content': '...'}]"
+        )
+    return [_message(i, m, between) for i, m in enumerate(messages)]
+
+
+def _message(i: int, m: object, between: str) -> dict[str, Any]:
+    if not isinstance(m, Mapping) or not isinstance(m.get("role"), str):
+        raise BadValueError(f"message {i} has no role; write it as {{'role': 'user', 'content': '...'}}")
+    content = m.get("content")
+    if isinstance(content, list | tuple):
+        parts = [p.get("text") if isinstance(p, Mapping) and p.get("type") == "text" else None for p in content]
+        if not all(isinstance(p, str) for p in parts):
+            raise BadValueError(f"message {i} holds something other than text; duo reads text only")
+        content = between.join(p for p in parts if isinstance(p, str))
+    if content is None and "tool_calls" not in m and "function_call" not in m:
+        raise BadValueError(f"message {i} has no content; give it some text")
+    if content is not None and not isinstance(content, str):
+        raise BadValueError(f"the content of message {i} is {type(content).__name__}; give text")
+    try:
+        f"{m['role']}{content or ''}".encode()
+    except UnicodeEncodeError:
+        raise BadValueError(f"message {i} is not valid Unicode; decode it as UTF-8") from None
+    return {**m, "content": content}
+
+
+class ChatTemplate:
+    """A compiled template. source: jinja2, or the name of a template in libllama. Raises BadValueError."""
+
+    def __init__(self, source: str, *, bos: str = "", eos: str = "") -> None:
+        self.source, self._bos, self._eos = source, bos, eos
+        self.name = OTHER_NAMES.get(source, source)
+        # libllama's templates write no BOS and leave it to the tokenizer. jinja2 templates write all special tokens.
+        self.add_special = self.name in _core.chat_templates()
+        self.variables: frozenset[str] = frozenset()  # that a caller may set
+        if self.add_special:
+            return
+        if "{" not in source:
+            known = ", ".join(_core.chat_templates())
+            raise BadValueError(f"unknown chat template {quoted(source)}; write one in jinja2, or choose from {known}")
+        from duo.chat.jinja_template import JinjaTemplate  # most runs of the program need no jinja2
+
+        self._template = JinjaTemplate(source, HOW)
+        self.variables = self._template.variables
+
+    def check_variables(self, given: object) -> dict[str, Any]:
+        """The variables that a caller gives. Raises BadValueError: they are no dict, or this template cannot have
+        them."""
+        if given is None:
+            return {}
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise BadValueError("the variables of a chat template are a dict by name; write {'enable_thinking': False}")
+        if taken := OF_RENDER & given.keys():
+            raise BadValueError(f"{min(taken)} is no variable of a chat template that can be given; leave it out")
+        if self.add_special and given:
+            raise BadValueError(
+                f"the chat template {self.name} has no variables ({', '.join(given)}); leave them out, or give a "
+                "jinja2 template"
+            )
+        return dict(given)
+
+    def render(self, messages: object, *, add_generation_prompt: bool = True, **more: Any) -> str:
+        """The prompt. more: other variables of the template (tools, enable_thinking, ...). Raises BadValueError."""
+        checked = check_messages(messages)
+        if self.add_special:
+            if more.get("tools"):
+                raise BadValueError(
+                    f"the chat template {self.name} has no place for tools; leave out tools, or give a jinja2 template"
+                )
+            plain = [(m["role"], m["content"] or "") for m in checked]
+            if any("\0" in part for m in plain for part in m):
+                raise BadValueError("a message holds a NUL character; remove it")
+            return _core.apply_chat_template(self.name, plain, add_generation_prompt)
+        given = {"tools": None, "documents": None, "bos_token": self._bos, "eos_token": self._eos} | more
+        return self._template.render({"messages": checked, "add_generation_prompt": add_generation_prompt} | given)
+
+
+def template_of(target: _core.Model, chosen: str | None = None) -> ChatTemplate:
+    """The template in the model's file. chosen: jinja2, a known name, or a name in the file. Raises BadValueError."""
+    bos, eos = (target.piece(t, True).decode("utf-8", "replace") if t >= 0 else "" for t in _ends(target))
+    if chosen is not None:
+        return ChatTemplate(target.meta(f"tokenizer.chat_template.{chosen}") or chosen, bos=bos, eos=eos)
+    source = target.meta("tokenizer.chat_template")
+    if not source:
+        raise BadValueError(f"{Path(target.path).name} has no chat template, like most base models; {HOW}")
+    return ChatTemplate(source, bos=bos, eos=eos)
+
+
+def _ends(target: _core.Model) -> tuple[int, int]:
+    return target.token_bos, target.token_eos

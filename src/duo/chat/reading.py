@@ -1,0 +1,262 @@
+"""What a model writes in a chat, as it comes: its reasoning, its answer, and its calls of tools.
+
+Reasoning stands between marks (DeepSeek-R1's <think>, Magistral's [THINK], Command R7B's), or in gpt-oss's channels
+("harmony": https://cookbook.openai.com/articles/openai-harmony).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from json import JSONDecoder
+
+from duo.chat.call_pieces import Piece
+from duo.chat.tool_calls import ALONE, MARKS, Call, n_begun, n_shown, split_calls
+from duo.errors import BadValueError
+from duo.support.wording import quoted
+
+THOUGHTS = (
+    ("<think>", "</think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+)
+BEGINS = tuple(begin for begin, _ in THOUGHTS)
+# With those of gpt-oss's channels.
+THOUGHT_MARKS = (*THOUGHTS, ("<|channel|>analysis<|message|>", "<|end|>"))
+# Marks around an answer of Command R7B and its relatives.
+WRAPS = (("<|START_RESPONSE|>", "<|END_RESPONSE|>"), ("<|START_TEXT|>", "<|END_TEXT|>"))
+CHANNEL, MESSAGE, TO = "<|channel|>", "<|message|>", re.compile(r"to=([\w.-]+)")
+HARMONY_PROMPT, FUNCTIONS = "<|start|>assistant", "functions."
+RECIPIENT, EVERYBODY = ">>>", "all"  # functionary's
+ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", CHANNEL)
+
+
+REASONING_FORMATS = ("none", "auto", "deepseek")  # llama.cpp's names
+
+
+def reasoning_of(reasoning_format: object) -> bool:
+    """Whether thoughts go into reasoning_content, by the name of a format; None is "none". Raises BadValueError."""
+    if reasoning_format is not None and reasoning_format not in REASONING_FORMATS:
+        raise BadValueError(f"reasoning_format is {quoted(reasoning_format)}; it is none, auto or deepseek")
+    return reasoning_format in ("auto", "deepseek")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a piece of text has brought."""
+
+    reasoning: str = ""
+    content: str = ""
+    calls: tuple[Call, ...] = ()
+    pieces: tuple[Piece, ...] = ()  # of the calls, if they are wanted as they come
+
+
+def joined(parts: Iterable[Part]) -> Part:
+    """Parts that follow each other as one."""
+    found = list(parts)
+    return Part(
+        "".join(p.reasoning for p in found),
+        "".join(p.content for p in found),
+        tuple(c for p in found for c in p.calls),
+    )
+
+
+class Reader:
+    """One answer: `feed` it the text, control tokens spelled out, then `finish`.
+
+    prompt: what the template made; a thought may begin there. reasoning: split it off. tools: their names, or their
+    schemas by name; none: calls are text. The parts do not depend on how the text is cut.
+    """
+
+    def __init__(self, prompt: str, *, reasoning: bool, tools: Collection[str] = ()) -> None:
+        self._reasoning, self._tools = reasoning, tools
+        self._text = ""  # not yet given out
+        self._begun = False  # what comes first is settled
+        self._thought = ""  # the mark that ends the thought which runs
+        self._harmony = False
+        self._message: tuple[str, str] | None = None  # channel and tool of the message that runs
+        self._calls = ""  # of gpt-oss: the arguments so far
+        prompt = prompt.rstrip()
+        end = next((e for b, e in THOUGHTS if prompt.endswith(b)), "")
+        self._skip = False  # line ends that come next belong to the marks
+        self._shown = False  # some of the answer was given out
+        self._wrap: str | None = None  # the mark at the end of the answer; empty: there is none; None: not known yet
+        self._to_role = prompt.endswith(HARMONY_PROMPT)  # gpt-oss goes on with a role's recipient
+        self._to_line = prompt.endswith(RECIPIENT) and bool(tools)  # functionary goes on with a recipient
+        if end and reasoning:
+            self._thought, self._begun, self._skip = end, True, True
+
+    def feed(self, text: str) -> list[Part]:
+        """What can be said of the answer now."""
+        self._text += text
+        return [p for p in self._parts(last=False) if p != Part()]
+
+    def finish(self) -> list[Part]:
+        """The rest of it."""
+        return [p for p in self._parts(last=True) if p != Part()]
+
+    @property
+    def begun(self) -> tuple[str, str]:
+        """The call that is being written: its tool (empty: the text says) and its text so far; empty: there is none."""
+        if self._harmony:
+            tool = "" if self._message is None else self._message[1].removeprefix(FUNCTIONS)
+            return (tool, self._calls) if tool in self._tools else ("", "")
+        text = self._text.lstrip()
+        alone = self._begun and not self._thought and not self._shown and text[:1] in (*ALONE,)
+        return "", text if self._tools and (alone or text.startswith(MARKS)) else ""
+
+    def _take(self, n: int) -> str:
+        taken, self._text = self._text[:n], self._text[n:]
+        return taken
+
+    def _parts(self, *, last: bool) -> list[Part]:
+        if not self._begun and not self._begin(last=last):
+            return []
+        if self._harmony:
+            return self._channels(last=last)
+        parts = []
+        if self._thought:
+            parts.append(self._think(last=last))
+        if not self._thought:
+            parts.append(self._answer(last=last))
+        return parts
+
+    def _begin(self, *, last: bool) -> bool:
+        """Whether a thought, a channel or the answer comes first; False: that cannot be said yet."""
+        if self._to_line:
+            return self._recipient(last=last)
+        text = self._text.lstrip()
+        starts = (CHANNEL, *(["to="] if self._to_role else []))
+        marks = (*starts, *(BEGINS if self._reasoning else ()))
+        if not last and any(mark.startswith(text) and mark != text for mark in marks):
+            return False
+        self._begun = True
+        if text.startswith(starts):
+            self._harmony = True
+        elif self._reasoning:
+            for begin, end in THOUGHTS:
+                if text.startswith(begin):
+                    self._thought, self._text, self._skip = end, text.removeprefix(begin), True
+        return True
+
+    def _recipient(self, *, last: bool) -> bool:
+        """The first line is a tool's name, or all."""
+        head, mark, rest = self._text.partition("\n")
+        if not mark and not last:
+            return False
+        self._begun = True
+        if head.strip() == EVERYBODY:
+            self._text = rest
+        elif head.strip() in self._tools:
+            self._text = RECIPIENT + self._text
+        return True
+
+    def _skip_lines(self) -> None:
+        if self._skip:
+            self._text = self._text.lstrip("\n")
+            self._skip = not self._text
+
+    def _think(self, *, last: bool) -> Part:
+        self._skip_lines()
+        at = self._text.find(self._thought)
+        if at < 0:
+            n = len(self._text) - (0 if last else n_begun(self._text, (self._thought,)))
+            return Part(reasoning=self._take(len(self._text[:n].rstrip())))
+        thought = self._take(at).rstrip()
+        self._text = self._text.removeprefix(self._thought)
+        self._thought, self._skip = "", True
+        return Part(reasoning=thought)
+
+    def _answer(self, *, last: bool) -> Part:
+        self._skip_lines()
+        if self._wrap is None and not self._unwrap(last=last):
+            return Part()
+        wrap = self._wrap or ""
+        text, alone = self._text, not self._shown
+        if last:
+            self._text = ""
+            text = text.removesuffix(wrap)
+            content, calls = split_calls(text, self._tools, alone=alone) if self._tools else (text, [])
+            return Part(content=content, calls=tuple(calls))
+        n = n_shown(text, alone=alone) if self._tools else len(text)
+        if wrap:
+            n = min(n, len(text) - (len(wrap) if text.endswith(wrap) else n_begun(text, (wrap,))))
+        self._shown = self._shown or n > 0
+        return Part(content=self._take(n))
+
+    def _unwrap(self, *, last: bool) -> bool:
+        """Takes the mark before the answer, if there is one; False: that cannot be said yet."""
+        if not last and any(begin.startswith(self._text) and begin != self._text for begin, _ in WRAPS):
+            return False
+        self._wrap = ""
+        for begin, end in WRAPS:
+            if self._text.startswith(begin):
+                self._text, self._wrap = self._text.removeprefix(begin), end
+        return True
+
+    # ---- gpt-oss
+
+    def _channels(self, *, last: bool) -> list[Part]:
+        parts: list[Part] = []
+        while True:
+            if self._message is None:
+                head, mark, rest = self._text.partition(MESSAGE)
+                if not mark:
+                    return parts
+                to = [name for name in TO.findall(head) if name != "assistant"]
+                channels = re.findall(r"<\|channel\|>\s*(\w+)", head)  # a stray one may come before
+                self._message, self._text = (channels[-1] if channels else "final", to[-1] if to else ""), rest
+                if self._is_raw:
+                    parts.append(Part(content=f"{CHANNEL}analysis{MESSAGE}"))
+            ends = [at for at in map(self._text.find, ENDS) if at >= 0]
+            n = min(ends) if ends else len(self._text) - (0 if last else n_begun(self._text, ENDS))
+            parts += self._message_part(*self._message, self._take(n), ended=bool(ends) or last)
+            if not ends:
+                return parts
+            if self._is_raw and self._text.startswith("<|end|>"):
+                parts.append(Part(content="<|end|>"))
+            self._message = None
+
+    @property
+    def _is_raw(self) -> bool:
+        """Whether the message is a thought that stays in the content, as it was written."""
+        return not self._reasoning and self._message == ("analysis", "")
+
+    def _message_part(self, channel: str, tool: str, text: str, *, ended: bool) -> list[Part]:
+        if tool.removeprefix(FUNCTIONS) in self._tools:
+            self._calls += text
+            if not ended:
+                return []
+            arguments, self._calls = self._calls.strip(), ""
+            return [Part(calls=(Call(tool.removeprefix(FUNCTIONS), arguments),))]
+        if tool and not tool.startswith(FUNCTIONS):
+            return []  # a call of something built in, which nobody offered
+        if channel == "analysis" and self._reasoning:
+            return [Part(reasoning=text)]
+        return [Part(content=text)]
+
+
+class CallReader:
+    """An answer that is nothing but the arguments of one tool; it is read as `Reader` reads."""
+
+    def __init__(self, tool: str) -> None:
+        self._tool, self._text = tool, ""
+
+    def feed(self, text: str) -> list[Part]:
+        """Nothing: the call is not complete."""
+        self._text += text
+        return []
+
+    def finish(self) -> list[Part]:
+        """The call. White space around the object, which grammars allow, is no part of it, as in the pieces."""
+        text = self._text.lstrip()
+        with suppress(ValueError, RecursionError):  # it may be cut
+            text = text[: JSONDecoder().raw_decode(text)[1]]
+        return [Part(calls=(Call(self._tool, text),))]
+
+    @property
+    def begun(self) -> tuple[str, str]:
+        """The tool, and its arguments so far."""
+        return self._tool, self._text

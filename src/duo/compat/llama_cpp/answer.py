@@ -1,0 +1,147 @@
+"""One text on its way into the dicts of `duo.compat.llama_cpp.openai`."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from duo.chat.call_pieces import CallPieces
+from duo.chat.reading import CallReader, Part, Reader, joined
+from duo.compat.llama_cpp.logprob_lists import LogprobLists, joined_lists
+from duo.compat.llama_cpp.openai import Completion, CompletionChoice, CompletionChunk, Logprobs
+from duo.generation.result import Chunk, TokenLogprobs
+
+if TYPE_CHECKING:
+    from duo import _core
+    from duo.generation.stream import Stream
+
+
+class Spelled:
+    """The text of a stream with its control tokens spelled out where they stand, which the text itself leaves out."""
+
+    def __init__(self, model: _core.Model) -> None:
+        self._model = model
+        self._marks: list[tuple[int, bytes]] = []  # and bytes of text before each
+        self._n_tokens = self._n_text = 0  # bytes of the tokens so far, and of the text: it may come later
+        self._found = b""
+
+    def add(self, chunk: Chunk) -> None:
+        if chunk.token is not None and not self._model.is_end(chunk.token):
+            piece = self._model.piece(chunk.token)
+            self._n_tokens += len(piece)
+            if not piece:
+                self._marks.append((self._n_tokens, self._model.piece(chunk.token, True)))
+        data = chunk.text.encode()
+        while self._marks and self._marks[0][0] <= self._n_text + len(data):
+            n, mark = self._marks.pop(0)
+            n = max(0, n - self._n_text)
+            self._found += data[:n] + mark
+            data, self._n_text = data[n:], self._n_text + n
+        self._found += data
+        self._n_text += len(data)
+
+    def take(self) -> str:
+        """What has come since the last call."""
+        found, self._found = self._found, b""
+        return found.decode("utf-8", "replace")
+
+
+class Reading:
+    """A stream's text as its parts: thoughts, the answer, calls of tools.
+
+    tools: calls of these come in pieces, too.
+    """
+
+    def __init__(self, spelled: Spelled, reader: Reader | CallReader, tools: Collection[str] = ()) -> None:
+        self._spelled, self._reader = spelled, reader
+        self._pieces = CallPieces(tools) if tools else None
+        self._parts: list[Part] = []
+
+    def add(self, chunk: Chunk) -> list[Part]:
+        """What the chunk brings."""
+        self._spelled.add(chunk)
+        return self.read()
+
+    def read(self) -> list[Part]:
+        """What the text brings that has been spelled out since the last call."""
+        parts = self._keep(self._reader.feed(self._spelled.take()))
+        if self._pieces is not None and (begun := self._reader.begun)[1]:
+            fresh = self._pieces.update(*begun)
+            parts += [Part(pieces=tuple(fresh))] if fresh else []
+        return parts
+
+    def finish(self) -> list[Part]:
+        """The rest, when the text has ended."""
+        return self._keep(self._reader.finish())
+
+    def _keep(self, parts: list[Part]) -> list[Part]:
+        self._parts += parts
+        if self._pieces is None:
+            return parts
+        return [replace(p, pieces=tuple(self._pieces.whole(p.calls))) if p.calls else p for p in parts]
+
+    @property
+    def whole(self) -> Part:
+        """All of it so far."""
+        return joined(self._parts)
+
+
+class Answer:
+    """A stream that becomes a Completion, or the parts of one. model: the name that the dicts carry; None: the path."""
+
+    def __init__(self, local_model: _core.Model, stream: Stream, prompt: str, n_prompt: int, model: str | None) -> None:
+        self._model, self._stream, self._prompt, self._n_prompt = local_model, stream, prompt, n_prompt
+        self._lists = LogprobLists(local_model, len(prompt))
+        self.spelled = Spelled(local_model)
+        self._head: dict[str, Any] = {
+            "id": f"cmpl-{uuid.uuid4()}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": local_model.path if model is None else model,
+        }
+
+    def _is_text(self, token: int | None) -> bool:
+        return token is not None and not self._model.is_end(token)
+
+    def _chunk(self, text: str, logprobs: Logprobs | None, finish_reason: str | None) -> CompletionChunk:
+        choice: CompletionChoice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": finish_reason}
+        return cast("CompletionChunk", {**self._head, "choices": [choice]})
+
+    def whole(self, *, echo: bool, scored: tuple[int, Sequence[TokenLogprobs]] | None = None) -> Completion:
+        """The text, when it has ended. echo: behind its prompt. scored: the prompt's first token, and the others.
+
+        Raises DuoError.
+        """
+        head = None
+        if scored is not None:
+            self._lists = LogprobLists(self._model)
+            head = self._lists.of_prompt(*scored)
+        with self._stream as s:
+            for chunk in s:
+                self.spelled.add(chunk)
+            r = s.result
+        kept = [t for t in r.logprobs if self._is_text(t.token)]
+        text = self._prompt * echo + r.text
+        n = sum(map(self._is_text, r.tokens))
+        logprobs = self._lists.of(kept) if s.with_logprobs else None
+        if head is not None and logprobs is not None:
+            logprobs = joined_lists(head, logprobs)
+        return {
+            **self._chunk(text, logprobs, r.finish_reason),
+            "usage": {"prompt_tokens": self._n_prompt, "completion_tokens": n, "total_tokens": self._n_prompt + n},
+        }
+
+    def parts(self) -> Iterator[CompletionChunk]:
+        """The text as it comes; the last part has the finish_reason alone. Raises DuoError."""
+        with self._stream as s:
+            for chunk in s:
+                self.spelled.add(chunk)
+                logprobs = None
+                if chunk.logprobs is not None and self._is_text(chunk.token):
+                    logprobs = self._lists.of([chunk.logprobs])
+                if chunk.text or logprobs is not None:
+                    yield self._chunk(chunk.text, logprobs, None)
+            yield self._chunk("", None, s.finish_reason)

@@ -1,0 +1,90 @@
+"""llama_cpp's own chat formats and handlers, called as llama_cpp.Llama calls them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from duo import _core
+from duo.build_advice import package
+from duo.errors import BadValueError, DuoError, MissingPackageError
+from duo.support.wording import one_line
+
+if TYPE_CHECKING:
+    from duo.compat.llama_cpp.completion import Completions
+
+Handler = Callable[..., Any]
+
+
+def handler_of(name: str) -> Handler | None:
+    """The handler that llama_cpp has under this name of a chat format; None: there is none.
+
+    Raises MissingPackageError: llama_cpp is not installed, as a wheel does not need it.
+    """
+    known = "llama_cpp" in sys.modules
+    try:
+        from llama_cpp import llama_chat_format as theirs
+    except ImportError as e:
+        raise MissingPackageError(
+            f"chat_format={name!r} is one of llama-cpp-python's, which cannot be imported ({one_line(e, 200)}); "
+            f"run pip install {package()}, or give chat_template"
+        ) from None
+
+    if not known:
+        _core.take_log()
+    try:
+        found: Handler = theirs.get_chat_completion_handler(name)
+    except theirs.LlamaChatCompletionHandlerNotFoundException:
+        return None
+    return found
+
+
+def check_handler(handler: object) -> Handler | None:
+    """A chat_handler that a program gave. Raises BadValueError: it is none, or it is one for images."""
+    if handler is None:
+        return None
+    if not callable(handler):
+        raise BadValueError(f"chat_handler is {type(handler).__name__}; give a function, as llama_cpp's handlers are")
+    if hasattr(handler, "clip_model_path"):
+        raise BadValueError(f"chat_handler is {type(handler).__name__}, which is for images; duo reads text only")
+    return handler
+
+
+class Caller:
+    """What a handler gets as its `llama`: a Duo, whose completions take these further keywords."""
+
+    verbose = False
+
+    def __init__(self, duo: Completions, own: Mapping[str, Any]) -> None:
+        self._duo, self._own = duo, own
+        self.raised: Exception | None = None  # by the text, not by the handler
+
+    def create_completion(self, *places: Any, **options: Any) -> Any:
+        try:
+            return self._duo.create_completion(*places, **{**options, **self._own})
+        except Exception as e:
+            self.raised = e
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._duo, name)
+
+
+def handled(handler: Handler, duo: Completions, asked: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
+    """What the handler answers. asked: arguments of create_chat_completion; own: keywords that only duo has.
+
+    Raises DuoError, and what a function of the program's own raises: a handler or a logits_processor.
+    """
+    caller = Caller(duo, own)
+    try:
+        return handler(llama=caller, **asked)
+    except (DuoError, TypeError):
+        raise
+    except Exception as e:  # llama_cpp's handlers assert, and take what they need from their Llama
+        if e is caller.raised or not str(getattr(handler, "__module__", "")).startswith("llama_cpp"):
+            raise
+        why = one_line(e, 200)
+        raise BadValueError(
+            f"llama_cpp's handler of this chat format failed ({why}); choose another chat_format"
+        ) from e

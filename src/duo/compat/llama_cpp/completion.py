@@ -1,0 +1,118 @@
+"""Completions in llama_cpp's (OpenAI's) shape: code written for llama_cpp.Llama runs with duo.Duo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, cast, overload
+
+from typing_extensions import Unpack
+
+from duo.compat.llama_cpp.answer import Answer
+from duo.compat.llama_cpp.infill import infill
+from duo.compat.llama_cpp.members import PLACES_OF_COMPLETION, LlamaMembers, by_name
+from duo.compat.llama_cpp.openai import Completion, CompletionChunk
+from duo.generation.errand import score
+from duo.generation.job import Prompt, prepare
+from duo.generation.result import TokenLogprobs
+from duo.generation.texts import own_defaults
+from duo.options.llama_cpp import CompletionOptions
+from duo.options.signature import keywords
+from duo.options.tables import GENERATE_OPTIONS
+
+WITHOUT_EFFECT = ("tfs_z",)  # llama.cpp has no such sampler any more
+OTHER_NAMES = {"mirostat_mode": "mirostat"}
+DEFAULTS: dict[str, Any] = {"max_tokens": 16}
+
+
+def of_llama(
+    own: Mapping[str, Any], function: str, given: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Keywords of `Duo.stream`, of those that llama_cpp's function got. own: what `Duo` was given for all texts.
+
+    Raises TypeError (unknown keyword).
+    """
+    options = {**defaults, **own}
+    for theirs, value in given.items():
+        name = OTHER_NAMES.get(theirs, theirs)
+        if name in WITHOUT_EFFECT:
+            continue
+        if name not in GENERATE_OPTIONS:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+        if name == "max_tokens":
+            unlimited = value is None or (isinstance(value, int) and value <= 0)
+            options[name] = -1 if unlimited else value
+        elif value is not None:
+            options[name] = value
+    return options
+
+
+def if_asked(stream: bool | None) -> dict[str, bool]:
+    """`stream` as a keyword beside those by place."""
+    return {"stream": stream} if stream else {}
+
+
+class Completions(LlamaMembers):
+    """llama_cpp.Llama's way to ask for a text."""
+
+    @overload
+    def create_completion(
+        self, prompt: Prompt, *places: Any, stream: Literal[False] | None = False, **options: Unpack[CompletionOptions]
+    ) -> Completion: ...
+
+    @overload
+    def create_completion(
+        self, prompt: Prompt, *places: Any, stream: Literal[True], **options: Unpack[CompletionOptions]
+    ) -> Iterator[CompletionChunk]: ...
+
+    @overload
+    def create_completion(
+        self, prompt: Prompt, *places: Any, stream: bool | None, **options: Unpack[CompletionOptions]
+    ) -> Completion | Iterator[CompletionChunk]: ...
+
+    @keywords(CompletionOptions, PLACES_OF_COMPLETION, **DEFAULTS)
+    def create_completion(
+        self, prompt: Prompt, *places: Any, stream: bool | None = False, **options: Any
+    ) -> Completion | Iterator[CompletionChunk]:
+        """A text for a prompt, as llama_cpp.Llama.create_completion: a dict, or with `stream` an iterator of dicts.
+
+        prompt: text, or token ids. max_tokens: tokens; None, 0 or less: no limit. logprobs: so many alternatives for
+        each token, in nats. echo: the prompt stands before the text, and its tokens have log-probabilities too. suffix:
+        what the text leads to, for models that fill in the middle. model: the name that the dicts carry, else the
+        target's path. The other keywords are those of `generate`; `Duo`'s own are the defaults. Arguments by place
+        come in llama_cpp's order.
+
+        Raises TypeError (unknown keyword) and DuoError: BadValueError (a value or the prompt), ContextFullError, and
+        as `stream`.
+        """
+        options = by_name("create_completion", PLACES_OF_COMPLETION, places, {**options, **if_asked(stream)})
+        if isinstance(prompt, Iterator):
+            prompt = list(prompt)  # it is read more than once
+        stream, echo, model, suffix = (options.pop(name, None) for name in ("stream", "echo", "model", "suffix"))
+        wanted = of_llama(own_defaults(self, options), "create_completion", options, DEFAULTS)
+        if suffix is None:
+            tokens = self._prompt_tokens(prompt)
+        else:
+            tokens = infill(self.local_model, prompt, suffix, suffix_first=self.spm_infill)
+        scored: list[TokenLogprobs] = []
+        scores = bool(echo) and not stream and wanted.get("logprobs") is not None
+        if scores:
+            job = prepare(  # checks all
+                self.local_model, self.engine.target, tokens, wanted, "create_completion", self.engine.draft
+            )
+            scored = score(self.session, job.tokens, job.options["logprobs"] or 0)
+        begun = self.stream(tokens, **wanted)  # checks the prompt
+        text = prompt if isinstance(prompt, str) else ""
+        if not isinstance(prompt, str) and (echo or begun.with_logprobs):  # offsets count from the prompt's begin
+            text = self.decode([int(t) for t in prompt])
+        answer = Answer(self.local_model, begun, text, len(tokens), model)
+        if stream:
+            return answer.parts()
+        return answer.whole(echo=bool(echo), scored=(int(tokens[0]), scored) if scores else None)
+
+    def _prompt_tokens(self, prompt: Prompt) -> Sequence[int]:
+        bos = self.local_model.token_bos
+        if not isinstance(prompt, str):
+            return cast("Sequence[int]", prompt)
+        return self.tokenize(prompt, special=True) if prompt or bos < 0 else [bos]
+
+    __call__ = create_completion

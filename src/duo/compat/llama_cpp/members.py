@@ -1,0 +1,249 @@
+"""What else of llama_cpp.Llama code asks for: arguments by place, the model's figures under their names there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from duo import _core
+from duo.compat.llama_cpp.names import ANY_SEED
+from duo.errors import BadValueError
+from duo.generation.texts import Texts
+from duo.models.header import read_header
+from duo.options.engine import EngineOptions
+from duo.options.validate import generate_options
+from duo.support.same import n_same
+
+# Arguments behind the first one, in llama_cpp's order.
+PLACES_OF_COMPLETION = (
+    "suffix", "max_tokens", "temperature", "top_p", "min_p", "typical_p", "logprobs", "echo", "stop",
+    "frequency_penalty", "presence_penalty", "repeat_penalty", "top_k", "stream", "seed", "tfs_z", "mirostat_mode",
+    "mirostat_tau", "mirostat_eta", "model", "stopping_criteria", "logits_processor", "grammar", "logit_bias",
+)  # fmt: skip
+PLACES_OF_CHAT = (
+    "functions", "function_call", "tools", "tool_choice", "temperature", "top_p", "top_k", "min_p", "typical_p",
+    "stream", "stop", "seed", "response_format", "max_tokens", "presence_penalty", "frequency_penalty",
+    "repeat_penalty", "tfs_z", "mirostat_mode", "mirostat_tau", "mirostat_eta", "model", "logits_processor", "grammar",
+    "logit_bias", "logprobs", "top_logprobs",
+)  # fmt: skip
+
+
+def by_name(function: str, order: Sequence[str], places: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments that were given by place, with those that were given by name. Raises TypeError."""
+    if len(places) > len(order):
+        raise TypeError(f"{function}() takes {1 + len(order)} arguments at most, and {1 + len(places)} were given")
+    named = dict(zip(order, places, strict=False))
+    if twice := named.keys() & given.keys():
+        raise TypeError(f"{function}() got two values for {sorted(twice)[0]!r}")
+    return named | dict(given)
+
+
+# Members that duo does not have, and why.
+REFUSED = {
+    "ctx": "the models belong to duo's threads",
+    "model": "the models belong to duo's threads; model_path and metadata say which one it is",
+    "eval": "duo evaluates whole texts; give the tokens to generate or create_completion as a prompt",
+    "sample": "duo evaluates whole texts; generate and stream sample",
+    "scores": "duo keeps no logits; logprobs= gives log-probabilities",
+    "eval_logits": "duo keeps no logits; logprobs= gives log-probabilities",
+    "eval_tokens": "duo evaluates whole texts; Result.tokens has those of a text",
+    "input_ids": "duo evaluates whole texts; Result.tokens has those of a text",
+    "n_tokens": "duo evaluates whole texts; Result.tokens has those of a text",
+    "model_params": "Duo.options has what a model was loaded with",
+    "context_params": "Duo.options has what a model was loaded with",
+}
+
+
+class NotInDuo(BadValueError, AttributeError):  # noqa: N818
+    """A member of llama_cpp.Llama that duo does not have; hasattr() says so, too."""
+
+
+class Tokenizer:
+    """llama_cpp.LlamaTokenizer's calls, for a Duo."""
+
+    def __init__(self, duo: Texts) -> None:
+        self._duo = duo
+
+    def tokenize(self, text: bytes, add_bos: bool = True, special: bool = True) -> list[int]:
+        """Token ids of UTF-8 text. Raises BadValueError."""
+        return self._duo.tokenize(text, add_bos, special)
+
+    def detokenize(
+        self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False
+    ) -> bytes:
+        """Bytes of token ids. Raises BadValueError."""
+        return self._duo.detokenize(tokens, prev_tokens, special)
+
+    def encode(self, text: str, add_bos: bool = True, special: bool = True) -> list[int]:
+        """Token ids of text. Raises BadValueError."""
+        return self.tokenize(text.encode("utf-8", "ignore"), add_bos, special)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of token ids; bytes that are no character are left out. Raises BadValueError."""
+        return self.detokenize(tokens).decode("utf-8", "ignore")
+
+
+class LlamaMembers(Texts):
+    """Figures are of the target, or of the draft if the target is on another machine."""
+
+    options: EngineOptions  # `Duo` sets them
+    _made_of: tuple[Any, Any, dict[str, Any]]  # and these: its arguments
+    cache = None  # see set_cache
+
+    if not TYPE_CHECKING:  # checkers would take it for the type of every name
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError; for a member of llama_cpp.Llama one that says why."""
+            if name in REFUSED:
+                raise NotInDuo(f"llama_cpp's {name} is not in duo: {REFUSED[name]}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def draft_model(self) -> _core.Model | None:
+        """The loaded draft; None: there is none in this process."""
+        return self.draft
+
+    @property
+    def model_path(self) -> str:
+        """The target's file."""
+        return self.target.path
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the file's header says of the model, but for lists. Raises DuoError if it cannot be read any more."""
+        model = self.local_model
+        values = read_header(model.path).values
+        return {key: model.meta(key) for key, value in values.items() if not isinstance(value, list)}
+
+    @property
+    def tensor_split(self) -> Any:
+        """As it was given to the constructor."""
+        return self._made_of[2].get("tensor_split")
+
+    @property
+    def kv_overrides(self) -> Any:
+        """As it was given to the constructor."""
+        return self._made_of[2].get("kv_overrides")
+
+    @property
+    def lora_base(self) -> None:
+        """None: duo takes no lora_base."""
+
+    @property
+    def lora_path(self) -> Any:
+        """As it was given to the constructor."""
+        return self._made_of[2].get("lora_path")
+
+    @property
+    def lora_scale(self) -> Any:
+        """As it was given to the constructor."""
+        return self._made_of[2].get("lora_scale", 1.0)
+
+    @property
+    def numa(self) -> Any:
+        """As it was given to the constructor."""
+        return self._made_of[2].get("numa", False)
+
+    @property
+    def spm_infill(self) -> bool:
+        """Whether the suffix comes before the prefix."""
+        return bool(self._made_of[2].get("spm_infill", False))
+
+    @property
+    def n_batch(self) -> int:
+        """Most tokens in one evaluation."""
+        return min(self.options["n_batch"], self.n_ctx())
+
+    @property
+    def n_threads(self) -> int:
+        """CPU threads of the model."""
+        return self.local_model.n_threads
+
+    @property
+    def n_threads_batch(self) -> int:
+        """CPU threads of the model for prompts."""
+        return self.options["n_threads_batch"] or self.n_threads
+
+    @property
+    def last_n_tokens_size(self) -> int:
+        """Recent tokens that the penalties count."""
+        n: int = generate_options({**self.defaults})["repeat_last_n"]
+        return n
+
+    def n_ctx(self) -> int:
+        """Tokens that the context holds."""
+        return self.local_model.n_ctx
+
+    def n_vocab(self) -> int:
+        """Tokens of the vocabulary."""
+        return self.local_model.n_vocab
+
+    def token_bos(self) -> int:
+        """The token that begins a text; -1: there is none."""
+        return self.local_model.token_bos
+
+    def token_eos(self) -> int:
+        """The token that ends a text; -1: there is none."""
+        return self.local_model.token_eos
+
+    def n_embd(self) -> int:
+        """Numbers in the state of a token. Raises BadValueError if the file's header does not say."""
+        values = self.metadata
+        n = values.get(f"{values.get('general.architecture')}.embedding_length")
+        if n is None:
+            raise BadValueError("the model's file does not say how long an embedding is")
+        return int(n)
+
+    def token_nl(self) -> int:
+        """The token of a line end; -1: there is none."""
+        model = self.local_model
+        return next((t for t in range(model.n_vocab) if model.piece(t) == b"\n"), -1)
+
+    def tokenizer(self) -> Tokenizer:
+        """An object that tokenizes as llama_cpp.LlamaTokenizer does."""
+        return Tokenizer(self)
+
+    @property
+    def tokenizer_(self) -> Tokenizer:
+        """The same, under llama_cpp's other name."""
+        return Tokenizer(self)
+
+    @property
+    def _model(self) -> Tokenizer:
+        """What llama_cpp.LlamaTokenizer(duo) looks for."""
+        return Tokenizer(self)
+
+    def set_seed(self, seed: int) -> None:
+        """The seed of texts that are given none; -1 (or llama_cpp's 2**32 - 1): a new one each time.
+
+        Raises BadValueError for another negative number.
+        """
+        seed = -1 if seed == ANY_SEED else seed
+        generate_options({"seed": seed})
+        self.defaults["seed"] = seed
+
+    def set_cache(self, cache: object) -> None:
+        """Nothing: what a text has in common with the one before is in the models' own caches."""
+
+    @staticmethod
+    def longest_token_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+        """Tokens that two sequences begin with alike."""
+        return n_same(a, b)
+
+    @staticmethod
+    def logits_to_logprobs(logits: Any, axis: int = -1) -> Any:
+        """Logits as log-probabilities (nats), in the same shape: x - log(sum(exp(x))) along the axis."""
+        import numpy as np
+
+        x = np.asarray(logits, dtype=np.single)
+        top = np.max(x, axis=axis, keepdims=True)
+        below = x - np.where(np.isfinite(top), top, np.single(0))
+        with np.errstate(divide="ignore"):
+            return below - np.log(np.sum(np.exp(below), axis=axis, keepdims=True))
+
+    def reset(self) -> None:
+        """Nothing: each text begins anew, and what it has in common with the one before is read from the cache.
+
+        Raises DuoError if this Duo is closed.
+        """
+        _ = self.engine

@@ -1,0 +1,82 @@
+"""Begins a text in the core, when its turn has come."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from duo.generation.job import Job, n_kept, prepare, sampling, speculation
+from duo.generation.prompt_cache import PromptCache, open_cache
+from duo.generation.row_hooks import hooks_of
+from duo.generation.session import Session
+from duo.generation.stream import Stream
+from duo.generation.turns import Turn
+from duo.options.sampling import UNTIL_FULL
+
+if TYPE_CHECKING:
+    from duo.generation.job import Prompt
+
+
+def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
+    """Waits for its turn and begins the text. Raises BadValueError, BusyError, CancelledError, and TypeError."""
+    job = prepare(session.local_model, session.engine.target, prompt, given, function, session.engine.draft)
+    turn = session.turns.new()
+    try:
+        session.wait_for_turn(turn)
+        cache = open_cache(session, job)
+        return begin(session, job, None, turn, cache)
+    except BaseException:
+        session.turns.end(turn)
+        raise
+
+
+def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCache | None) -> Stream:
+    """Begins a text whose turn it is. task: the asyncio task that will read it; None if this thread will."""
+    o = job.options
+    plan = speculation(o)
+    plan.always = session.always
+    text = None
+    try:
+        if session.network is not None:
+            session.network.begin_text()
+        session.add_hook(job.hook)  # the core may call it before begin() returns
+        how = sampling(o, job.seed)
+        shifts = o["context_shift"] and o["max_tokens"] != UNTIL_FULL
+        if shifts:  # the text may have no end, so what looks back at all of it gets a limit
+            n_ctx = session.local_model.n_ctx
+            how.repeat_last_n = n_ctx if how.repeat_last_n < 0 else how.repeat_last_n
+            how.dry_penalty_last_n = n_ctx if how.dry_penalty_last_n < 0 else how.dry_penalty_last_n
+        hooks, chosen_from = hooks_of(session.engine, o, how)
+        text = session.engine.begin(
+            prompt=job.tokens,
+            n_predict=max(-1, o["max_tokens"]),
+            sampling=how,
+            plan=plan,
+            stop=job.stop,
+            n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
+            hook=job.hook,
+            place=o["id_slot"],
+            use_cache=o["cache_prompt"],
+            n_mark=o["prompt_mark"],
+            hooks=hooks,
+            chosen_from=chosen_from,
+            context_shift=shifts,
+            n_keep=n_kept(o, session.local_model, job.tokens),
+            n_discard=o["n_discard"],
+            filtered_logprobs=o["post_sampling_probs"],
+        )
+        if session.network is not None:
+            session.network.text_began(text.slot)
+        s = Stream(session, job, text, turn, cache)
+        turn.owner = (threading.get_ident(), task)
+        session.add(s)
+        return s
+    except BaseException:
+        # Ctrl-C may come after the engine has begun and before anybody holds the stream.
+        if text is not None:
+            session.cancel(text)
+            if session.network is not None:
+                session.network.end_text(text.slot)
+        session.remove(None, job.hook)
+        session.turns.end(turn)
+        raise

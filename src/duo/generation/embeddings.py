@@ -1,0 +1,145 @@
+"""Texts as vectors, for models that were trained for that, and scores of pairs of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from duo import _core
+from duo.errors import BadValueError, CancelledError
+from duo.generation.texts import Texts
+from duo.options.model import ModelOptions
+from duo.placement.place import place_alone
+from duo.support.wording import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from duo.options.engine import EngineOptions
+
+    Vectors = npt.NDArray[np.float32]
+
+# By llama.cpp's numbers (llama_pooling_type); the model's own is -1.
+POOLINGS = ("none", "mean", "cls", "last", "rank")
+N_SCALE = 32760.0  # norm 0 makes the largest number fit into 16 bits
+
+
+def pooling_named(given: object) -> str:
+    """llama_cpp's number or a name; empty: the model's own. Raises BadValueError."""
+    if given in (-1, "", None):
+        return ""
+    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < len(POOLINGS):
+        return POOLINGS[given]
+    if given in POOLINGS:
+        return str(given)
+    raise BadValueError(f"pooling_type is {quoted(given)}; choose from {', '.join(POOLINGS)}, or leave it out")
+
+
+def open_embedder(
+    file: str, o: EngineOptions, pooling: str, progress: Callable[[str, float], None] | None
+) -> _core.Embedder:
+    """Loads a model for embeddings, alone on its devices. Raises DuoError."""
+    return _core.Embedder(place_alone(ModelOptions.of({**o, "n_parallel": 1}, "target", file)), pooling, progress)
+
+
+def normalized(vectors: Vectors, norm: int) -> Vectors:
+    """As llama-server: -1 leaves them, 0 makes the largest number 32760, 1, 2, ... make the p-norm 1."""
+    import numpy as np
+
+    if norm < 0:
+        return vectors
+    size = np.abs(vectors.astype(np.float64))
+    largest = np.maximum(size.max(axis=1), np.finfo(np.float64).tiny)
+    ones = size / largest[:, None]  # whose powers do not overflow
+    length = largest / N_SCALE if norm == 0 else largest * (ones**norm).sum(axis=1) ** (1.0 / norm)
+    with np.errstate(divide="ignore", over="ignore"):
+        return (vectors * np.where(size.any(axis=1), 1.0 / length, 0.0)[:, None]).astype(np.float32)
+
+
+class Embeddings(Texts):
+    """The part of `Duo` that needs `embedding=True`."""
+
+    _embedder: _core.Embedder | None = None
+
+    @property
+    def embedder(self) -> _core.Embedder:
+        """Raises BadValueError: the model was loaded to write. Raises CancelledError: it is closed."""
+        if self.session.closed:
+            raise CancelledError("this Duo is closed; make a new one")
+        found = self._embedder
+        if found is None:
+            raise BadValueError("this Duo was loaded to write texts; load it with embedding=True for embeddings")
+        return found
+
+    def stop_vectors(self) -> None:
+        """Ends what is computed, for good; whoever waits gets CancelledError. From any thread."""
+        found = self._embedder  # another thread may close
+        if found is not None:
+            found.stop()
+
+    def pooling_type(self) -> int:
+        """llama.cpp's number of what makes one vector of a text. Raises BadValueError."""
+        return POOLINGS.index(self.embedder.pooling)
+
+    def vectors(self, texts: Sequence[Sequence[int]], norm: int = 2) -> list[Vectors]:
+        """Of texts as token ids: [1, n] of each, or [tokens, n] with pooling none. norm: see `normalized`.
+
+        Raises BadValueError (a text is empty or too long; not loaded with embedding=True) and DuoError.
+        """
+        found = self.embedder.embed([list(t) for t in texts])
+        if self.embedder.pooling == "rank":
+            norm = -1
+        rows = normalized(found, norm)
+        if self.embedder.pooling != "none":
+            return [rows[i : i + 1] for i in range(len(texts))]
+        ends = accumulate(len(t) for t in texts)
+        return [rows[end - len(t) : end] for t, end in zip(texts, ends, strict=True)]
+
+    def embed(
+        self, input: str | list[str], normalize: bool = False, truncate: bool = True, return_count: bool = False
+    ) -> Any:
+        """The vector of a text, or of each of several, as llama_cpp.Llama.embed; with pooling none, of each token.
+
+        normalize: to a length of 1. truncate: a text that is too long loses its end. return_count: the number of
+        tokens as well. Raises BadValueError and DuoError.
+        """
+        several = [input] if isinstance(input, str) else list(input)
+        tokens = [self.tokenize(text) for text in several]
+        if truncate:
+            tokens = [t[: self.embedder.n_most] for t in tokens]
+        found: list[Any] = [v.tolist() for v in self.vectors(tokens, 2 if normalize else -1)]
+        if self.embedder.pooling != "none":
+            found = [rows[0] for rows in found]
+        out = found[0] if isinstance(input, str) else found
+        return (out, sum(map(len, tokens))) if return_count else out
+
+    def create_embedding(self, input: str | list[str], model: str | None = None) -> dict[str, Any]:
+        """The same as OpenAI answers it, as llama_cpp.Llama.create_embedding."""
+        several = [input] if isinstance(input, str) else list(input)
+        found, n = self.embed(several, return_count=True)
+        data = [{"object": "embedding", "embedding": v, "index": i} for i, v in enumerate(found)]
+        usage = {"prompt_tokens": n, "total_tokens": n}
+        return {"object": "list", "data": data, "model": model or self.local_model.path, "usage": usage}
+
+    def rank_tokens(self, query: str, document: str) -> list[int]:
+        """Both texts as a reranker reads them (llama-server's format_prompt_rerank)."""
+        template = self.embedder.rerank_template
+        if template:
+            return self.tokenize(template.replace("{query}", query).replace("{document}", document), False, True)
+        before, middle, behind = self.embedder.around_pair
+        return [*before, *self.tokenize(query, False), *middle, *self.tokenize(document, False), *behind]
+
+    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
+        """How well each document answers the query; more is better.
+
+        Raises BadValueError (no reranker; loaded without pooling_type="rank") and DuoError.
+        """
+        if self.embedder.pooling != "rank":
+            raise BadValueError(
+                "scores need a model for reranking; load one with embedding=True and pooling_type='rank'"
+            )
+        return [float(v[0, 0]) for v in self.vectors([self.rank_tokens(query, d) for d in documents])]

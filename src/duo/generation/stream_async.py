@@ -1,0 +1,148 @@
+"""A text for an event loop. One thread reads the texts of all loops (duo.generation.pump)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from duo.generation.begin import begin
+from duo.generation.job import Job, prepare
+from duo.generation.prompt_cache import open_cache
+from duo.generation.result import Chunk, Result
+from duo.generation.session import Session
+from duo.generation.stream import Stream
+from duo.generation.turns import Turn
+
+if TYPE_CHECKING:
+    from duo.generation.job import Prompt
+
+
+# Seconds that a task waits for its own earlier stream to close before it raises BusyError.
+ABANDONED_S = 5.0
+# Seconds between two looks at who reads the texts that a task waits for.
+LOOK_S = 0.25
+
+
+class AsyncStream:
+    """A running text whose chunks come to an event loop. Close it, whatever happens."""
+
+    def __init__(self, session: Session, stream: Stream) -> None:
+        self.stream = stream
+        self._pump = session.pump
+        self._loop = asyncio.get_running_loop()
+        self._came: asyncio.Queue[tuple[list[Chunk], BaseException | None, bool]] = asyncio.Queue()
+        self._ended = False
+        self._pump.add(stream, self._sink)
+
+    def _sink(self, chunks: list[Chunk], error: BaseException | None, ended: bool) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._came.put_nowait, (chunks, error, ended))
+
+    async def batch(self) -> list[Chunk]:
+        """The chunks that have come since the last call; empty: the text has ended. Raises as `Stream`."""
+        while not self._ended:
+            chunks, error, self._ended = await self._came.get()
+            if error is not None:
+                if chunks:  # they came first
+                    self._ended = False
+                    self._came.put_nowait(([], error, True))
+                else:
+                    raise error
+            if chunks:
+                return chunks
+        return []
+
+    async def close(self) -> None:
+        """Ends the text without blocking the loop, because a pass may take a while to stop. Safe to call twice.
+
+        The pump may be ending it just now. This waits for that, too: the task may begin its next text at once.
+        """
+        self._pump.remove(self.stream)
+        if not self._ended:
+            self._ended = True
+            await asyncio.shield(asyncio.to_thread(self.stream.close))
+
+
+async def open_async(session: Session, job: Job) -> AsyncStream:
+    """Waits for its turn and begins the text. Raises BadValueError, BusyError, CancelledError."""
+    session.check_outside()
+    task = asyncio.current_task()
+    turn = await turn_async(session, task)
+    try:
+        cache = None
+        if job.options["prompt_cache"] is not None:
+            cache = await _in_thread(partial(open_cache, session, job))
+    except BaseException:
+        session.turns.end(turn)
+        raise
+    return AsyncStream(session, begin(session, job, task, turn, cache))
+
+
+async def turn_async(session: Session, task: asyncio.Task[Any] | None, *, alone: bool = False) -> Turn:
+    """Waits for a turn; the caller ends it. alone: while nothing else is written. Raises BusyError and
+    CancelledError."""
+    # The wait is in the loop and not in a pool thread. Waiting tasks would fill the pool.
+    loop, came = asyncio.get_running_loop(), asyncio.Event()
+
+    def granted() -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(came.set)
+
+    thread, since = threading.get_ident(), time.monotonic()
+    turn = session.turns.new(alone=alone)
+    try:
+        session.turns.ask(turn, on_granted=granted)
+        while not turn.granted:
+            session.turns.check(turn, lambda owner: owner == (thread, None), "task")
+            # If this task left a stream by `break`, the loop closes it a moment later. One that is in use stays open.
+            if time.monotonic() - since > ABANDONED_S:
+                session.turns.check(turn, lambda owner: owner[1] is task, "task")
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(came.wait(), LOOK_S)
+    except BaseException:
+        session.turns.end(turn)
+        raise
+    return turn
+
+
+async def _in_thread(call: Callable[[], Any]) -> Any:
+    """Runs a blocking call in a thread. A cancelled task waits for its end, so that nothing is left running."""
+    work = asyncio.ensure_future(asyncio.to_thread(call))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise
+
+
+async def _prepared(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Job:
+    session.check_outside()
+    engine = session.engine
+    return await asyncio.to_thread(prepare, session.local_model, engine.target, prompt, given, function, engine.draft)
+
+
+async def chunks_async(session: Session, prompt: Prompt, given: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
+    """The chunks of one text, for an event loop. Raises as `start`."""
+    text = await open_async(session, await _prepared(session, prompt, given, "astream"))
+    try:
+        while batch := await text.batch():
+            for chunk in batch:
+                yield chunk
+    finally:
+        await text.close()
+
+
+async def result_async(session: Session, prompt: Prompt, given: dict[str, Any]) -> Result:
+    """The whole text, for an event loop. Raises as `start`."""
+    text = await open_async(session, await _prepared(session, prompt, given, "agenerate"))
+    try:
+        while await text.batch():
+            pass
+        return text.stream.result
+    finally:
+        await text.close()

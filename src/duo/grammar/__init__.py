@@ -1,0 +1,1 @@
+"""Grammars (GBNF) and JSON schemas that constrain a text."""

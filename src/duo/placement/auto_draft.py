@@ -1,0 +1,44 @@
+"""`draft="auto"`: what guesses if the user names nothing, as the commands choose it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duo.errors import BadValueError
+from duo.models.beside import find
+from duo.models.header import read_header
+from duo.models.paths import PathLike, path
+from duo.options.speculation import NGRAMS, says_plain
+from duo.placement.states import way_back
+
+if TYPE_CHECKING:
+    from duo.generation.texts import Texts
+
+AUTO = "auto"
+_OTHERS = ("draft_host", "verify_host", "spec_type")
+
+
+def chosen(model: PathLike | None, options: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The draft's path, or None, and the options, in which the target's own MTP layers may be named. Raises
+    BadValueError: another option chooses the guesses; and what reading the target's header raises."""
+    for name in _OTHERS:
+        if options.get(name) is not None:
+            raise BadValueError(f'draft="auto" chooses what guesses, and so does {name}; leave one of them out')
+    if model is None:
+        raise BadValueError('draft="auto" looks for what the target brings along, and no target was given; give model')
+    if says_plain(options):
+        return None, options
+    found = find(path(model, "target"))
+    return found.path, {**options, "spec_type": ["draft-mtp"]} if found.own else options
+
+
+def add_ngrams(d: Texts, accept: str | None) -> None:
+    """Texts that repeat themselves are guessed by n-grams, if that can change no text and costs next to nothing: the
+    target has the same bits at every width, and takes wrong guesses back without computing again. accept: the rule of
+    acceptance; None: the default."""
+    m = d.engine.target
+    if m is None or accept not in (None, "noise"):
+        return
+    if not m.devices and m.same_bits and way_back(read_header(m.path)) == "cells":
+        d.defaults["spec_type"] = [NGRAMS]
+        d.ngrams_unasked = True

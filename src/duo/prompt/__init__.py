@@ -1,1 +1,0 @@
-"""Chat templates, grammars and JSON schemas."""

@@ -1,0 +1,141 @@
+"""Requests become texts that can be written: prompts are tokenized and everything is checked. Call it in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from duo.errors import BadValueError
+from duo.generation.errand import check_scores
+from duo.generation.job import Job, prepare
+from duo.server.errors import ApiError, too_long
+from duo.server.prompt_scores import PromptScores
+from duo.server.request_options import text_options
+from duo.server.text import Text
+from duo.support.wording import quoted
+
+if TYPE_CHECKING:
+    from duo.compat.llama_cpp.answer import Reading
+    from duo.generation.session import Session
+    from duo.model import Duo
+    from duo.server.schemas import TextFields
+
+N_MOST = 1024  # prompts of one request
+N_SCORES = 1 << 20  # log-probabilities of prompts in one answer: more would stop the event loop while it is encoded
+
+
+def listed(prompt: Any) -> list[Any]:
+    """The prompts of a request: one, or a list of them. Raises BadValueError."""
+    if prompt is None:
+        raise BadValueError("the request has no prompt; give text, token ids, or a list of them")
+    if not isinstance(prompt, list):
+        return [prompt]
+    if not prompt:
+        raise BadValueError("the prompt is an empty list; give text or token ids")
+    if len(prompt) > N_MOST and not all(isinstance(x, int) for x in prompt):
+        raise BadValueError(f"the request has {len(prompt)} prompts; send at most {N_MOST} at a time")
+    several = all(isinstance(x, str) for x in prompt) or any(isinstance(x, list | Mapping) for x in prompt)
+    return prompt if several else [prompt]
+
+
+def tokens_of(duo: Duo, prompt: Any, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
+    """Ids of text, ids, a mix of both, or {prompt_string}. Raises BadValueError."""
+    if isinstance(prompt, Mapping):
+        if prompt.get("multimodal_data"):
+            raise BadValueError("multimodal_data is not supported; duo reads text only")
+        prompt = prompt.get("prompt_string")
+    if isinstance(prompt, str):
+        return duo.tokenize(prompt, add_special, parse_special)
+    if not isinstance(prompt, list):
+        raise BadValueError(f"the prompt is {quoted(prompt)}; give text, token ids, or a list of them")
+    ids: list[int] = []
+    for i, x in enumerate(prompt):
+        if isinstance(x, str):
+            ids += duo.tokenize(x, add_special and i == 0, parse_special)
+        elif isinstance(x, int) and not isinstance(x, bool) and 0 <= x < duo.n_vocab():
+            ids.append(x)
+        else:
+            raise BadValueError(
+                f"part {i} of the prompt is {quoted(x)}; give texts and token ids (0 to {duo.n_vocab() - 1})"
+            )
+    return ids
+
+
+def n_choices(f: TextFields) -> int:
+    """Texts for each prompt. Raises BadValueError."""
+    n = f.n if f.n is not None else f.n_cmpl if f.n_cmpl is not None else 1
+    if n < 1:
+        raise BadValueError(f"n is {n}; give 1 or more")
+    return n
+
+
+def check_number(duo: Duo, n: int) -> None:
+    """Raises BadValueError: more choices than places."""
+    if n > duo.session.turns.n:
+        raise BadValueError(f"n is {n}; this server writes at most {duo.session.turns.n} texts at once (-np)")
+
+
+def job_of(duo: Duo, tokens: Sequence[int], options: dict[str, Any]) -> Job:
+    """A checked text. max_tokens 0: the prompt is only read. Raises BadValueError, ApiError."""
+    if len(tokens) >= duo.n_ctx():
+        raise too_long(len(tokens), duo.n_ctx())
+    reads_only = options.get("max_tokens") == 0
+    try:
+        options = {**options, "max_tokens": 1} if reads_only else options
+        job = prepare(duo.local_model, duo.engine.target, tokens, options, draft=duo.engine.draft)
+    except TypeError as e:
+        raise BadValueError(str(e)) from None
+    return replace(job, options={**job.options, "max_tokens": 0, "mode": "plain"}) if reads_only else job
+
+
+def texts_of(
+    duo: Duo,
+    f: TextFields,
+    prompts: Sequence[tuple[str, list[int]]],
+    *,
+    shape: Mapping[str, Any] | None = None,
+    reading: Callable[[], Reading] | None = None,
+) -> list[Text]:
+    """n texts for each prompt (its text, its tokens). shape: keywords that the dialect adds.
+
+    Raises BadValueError, ApiError.
+    """
+    options = {**text_options(f, duo), **(shape or {})}
+    if f.grammar and "json_schema" in (shape or {}):
+        raise BadValueError("grammar was given beside tools or response_format, which make their own; leave it out")
+    n = n_choices(f)
+    check_number(duo, n)
+    out: list[Text] = []
+    for words, tokens in prompts:
+        if not tokens:
+            if duo.token_bos() < 0:
+                raise ApiError(400, "the prompt is empty; give at least one token")
+            tokens = [duo.token_bos()]
+        job = job_of(duo, tokens, options)
+        for i in range(n):
+            own = replace(job, seed=(job.seed + i) % 2**64)
+            most = max(0.0, f.t_max_predict_ms or 0.0)
+            out.append(Text(len(out), own, words, reading() if reading else None, most))
+    return out
+
+
+def score_prompts(session: Session, texts: Sequence[Text], n: int, of_ids: Sequence[bool]) -> None:
+    """The prompts of texts that want log-probabilities are scored when they are written.
+
+    n: texts for each prompt. of_ids: for each prompt, whether it was sent as token ids. Raises BadValueError.
+    """
+    if not texts or texts[0].job.options["logprobs"] is None:
+        return
+    check_scores(session)
+    n_top = texts[0].job.options["logprobs"] + 1
+    n_rows = sum(len(t.job.tokens) for t in texts)
+    if n_rows * n_top > N_SCORES:
+        raise BadValueError(
+            f"echo and logprobs ask for {n_rows * n_top} log-probabilities of prompts; ask for at most {N_SCORES} at a "
+            "time, with fewer prompts or fewer alternatives"
+        )
+    for i, whether in enumerate(of_ids):
+        scores = PromptScores(of_ids=whether)
+        for text in texts[i * n : (i + 1) * n]:
+            text.scores = scores

@@ -1,0 +1,124 @@
+"""/v1/completions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from duo.chat.reading import Part
+from duo.compat.llama_cpp.logprob_lists import LogprobLists, joined_lists
+from duo.compat.llama_cpp.openai import Logprobs
+from duo.generation.result import Chunk, TokenLogprobs
+from duo.server.formats.shape import FINGERPRINT, LOWEST, Event, Shape
+from duo.server.text import Text
+
+
+class CompletionShape(Shape):
+    """OpenAI's completions. echo: the prompt stands before the text."""
+
+    def __init__(self, *args: Any, echo: bool = False, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._echo = echo
+        self._lists: dict[int, LogprobLists] = {}  # by text
+
+    def _head(self) -> dict[str, Any]:
+        return {
+            "created": self.created,
+            "model": self.name,
+            "system_fingerprint": FINGERPRINT,
+            "object": "text_completion",
+            "id": f"cmpl-{self.unique}",
+        }
+
+    def _event(self, text: Text, content: str, finish: str | None, **more: Any) -> Event:
+        fresh = self.take_fresh(text)
+        return self._part(text, content, self._logprobs(text, fresh), finish, fresh, **more)
+
+    def _part(
+        self, text: Text, content: str, logprobs: Any, finish: str | None, fresh: Sequence[Chunk], **more: Any
+    ) -> Event:
+        choice = {"text": content, "index": text.index, "logprobs": logprobs, "finish_reason": finish}
+        return "", {"choices": [choice], **self._head(), **self.per_token_fields(text, fresh), **more}
+
+    # ---- log-probabilities: OpenAI's four lists and, of what is written, llama-server's one
+
+    def _logprobs(self, text: Text, chunks: Sequence[Chunk]) -> dict[str, Any] | None:
+        rows = self._rows(text, chunks)
+        return self._shown(self._lists_of(text).of(rows), rows) if rows else None
+
+    def _rows(self, text: Text, chunks: Sequence[Chunk]) -> list[TokenLogprobs]:
+        """Behind a scored prompt the end token has one, too: evaluators count rows by the tokens that they asked for,
+        and leave out the last one."""
+        keeps_end = text.scores is not None
+        return [c.logprobs for c in chunks if c.logprobs is not None and (keeps_end or self.is_written(c))]
+
+    def _lists_of(self, text: Text) -> LogprobLists:
+        """Those that go on with the text."""
+        return self._lists.setdefault(text.index, LogprobLists(self.model, len(text.prompt)))
+
+    def _of_prompt(self, text: Text) -> Logprobs | None:
+        """The prompt's own tokens, which come first."""
+        if text.scores is None:
+            return None
+        self._lists[text.index] = LogprobLists(self.model)
+        return text.scores.shown(self._lists[text.index], text.job)
+
+    def _shown(self, lists: Logprobs, rows: Sequence[TokenLogprobs] = ()) -> dict[str, Any]:
+        """rows: of what was written."""
+        return {
+            "content": self.logprobs(t for t in rows if not self.model.is_end(t.token)),
+            **lists,
+            "token_logprobs": [p if p is None else max(p, LOWEST) for p in lists["token_logprobs"]],
+            "top_logprobs": [
+                top if top is None else {name: max(p, LOWEST) for name, p in top.items()}
+                for top in lists["top_logprobs"]
+            ],
+        }
+
+    def _whole_logprobs(self, text: Text) -> dict[str, Any] | None:
+        self._lists.pop(text.index, None)
+        head = self._of_prompt(text)
+        if head is None:
+            return self._logprobs(text, text.chunks)
+        rows = self._rows(text, text.chunks)
+        return self._shown(joined_lists(head, self._lists_of(text).of(rows)), rows)
+
+    # ---- answers
+
+    def begin(self, text: Text) -> Iterator[Event]:
+        if self._echo:
+            lists = self._of_prompt(text)
+            yield self._part(text, text.prompt, None if lists is None else self._shown(lists), None, ())
+
+    def progress(self, text: Text, found: Mapping[str, int]) -> Iterator[Event]:
+        yield self._part(text, "", None, None, (), prompt_progress=found)
+
+    def part(self, text: Text, part: Part) -> Iterator[Event]:
+        yield self._event(text, part.content, None)
+
+    def end(self, text: Text) -> Iterator[Event]:
+        finish = "stop" if text.finish == "stop" else "length"
+        is_last = len(self.texts) == 1
+        more = {"usage": self.usage} if is_last and not self.with_usage else {}
+        if is_last:
+            more |= self.verbose_fields()
+        yield self._event(text, "", finish, **more, timings=text.timings)
+
+    def last(self) -> Iterator[Event]:
+        if self.with_usage or len(self.texts) > 1:
+            yield "", {"choices": [], **self._head(), "usage": self.usage}
+
+    def whole(self) -> dict[str, Any]:
+        choices = [
+            {
+                "text": t.prompt * self._echo + t.text,
+                "index": t.index,
+                "logprobs": self._whole_logprobs(t),
+                "finish_reason": "stop" if t.finish == "stop" else "length",
+            }
+            for t in self.texts
+        ]
+        more: dict[str, Any] = {"timings": self.texts[0].timings, **self.verbose_fields()}
+        if self.per_token:
+            more["duo"] = {"tokens": [self.origins(t.chunks) for t in self.texts]}
+        return {"choices": choices, **self._head(), "usage": self.usage, **more}

@@ -1,0 +1,123 @@
+"""/v1/messages: Anthropic's answers."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from duo.chat.reading import Part
+from duo.server.errors import ApiError
+from duo.server.formats.shape import Event, Shape
+from duo.server.text import Text
+
+DELTAS = {"thinking": "thinking_delta", "text": "text_delta", "tool_use": "input_json_delta"}
+FIELDS = {"thinking": "thinking", "text": "text", "tool_use": "partial_json"}
+
+
+class MessagesShape(Shape):
+    """Blocks follow each other: thinking, text, calls of tools. One is open at a time."""
+
+    done = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._n_blocks = 0
+        self._open = ""  # type of the block that is being written
+        self._called = False
+
+    def _head(self) -> dict[str, Any]:
+        return {"id": f"msg_{self.unique}", "type": "message", "role": "assistant", "model": self.name}
+
+    @property
+    def _usage(self) -> dict[str, int]:
+        cached = self.n_cached
+        return {
+            "input_tokens": self.n_prompt - cached,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": cached,
+            "output_tokens": self.n_written,
+        }
+
+    def begin(self, text: Text) -> Iterator[Event]:
+        message = {**self._head(), "content": [], "stop_reason": None, "stop_sequence": None}
+        yield _event("message_start", message={**message, "usage": {**self._usage, "output_tokens": 0}})
+
+    def _start(self, kind: str, block: dict[str, Any]) -> Iterator[Event]:
+        yield from self._stop()
+        self._open = kind
+        yield _event("content_block_start", index=self._n_blocks, content_block={"type": kind, **block})
+        self._n_blocks += 1
+
+    def _stop(self) -> Iterator[Event]:
+        if self._open == "thinking":  # clients want one; there is nothing to sign
+            yield self._delta({"type": "signature_delta", "signature": ""})
+        if self._open:
+            yield _event("content_block_stop", index=self._n_blocks - 1)
+        self._open = ""
+
+    def _delta(self, delta: dict[str, Any]) -> Event:
+        return _event("content_block_delta", index=self._n_blocks - 1, delta=delta)
+
+    def _more(self, kind: str, text: str) -> Iterator[Event]:
+        if self._open != kind:
+            yield from self._start(kind, {FIELDS[kind]: ""})
+        yield self._delta({"type": DELTAS[kind], FIELDS[kind]: text})
+
+    def part(self, text: Text, part: Part) -> Iterator[Event]:
+        if part.reasoning:
+            yield from self._more("thinking", part.reasoning)
+        if part.content:
+            yield from self._more("text", part.content)
+        for piece in part.pieces:
+            if piece.name:
+                self._called = True
+                named = {"id": tool_id(piece.id), "name": piece.name, "input": {}}
+                yield from self._start("tool_use", named)
+            if piece.arguments:
+                yield from self._more("tool_use", piece.arguments)
+
+    def _why(self, text: Text, *, called: bool) -> dict[str, Any]:
+        word = self.stopping_word(text)
+        reason = (
+            "max_tokens" if text.finish != "stop" else "tool_use" if called else "stop_sequence" if word else "end_turn"
+        )
+        return {"stop_reason": reason, "stop_sequence": word or None}
+
+    def end(self, text: Text) -> Iterator[Event]:
+        yield from self._stop()
+        yield _event("message_delta", delta=self._why(text, called=self._called), usage=self._usage)
+        yield _event("message_stop")
+
+    def whole(self) -> dict[str, Any]:
+        (text,) = self.texts
+        said = text.whole
+        blocks: list[dict[str, Any]] = []
+        if said.reasoning:
+            blocks.append({"type": "thinking", "thinking": said.reasoning, "signature": ""})
+        if said.content or not said.calls:
+            blocks.append({"type": "text", "text": said.content})
+        for c in said.calls:
+            blocks.append({"type": "tool_use", "id": tool_id(c.id), "name": c.name, "input": _object(c.arguments)})
+        return {**self._head(), "content": blocks, **self._why(text, called=bool(said.calls)), "usage": self._usage}
+
+    def failed(self, e: ApiError) -> Event:
+        return "error", e.anthropic_body
+
+
+def _event(kind: str, **data: Any) -> Event:
+    return kind, {"type": kind, **data}
+
+
+def tool_id(made: str) -> str:
+    """The model's own, or a new one."""
+    return made or f"toolu_{uuid.uuid4().hex[:24]}"
+
+
+def _object(arguments: str) -> Any:
+    try:
+        found = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,136 @@
+"""/completion and /infill: llama-server's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import exp
+from typing import TYPE_CHECKING, Any
+
+from duo.chat.reading import Part
+from duo.errors import BadValueError
+from duo.generation.result import Chunk
+from duo.server.formats.shape import Event, Shape
+from duo.server.request_options import settings_shown
+from duo.server.text import Text
+
+if TYPE_CHECKING:
+    from duo.model import Duo
+
+
+class NativeShape(Shape):
+    """fields: "a/b" picks b of a, and the answer has it as b; none: all. with_tokens: ids of the whole text."""
+
+    done = False
+
+    def __init__(
+        self, *args: Any, duo: Duo, fields: Sequence[str] = (), with_tokens: bool = False, **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
+        self._duo, self._fields, self._with_tokens = duo, fields, with_tokens
+
+    def part(self, text: Text, part: Part) -> Iterator[Event]:
+        yield "", self._part(text, part.content)
+
+    def progress(self, text: Text, found: Mapping[str, int]) -> Iterator[Event]:
+        part = self._part(text, "")
+        if "timings" in part:  # as far as the prompt has been read
+            n = found["processed"] - found["cache"]
+            part["timings"] |= {"cache_n": found["cache"], "prompt_n": n, "prompt_ms": float(n and found["time_ms"])}
+            part["timings"] |= {"predicted_n": 0, "predicted_ms": 0.0, "predicted_per_second": 0.0}
+        yield "", {**part, "tokens_predicted": 0, "prompt_progress": found}
+
+    def _part(self, text: Text, content: str) -> dict[str, Any]:
+        fresh = self.take_fresh(text)
+        return {
+            "index": text.index,
+            "content": content,
+            "tokens": [c.token for c in fresh],
+            "stop": False,
+            "id_slot": text.place,
+            "tokens_predicted": text.n_tokens,
+            "tokens_evaluated": text.n_prompt,
+            **self.per_token_fields(text, fresh),
+            **self._probabilities(fresh),
+        }
+
+    def _probabilities(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
+        found = [c.logprobs for c in chunks if c.logprobs is not None]
+        if not found:
+            return {}
+        shown = self.logprobs(found)
+        if self.texts[0].job.options["post_sampling_probs"]:
+            shown = [_as_probability(t) for t in shown]
+        return {"completion_probabilities": shown}
+
+    def end(self, text: Text) -> Iterator[Event]:
+        fresh = self.take_fresh(text)
+        found = self._whole(text, streamed=True)
+        found["tokens"] = [c.token for c in fresh]
+        yield "", picked(found, self._fields)
+
+    def told(self, text: Text) -> dict[str, Any]:
+        """All of a text that has ended, for answers of another shape."""
+        return self._whole(text, streamed=False)
+
+    def _whole(self, text: Text, *, streamed: bool) -> dict[str, Any]:
+        word = self.stopping_word(text)
+        ended = text.chunks and not self.is_written(text.chunks[-1])
+        found = {
+            "index": text.index,
+            "content": "" if streamed else text.text,
+            "tokens": [c.token for c in text.chunks] if self._with_tokens else [],
+            "id_slot": text.place,
+            "stop": True,
+            "model": self.name,
+            "tokens_predicted": text.n_tokens,
+            "tokens_evaluated": text.n_prompt,
+            "generation_settings": {**settings_shown(text.job.options, self._duo), "seed": text.job.seed},
+            "prompt": self._duo.decode(text.job.tokens, special=True),  # as the model reads it
+            "has_new_line": "\n" in text.text,
+            "truncated": self.is_truncated(text, self._duo.n_ctx()),
+            "stop_type": "limit" if text.finish != "stop" else "word" if word and not ended else "eos",
+            "stopping_word": word,
+            "tokens_cached": text.n_prompt + max(0, text.n_tokens - 1),
+            "timings": text.timings,
+        }
+        if not streamed:
+            found |= self._probabilities(text.chunks)
+            if self.per_token:
+                found["duo"] = {"tokens": self.origins(text.chunks)}
+        return found
+
+    def whole(self) -> Any:
+        found = [picked(self._whole(t, streamed=False), self._fields) for t in self.texts]
+        return found[0] if len(found) == 1 else found
+
+
+def picked(answer: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    """llama-server's response_fields: "a/b" takes b out of a."""
+    if not fields:
+        return answer
+    out: dict[str, Any] = {}
+    for path in fields:
+        value: Any = answer
+        for name in path.split("/"):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if value is not None:
+            out[path] = value
+    return out
+
+
+def infill_texts(prefix: str | None, suffix: str | None, extra: Sequence[Mapping[str, Any]] | None) -> tuple[str, str]:
+    """What stands before and behind the gap; other files come first. Raises BadValueError."""
+    before = []
+    for i, chunk in enumerate(extra or ()):
+        text, name = chunk.get("text"), chunk.get("filename", "tmp")
+        if not isinstance(text, str) or not isinstance(name, str):
+            raise BadValueError(f"input_extra {i} has no text; write {{'filename': ..., 'text': ...}}")
+        before.append(f"--- {name}\n{text}\n")
+    return "".join(before) + (prefix or ""), suffix or ""
+
+
+def _as_probability(found: dict[str, Any]) -> dict[str, Any]:
+    """As llama-server tells what the samplers leave: prob and top_probs."""
+    top = found.pop("top_logprobs", None)
+    found["prob"] = exp(found.pop("logprob"))
+    return found if top is None else {**found, "top_probs": [_as_probability(t) for t in top]}

@@ -1,0 +1,169 @@
+"""What the dialects have in common."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from duo import __version__
+from duo.chat.reading import Part
+from duo.generation.result import Chunk, TokenLogprobs
+from duo.server.errors import ApiError
+from duo.server.text import Taken, Text
+
+if TYPE_CHECKING:
+    from duo import _core
+
+# The name of the event (empty: it has none), and its data.
+Event = tuple[str, Any]
+LOWEST = -3.4028234663852886e38  # JSON has no infinity
+FINGERPRINT = f"duo-{__version__}"
+
+
+class Shape:
+    """One request's answer, whole or as it comes. Made when its texts begin."""
+
+    done = True  # a stream ends with [DONE]
+
+    def __init__(
+        self,
+        model: _core.Model,
+        name: str,
+        texts: Sequence[Text],
+        *,
+        n: int = 1,
+        per_token: bool = False,
+        with_usage: bool = False,
+        verbose: Callable[[Text], dict[str, Any]] | None = None,
+    ) -> None:
+        """name: of the model. n: texts for each prompt. per_token: each part says who wrote its tokens. verbose: tells
+        all of a text, if the client wants to know it."""
+        self.model, self.name, self.texts, self.n = model, name, texts, n
+        self.per_token, self.with_usage, self._verbose = per_token, with_usage, verbose
+        self.created = int(time.time())
+        self.unique = uuid.uuid4().hex
+        self._fresh: dict[int, list[Chunk]] = {}  # tokens that no event has told of, by text
+
+    # ---- what a dialect says
+
+    def begin(self, text: Text) -> Iterable[Event]:
+        """When the text's first token has come."""
+        return ()
+
+    def part(self, text: Text, part: Part) -> Iterable[Event]:
+        return ()
+
+    def end(self, text: Text) -> Iterable[Event]:
+        """When the text has ended."""
+        return ()
+
+    def progress(self, text: Text, found: Mapping[str, int]) -> Iterable[Event]:
+        """While the prompt is read, if the request wants to know."""
+        return ()
+
+    def last(self) -> Iterable[Event]:
+        """When all have."""
+        return ()
+
+    def whole(self) -> Any:
+        """The answer, when all texts have ended."""
+        raise NotImplementedError
+
+    def failed(self, e: ApiError) -> Event:
+        """In the middle of a stream."""
+        return "", e.body
+
+    # ---- events of what has come
+
+    def events(self, text: Text, taken: Taken) -> Iterator[Event]:
+        """What a chunk that the text has just taken says to the client."""
+        if taken.is_first:
+            yield from self.begin(text)
+        if taken.chunk.token is not None:
+            self._fresh.setdefault(text.index, []).append(taken.chunk)
+        for part in taken.parts:
+            yield from self.part(text, part)
+        if taken.chunk.finish_reason is not None:
+            yield from self.end(text)
+
+    def take_fresh(self, text: Text) -> list[Chunk]:
+        """The tokens since the last call."""
+        return self._fresh.pop(text.index, [])
+
+    def origins(self, chunks: Iterable[Chunk]) -> list[dict[str, Any]]:
+        """Who wrote each token. text: what it adds; empty while a character or a stop string is incomplete."""
+        return [{"id": c.token, "text": c.text, "from_draft": c.from_draft, "t_us": c.t_us} for c in chunks]
+
+    def per_token_fields(self, text: Text, fresh: Sequence[Chunk]) -> dict[str, Any]:
+        return {"timings": text.timings, "duo": {"tokens": self.origins(fresh)}} if self.per_token else {}
+
+    def verbose_fields(self) -> dict[str, Any]:
+        """llama-server's __verbose, which tells of the first text: the prompt as the model reads it, the settings."""
+        return {} if self._verbose is None else {"__verbose": self._verbose(self.texts[0])}
+
+    # ---- figures
+
+    @property
+    def n_prompt(self) -> int:
+        """Tokens of all prompts; the choices of one prompt share it."""
+        return sum(t.n_prompt for t in self.texts[:: self.n])
+
+    @property
+    def n_cached(self) -> int:
+        return sum((t.result.timings.get("cache_n", 0) if t.result else 0) for t in self.texts[:: self.n])
+
+    @property
+    def n_written(self) -> int:
+        return sum(t.n_tokens for t in self.texts)
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """OpenAI's."""
+        return {
+            "completion_tokens": self.n_written,
+            "prompt_tokens": self.n_prompt,
+            "total_tokens": self.n_prompt + self.n_written,
+            "prompt_tokens_details": {"cached_tokens": self.n_cached},
+        }
+
+    # ---- tokens
+
+    def piece(self, token: int) -> bytes:
+        return self.model.piece(token)
+
+    def logprobs(self, found: Iterable[TokenLogprobs]) -> list[dict[str, Any]]:
+        """As llama-server and OpenAI's chats have them; bytes and all."""
+        return [
+            {**self._logprob(t.token, t.logprob), "top_logprobs": [self._logprob(i, p) for i, p in t.top]}
+            for t in found
+        ]
+
+    def _logprob(self, token: int, logprob: float) -> dict[str, Any]:
+        data = self.piece(token)
+        return {
+            "id": token,
+            "token": data.decode("utf-8", "replace"),
+            "bytes": list(data),
+            "logprob": max(logprob, LOWEST),
+        }
+
+    def is_written(self, chunk: Chunk) -> bool:
+        """Whether it is a token of the text, and not its end."""
+        return chunk.token is not None and not self.model.is_end(chunk.token)
+
+    def stopping_word(self, text: Text) -> str:
+        """The stop string that ended the text; empty: none did."""
+        stops = text.job.stop
+        if text.finish != "stop" or not stops or (text.chunks and not self.is_written(text.chunks[-1])):
+            return ""
+        whole = b"".join(self.piece(c.token) for c in text.chunks if c.token is not None).decode("utf-8", "replace")
+        rest = whole[len(text.text) :]
+        return next((s for s in sorted(stops, key=len, reverse=True) if rest.startswith(s)), "")
+
+    def is_truncated(self, text: Text, n_ctx: int) -> bool:
+        """Whether the end of the context ended it, or a part of it was left out."""
+        if text.timings.get("context_shift_n"):
+            return True
+        return text.finish == "length" and text.n_prompt + text.n_tokens >= n_ctx

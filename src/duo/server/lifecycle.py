@@ -1,0 +1,193 @@
+"""The life of a server: it listens at once, loads, serves, and after SIGTERM lets running texts end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from duo.server.app import make_app
+from duo.server.listening import Listener
+from duo.server.naps import Naps
+from duo.server.protocol import protocol_with
+from duo.server.routes.about import answers
+from duo.server.service import Service, Stage
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from duo.model import Duo
+
+# Seconds between "not ready" and the end, so that a balancer that asks every half second has heard of it.
+NOT_READY_S = 0.6
+END_S = 5  # for connections, when all texts have ended
+N_HEAD = 32 << 10  # bytes of a request's head
+
+
+class _Server(uvicorn.Server):
+    """uvicorn closes its port first when a signal comes; here `Serving` handles signals."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Serving:
+    """One server in one event loop. load: makes the pair, in a thread. ready: called when it is there."""
+
+    def __init__(
+        self,
+        service: Service,
+        listeners: Sequence[Listener],
+        load: Callable[[], Duo],
+        *,
+        drain_s: float,
+        ready: Callable[[Duo], None] = lambda _duo: None,
+        cert: str | None = None,
+        key: str | None = None,
+        sleep_s: float = 0.0,
+        app: FastAPI | None = None,
+    ) -> None:
+        """sleep_s: seconds without a request after which the models are freed; 0: never. app: in place of a pair's."""
+        self.service = service
+        self._listeners, self._load, self._ready, self._drain_s = listeners, load, ready, drain_s
+        self._sleep_s = sleep_s
+        config = uvicorn.Config(
+            make_app(service) if app is None else app,
+            http=protocol_with(
+                service.settings.header_timeout_s,
+                service.settings.timeout_s,
+                partial(service.metrics.refused, "head_too_slow"),
+            ),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=service.settings.keep_alive_s,
+            timeout_graceful_shutdown=END_S,
+            h11_max_incomplete_event_size=N_HEAD,
+            ssl_certfile=cert,
+            ssl_keyfile=key,
+        )
+        self._server = _Server(config)
+        self._failure: BaseException | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # ---- life
+
+    def run(self) -> None:
+        """Until a signal, or `end`. Raises what loading raised."""
+        for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # clients must not fill the log
+        asyncio.run(self._run())
+        if self._failure is not None:
+            raise self._failure
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        with suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread
+            for s in (signal.SIGTERM, signal.SIGINT):
+                self._loop.add_signal_handler(s, self._signalled)
+        tasks = [asyncio.create_task(self._begin())]
+        if self._sleep_s:
+            self.service.naps = Naps(self.service, self._sleep_s, self._loaded, partial(answers, self.service.settings))
+            tasks.append(asyncio.create_task(self.service.naps.watch()))
+        try:
+            await self._server.serve(sockets=[x.socket for x in self._listeners])
+        finally:
+            for x in self._listeners:
+                x.close()
+            for task in tasks:
+                task.cancel()  # a load itself goes on, and frees what it has made
+            await self._free()
+
+    async def _free(self) -> None:
+        await asyncio.to_thread(self.service.close)
+
+    async def _loaded(self) -> Duo:
+        """The pair. Raises what loading raised."""
+        done: asyncio.Future[Duo] = asyncio.get_running_loop().create_future()
+
+        def work() -> None:
+            # A thread of its own: a load may take minutes, and the pool is for requests.
+            found: Duo | None = None
+            try:
+                found = self._load()
+                call: Callable[[], None] = partial(_settle, done, found)
+            except BaseException as e:
+                call = partial(_settle, done, e)
+            try:
+                done.get_loop().call_soon_threadsafe(call)
+            except RuntimeError:  # the server has ended meanwhile
+                if found is not None:
+                    found.close()
+
+        threading.Thread(target=work, name="duo-load", daemon=True).start()
+        return await done
+
+    async def _begin(self) -> None:
+        try:
+            duo = await self._loaded()
+            self.service.loaded(duo)
+            if self.service.is_ready:
+                self._ready(duo)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as e:
+            self._failure = e
+            self._server.should_exit = True
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether requests are answered, if only with status 503."""
+        return self._server.started
+
+    # ---- end
+
+    def end(self) -> None:
+        """As SIGTERM does; from any thread, and after the end, too."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._signalled)
+
+    def _signalled(self) -> None:
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._drain())
+        else:  # the second one: at once
+            self.service.stop_all()
+            self._server.should_exit = True
+
+    async def _drain(self) -> None:
+        service = self.service
+        loading = service.stage is Stage.LOADING
+        service.stage = Stage.DRAINING
+        clock = asyncio.get_running_loop().time
+        until = clock() + self._drain_s
+        if not loading:
+            await asyncio.sleep(min(NOT_READY_S, self._drain_s))
+        while service.is_busy and clock() < until and not self._server.should_exit:
+            await asyncio.sleep(0.02)
+        service.stop_all()
+        while service.admission.n_inside and clock() < until + END_S and not self._server.should_exit:
+            await asyncio.sleep(0.02)
+        self._server.should_exit = True
+
+
+def _settle(done: asyncio.Future[Duo], found: Duo | BaseException) -> None:
+    if done.done():  # the server ends: nobody waits any more
+        if not isinstance(found, BaseException):
+            threading.Thread(target=found.close, name="duo-close").start()
+    elif isinstance(found, BaseException):
+        # A future cannot hold StopIteration.
+        done.set_exception(RuntimeError(str(found)) if isinstance(found, StopIteration) else found)
+    else:
+        done.set_result(found)

@@ -1,0 +1,60 @@
+"""The body of a request as its fields."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ValidationError
+from starlette.requests import Request
+
+from duo.server.errors import ApiError
+from duo.server.schemas import Fields
+from duo.support.wording import quoted
+
+if TYPE_CHECKING:
+    from duo.server.service import Service
+
+F = TypeVar("F", bound=Fields)
+N_QUICK = 1 << 16  # bytes; a larger body is read in a thread
+
+
+async def fields_of(service: Service, request: Request, kind: type[F]) -> F:
+    """Raises ApiError 400: no JSON, or a field of a wrong type."""
+    body: bytes = request.scope["duo.body"]
+    if len(body) > N_QUICK:
+        return await service.in_thread(_read, body, kind)
+    return _read(body, kind)
+
+
+def _read(body: bytes, kind: type[F]) -> F:
+    try:
+        found = json.loads(body.decode("utf-8"))
+    except UnicodeDecodeError as e:
+        raise ApiError(400, f"the body is not UTF-8 (byte {e.start}); send JSON as UTF-8") from None
+    except RecursionError:
+        raise ApiError(400, "the body is nested too deeply; simplify it") from None
+    except ValueError as e:
+        raise ApiError(400, f"the body is not JSON ({e}); send an object") from None
+    if not isinstance(found, dict):
+        raise ApiError(400, f"the body is {quoted(found, 40)}; send a JSON object")
+    return checked(kind, found)
+
+
+def checked(kind: type[F], found: dict[str, Any]) -> F:
+    """The fields of an object. Raises ApiError 400: one has a wrong type."""
+    try:
+        return kind.model_validate(found)
+    except ValidationError as e:
+        first = e.errors(include_url=False, include_context=False)[0]
+        name, why = ".".join(map(str, first["loc"][:1])), first["msg"]
+        message = f"Field '{name}': {why[0].lower()}{why[1:]}, and it is {quoted(first['input'], 80)}"
+        raise ApiError(400, message.encode("utf-8", "replace").decode()) from None
+    except RecursionError:
+        raise ApiError(400, "the body is nested too deeply; simplify it") from None
+
+
+def body_of(kind: type[Fields]) -> dict[str, Any]:
+    """For the description of a route (OpenAPI)."""
+    schema = kind.model_json_schema()
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -1,0 +1,113 @@
+"""The texts of one request while they are written, one task for each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from duo.generation.result import Chunk
+from duo.generation.stream_async import open_async
+from duo.server.text import Text
+
+if TYPE_CHECKING:
+    from duo.server.admission import Ticket
+    from duo.server.service import Service
+
+Batch = tuple[Text, list[Chunk]]
+log = logging.getLogger("duo.server")
+
+
+class Writing:
+    """Give it back with `close`, whatever happens: that frees the places within a pass."""
+
+    def __init__(self, service: Service, texts: Sequence[Text], ticket: Ticket) -> None:
+        self.texts = texts
+        self._service, self._ticket = service, ticket
+        self._came: asyncio.Queue[Batch | BaseException] = asyncio.Queue()
+        self._n_running = len(texts)  # whose end `next` has not told
+        self._n_open = len(texts)
+        self._tasks = [asyncio.create_task(self._write(t)) for t in texts]
+        service.writings.add(self)
+
+    async def _write(self, text: Text) -> None:
+        last: Batch | Exception
+        try:
+            last = (text, await self._run(text))
+        except Exception as e:
+            last = e
+        finally:
+            self._service.running.discard(text)
+            self._n_open -= 1
+            if not self._n_open:  # others may come, whether or not the client reads its answer
+                self._leave()
+            self._record(text)
+        self._came.put_nowait(last)  # now, because whoever has read the end may ask again at once
+
+    def _record(self, text: Text) -> None:
+        """A fault in its figures must not keep the text from its reader."""
+        try:
+            text.end()
+            self._service.metrics.ended(text)
+        except Exception:
+            log.exception("the figures of a text could not be recorded")
+
+    async def _run(self, text: Text) -> list[Chunk]:
+        """The last chunks; those before are in `_came`."""
+        service = self._service
+        if text.scores is not None:
+            await text.scores.fill(service.duo.session, text.job)
+        stream = await open_async(service.duo.session, text.job)
+        last: list[Chunk] = []
+        try:
+            text.begun_at = time.monotonic()
+            text.stream = stream
+            service.running.add(text)
+            service.metrics.begun(text)
+            while batch := await stream.batch():
+                if batch[0].token is not None:
+                    text.arrived()
+                if batch[-1].finish_reason is not None:
+                    last = batch
+                    continue
+                self._came.put_nowait((text, batch))
+                if text.too_slow:
+                    last = [Chunk("", finish_reason="length")]
+                    break
+            return last
+        finally:
+            await stream.close()
+
+    async def next(self) -> Batch | None:
+        """What has come; None: all have ended. Raises what went wrong with any of them."""
+        while self._n_running:
+            found = await self._came.get()
+            if isinstance(found, BaseException):
+                raise found
+            _, batch = found
+            if batch[-1].finish_reason is not None:
+                self._n_running -= 1
+            return found
+        return None
+
+    def stop(self, why: Exception) -> None:
+        """Ends what still runs; whoever waits for `next` gets the exception."""
+        for task in self._tasks:
+            task.cancel()
+        self._came.put_nowait(why)
+
+    async def close(self) -> None:
+        """Ends what still runs. Safe to call twice."""
+        for task in self._tasks:
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(asyncio.gather(*self._tasks, return_exceptions=True))
+        self._service.writings.discard(self)
+        self._leave()
+
+    def _leave(self) -> None:
+        written = [t.last_at - t.begun_at for t in self.texts if t.last_at]
+        self._ticket.leave(sum(written) / len(written) if written else None)
