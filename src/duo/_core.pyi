@@ -195,8 +195,7 @@ class EngineOptions:
     remote_draft: bool
     n_ctx_remote: int
     shared: bool
-    splits: list[tuple[int, int]]
-    split: int
+    split: tuple[int, int]
     expected_pass_us: list[tuple[int, float]]
     expected_step_us: float
     tracing: bool
