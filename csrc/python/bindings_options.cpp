@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "bindings.h"
 #include "engine.h"
+#include "synthetic/delayed_model.h"
 
 namespace py = pybind11;
 
@@ -199,8 +200,14 @@ void register_engine_options(py::module_ & m) {
         .def_readwrite("n_parallel", &e::n_parallel)
         .def_readwrite("n_kept_bytes", &e::n_kept_bytes)
         .def_readwrite("tracing", &e::tracing)
-        .def_readwrite("delay_us", &e::delay_us)
-        .def_readwrite("delay_seed", &e::delay_seed)
+        .def(
+            "make_late",
+            [](e & o, int32_t most_us, uint64_t seed) {
+                o.wrap = [most_us, seed](token_model & m) mutable {
+                    return std::make_unique<delayed_model>(m, most_us, seed++);
+                };
+            },
+            "most_us"_a, "seed"_a)
         .def_property(
             "split", [](const e & o) { return std::pair(o.prior.split.target, o.prior.split.draft); },
             [](e & o, const std::pair<int32_t, int32_t> & x) {

@@ -199,8 +199,8 @@ class EngineOptions:
     expected_pass_us: list[tuple[int, float]]
     expected_step_us: float
     tracing: bool
-    delay_us: int
-    delay_seed: int
+    # Each decode is up to so many microseconds late, by random numbers: for tests of schedules.
+    def make_late(self, most_us: int, seed: int) -> None: ...
 
 class Plan:
     mode: str
