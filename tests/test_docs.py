@@ -115,7 +115,7 @@ def test_names_in_the_text_exist() -> None:
     with Duo(n_ctx=64) as d:
         for path in FILES:
             for name in re.findall(r"\bd\.([a-z_]+)", path.read_text("utf-8")):
-                assert hasattr(d, name), f"{path.name}: d.{name}"
+                assert hasattr(Duo, name) or hasattr(d, name), f"{path.name}: d.{name}"
 
 
 def test_there_are_examples() -> None:

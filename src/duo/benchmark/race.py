@@ -11,8 +11,8 @@ from duo.support.other_load import QUIET_CORES, Moment, other_cores
 from duo.support.same import n_same
 
 if TYPE_CHECKING:
-    from duo.generation.result import Timings
     from duo.generation.stream import Stream
+    from duo.generation.timings import Timings
 
 
 class Piece(NamedTuple):

@@ -27,6 +27,11 @@ prove` found a difference); 130 (Ctrl-C).
 """
 
 
+def cell(text: str) -> str:
+    """Text of a table's cell. Marks such as <think> are code, because Markdown would take them for HTML."""
+    return re.sub(r"(?<!`)<[|\w]+>", r"`\g<0>`", text).replace("|", "\\|")
+
+
 def _rows(command: click.Command) -> list[str]:
     rows = ["| option | meaning | environment | Python |", "|---|---|---|---|"]
     for p in command.params:
@@ -38,7 +43,7 @@ def _rows(command: click.Command) -> list[str]:
         env = " ".join(f"`{e}`" for e in names_env)
         python = f"`{p.name}`" if p.name in ENGINE_OPTIONS or p.name in GENERATE_OPTIONS else ""
         cells = [names + value, p.help or "", env, python]
-        rows.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
+        rows.append("| " + " | ".join(cell(c) for c in cells) + " |")
     return rows
 
 

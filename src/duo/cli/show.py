@@ -19,8 +19,9 @@ from duo.support.wording import plural
 if TYPE_CHECKING:
     from duo.chat.reading import Part
     from duo.compat.llama_cpp.answer import Reading
-    from duo.generation.result import Chunk, Result, Timings
+    from duo.generation.result import Chunk, Result
     from duo.generation.stream import Stream
+    from duo.generation.timings import Timings
     from duo.model import Duo
     from duo.options.generate import GenerateOptions
     from duo.placement.fit import Placement

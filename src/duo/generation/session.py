@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from duo import _core
 from duo.errors import BadValueError, BusyError, CancelledError
 from duo.generation.pump import Pump
-from duo.generation.result import Timings
+from duo.generation.timings import Timings
 from duo.generation.trace_writer import Event, take_events
 from duo.generation.turns import Turn, Turns
 from duo.placement.belongings import Belongings

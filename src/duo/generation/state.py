@@ -71,35 +71,38 @@ class SavedCache:
 
 @dataclass(frozen=True)
 class State:
-    """What the caches of a Duo hold; `Duo.load_state` takes it, there or in another process. It can be pickled.
+    """What the caches of a `Duo` hold of a text: what `save_state` returns and `load_state` takes. It can be pickled.
 
-    The names are those of llama_cpp.LlamaState, but for `scores`, which duo does not keep.
+    Names are those of llama_cpp.LlamaState. `scores` is missing, because duo keeps no logits.
     """
 
     target: SavedCache
+    """The target's cache."""
     draft: SavedCache | None
+    """The draft's cache. None: there was no draft."""
     seed: int
+    """The default seed when it was saved."""
 
     @property
     def n_tokens(self) -> int:
-        """Tokens that need not be evaluated again."""
+        """Number of tokens that need not be evaluated again."""
         return len(self.target.head.tokens)
 
     @property
     def input_ids(self) -> np.ndarray[Any, Any]:
-        """These tokens."""
+        """The ids of these tokens."""
         import numpy as np
 
         return np.array(self.target.head.tokens, np.intc)
 
     @property
     def llama_state(self) -> bytes:
-        """The target's cache, in the form of llama.cpp's llama_state_get_data."""
+        """The bytes of the target's cache, in the format of llama.cpp's llama_state_get_data."""
         return self.target.saved
 
     @property
     def llama_state_size(self) -> int:
-        """Bytes of that."""
+        """Their number."""
         return len(self.target.saved)
 
 

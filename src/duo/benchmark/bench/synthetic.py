@@ -13,7 +13,7 @@ from duo.benchmark.bench.questions import Question
 from duo.benchmark.bench.record import Answer
 from duo.benchmark.bench.strangers import strangers
 from duo.errors import BadValueError, error_class
-from duo.generation.result import timings
+from duo.generation.timings import timings
 
 SLICE_US = 50_000  # how often Ctrl-C is noticed
 N_PROMPT = 32
