@@ -183,7 +183,7 @@ def fields(record: type) -> str:
         raise SystemExit(f"{record.__name__} does not say what {missing} are")
     for name, hint in hints.items():
         shown = hint if isinstance(hint, str) else hint.__forward_arg__  # its module postpones annotations
-        rows.append(f"| `{name}` | {cell(f'`{shown}`')} | {cell(said[name] or '')} |")
+        rows.append(f"| `{name}` | `{cell(shown)}` | {cell(said[name] or '')} |")
     return "\n".join(rows) + "\n"
 
 

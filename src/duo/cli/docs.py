@@ -29,7 +29,7 @@ prove` found a difference); 130 (Ctrl-C).
 
 def cell(text: str) -> str:
     """Text of a table's cell. Marks such as <think> are code, because Markdown would take them for HTML."""
-    return re.sub(r"(?<!`)<[|\w]+>", r"`\g<0>`", text).replace("|", "\\|")
+    return " ".join(re.sub(r"(?<!`)<[|\w]+>", r"`\g<0>`", text).replace("|", "\\|").split())
 
 
 def _rows(command: click.Command) -> list[str]:
