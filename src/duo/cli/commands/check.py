@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from duo.placement.compatibility import CheckedModel, PairCheck
     from duo.placement.devices import Device
 
-HELP = """Say whether a draft fits a target, how much memory both need, and where they would go.
+HELP = """Say whether a draft fits a target, how much memory both need, and where they would be placed.
 
 TARGET and DRAFT are GGUF files (of a split model the first part) or repositories of the hub (user/repo[:quant]). A
-single argument may also be the name of a pair; the draft of a single model is its own MTP layers, if it has some. duo
+single argument may also be the name of a pair. The draft of a single model is its own MTP layers, if it has any. duo
 reads only the headers, and downloads only the headers of models on the hub. The rules are the same as for loading. A
 draft may have another vocabulary, if a tenth of the smaller one is shared: its guesses are translated. The exit code is
 1 if the draft does not fit the target.
@@ -194,10 +194,11 @@ command = ModelCommand(
         *(o for o in model_options() if o.name in OPTIONS),
         *(o for o in model_sources() if o.name in ("hf_token", "offline")),
         click.Option(["vram", "--vram"], metavar="SIZE,SIZE",
-                     help="Check for GPUs with so much memory (12G, or 24G,12G) instead of this machine's devices, "
-                          "which are then called GPU0, GPU1."),
+                     help="Check for GPUs with this much memory (12G, or 24G,12G) instead of this machine's "
+                          "devices. They are called GPU0, GPU1."),
         click.Option(["ram", "--ram"], metavar="SIZE",
-                     help="Check for so much free memory beside them. What is said of kernels is of this machine."),
+                     help="Check for a machine with this much free RAM. What is said about kernels is about this "
+                          "machine."),
         click.Option(["json", "--json"], is_flag=True, help="Print everything as JSON, sizes in bytes."),
     ],
     callback=lambda **params: run(params),

@@ -37,8 +37,8 @@ Examples:
     "verify": (
         """Run the target for clients whose draft is on their own machine (duo -md DRAFT --verify-host HOST:PORT).
 
-This target determines the text. Only token ids cross the network. Ctrl-C or SIGTERM ends the host. docs/remote.md
-describes the security of the connection.
+The text is this target's. Only token ids cross the network. Ctrl-C or SIGTERM ends the host. docs/remote.md describes
+the security of the connection.
 
 \b
 Examples:

@@ -23,10 +23,10 @@ from duo.options.tables import ENGINE_OPTIONS
 
 HELP = """Make a draft from the target's own file.
 
-For a target that has no small model of its family. duo makes drafts with fewer bits (--types), with fewer layers, and
-of a mixture with fewer experts, one at a time. Of each it measures on this machine how often its guesses are right on
-texts that the target writes, and how long its step takes, and computes the speed as `duo tune` does. The best one is
-raced against the target alone, and written to DRAFT if it is faster. docs/make_draft.md says when that is.
+For a target without a small model of its family. duo makes drafts with fewer bits (--types), fewer layers and (for a
+mixture) fewer experts, one at a time. For each one it measures on this machine how often its guesses are right and how
+long a step takes, and computes the speed as `duo tune` does. The best one is raced against the target alone, and
+written to DRAFT if it is faster. docs/make_draft.md says when to expect that.
 
 \b
 Examples:

@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 
 HELP = """Serve a pair of models over HTTP, with the routes of llama-server, OpenAI and Anthropic.
 
-The options of a text (--temp, -n, --draft, ...) are the defaults of requests. -np texts are written at once (4 unless
-it is given), and share the context (-c). Ctrl-C or SIGTERM ends the server when running texts have ended, a second one
-at once.
-docs/server.md describes routes, clients and limits.
+The options of a text (--temp, -n, --draft, ...) are the defaults of requests. -np texts are written at once (default:
+4), and share the context (-c). Ctrl-C or SIGTERM ends the server when the running texts have ended; a second one ends
+it at once. docs/server.md describes routes, clients and limits.
 
 \b
 Examples:
@@ -218,7 +217,7 @@ def _command() -> click.Command:
             click.Option(
                 ["spm_infill", "--spm-infill"],
                 is_flag=True,
-                help="What stands behind comes first in prompts of /infill (suffix, prefix, middle).",
+                help="Put the suffix first in prompts of /infill (suffix, prefix, middle).",
             ),
             click.Option(["end_with_parent", WITH_PARENT], is_flag=True, hidden=True),
             *model_options(),

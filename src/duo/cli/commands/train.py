@@ -19,9 +19,9 @@ from duo.options.train import OF_TARGET, DraftOptions, HeadOptions
 
 HEAD = """Train an EAGLE-3 draft head for a target.
 
-The target writes and reads texts of the data; its hidden states and most probable tokens go to a folder on disk. From
-them PyTorch trains the head (pip install 'duo-llama[train]'). A run that was stopped goes on where it was, with the
-same command. docs/training.md has memory and time for large targets, and --plan computes them for yours.
+The target writes and reads texts of the data; its hidden states and most probable tokens go to a folder on disk.
+PyTorch trains the head on them (pip install 'duo-llama[train]'). To continue a run that was stopped, run the same
+command again. docs/training.md has memory and time for large targets, and --plan computes them for yours.
 
 \b
 Examples:
@@ -30,10 +30,10 @@ Examples:
 """
 DRAFT = """Train a small draft model for a target.
 
-The draft (a llama) learns the target's distribution: from nothing, or with --from from a draft that the target's family
-has, which is what a fine-tuned target wants. The target writes and reads texts of the data; its most probable tokens go
-to a folder on disk. From them PyTorch trains the draft (pip install 'duo-llama[train]'). A run that was stopped goes on
-where it was, with the same command.
+The draft (a llama) learns the target's distribution: from nothing, or with --from from an existing draft of the
+target's family, which is best for a fine-tuned target. The target writes and reads texts of the data, and its most
+probable tokens go to a folder on disk. PyTorch trains the draft on them (pip install 'duo-llama[train]'). To continue a
+run that was stopped, run the same command again.
 
 \b
 Examples:
@@ -99,12 +99,12 @@ def _command(kind: str) -> click.Command:
         click.Option(["model", "-m", "--model"], type=path, metavar="FILE", envvar="LLAMA_ARG_MODEL",
                      shell_complete=by_metavar, help="The target: a GGUF file."),
         click.Option(["data", "--data"], type=path, metavar="FILE", multiple=True, shell_complete=by_metavar,
-                     help="Texts, prompts or conversations (.txt, .json, .jsonl, .xz, .gz); can be repeated."),
+                     help="Texts, prompts or conversations (.txt, .json, .jsonl, .xz, .gz). May be repeated."),
         click.Option(["output", "-o", "--output"], type=path, metavar="OUT.gguf", shell_complete=by_metavar,
                      help="The file to write."),
-        click.Option(["plan", "--plan"], is_flag=True, help="Only say what it takes: disk, memory and time."),
+        click.Option(["plan", "--plan"], is_flag=True, help="Only say how much disk, memory and time it takes."),
         click.Option(["like", "--like"], type=click.Choice(["8b", "70b"]),
-                     help="With --plan: a target like Llama 3.1 of this size, in place of -m."),
+                     help="With --plan: a target like Llama 3.1 of this size, instead of -m."),
         click.Option(["tflops", "--tflops"], type=positive, metavar="F",
                      help="With --plan: speed of the device's products. Default: measured here."),
         click.Option(["bandwidth", "--bandwidth"], type=positive, metavar="GB",
