@@ -22,7 +22,7 @@ from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.generation.embeddings import Embeddings, open_embedder, pooling_named
 from duo.generation.job import draft_of, makes_guesses
 from duo.generation.recent_events import RecentEvents
-from duo.generation.session import Session
+from duo.generation.session import EngineSession
 from duo.generation.stream import Stream
 from duo.generation.trace_file import TraceFile
 from duo.models.head import check_kind
@@ -193,7 +193,7 @@ class Duo(Chats, Embeddings, Loading):
                 self._embedder = open_embedder(path(model, "target"), engine_options(of_embedder), pooling, progress)
             if self._host is not None:
                 self._client = attach(self._host, engine)
-            self.session = Session(
+            self.session = EngineSession(
                 engine, network=self._client, trace=trace_file or recent, always=self._always, placed=placed
             )
         except MemoryError:

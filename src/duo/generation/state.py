@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from duo import _core
 from duo.errors import BadValueError
 from duo.generation.errand import finish
-from duo.generation.session import Session
+from duo.generation.session import EngineSession
 from duo.placement.belongings import difference
 from duo.support.atomic import replacing
 
@@ -107,7 +107,7 @@ class State:
 
 
 def save(
-    session: Session, n_keep: int = -1, tokens: Sequence[int] = (), place: int = -1
+    session: EngineSession, n_keep: int = -1, tokens: Sequence[int] = (), place: int = -1
 ) -> tuple[_core.Errand, list[CacheHead]]:
     """What the caches hold of the text that begins with these tokens; without tokens, of the one that ended last.
 
@@ -126,13 +126,13 @@ def save(
     return errand, heads
 
 
-def check_target(session: Session, head: CacheHead) -> None:
+def check_target(session: EngineSession, head: CacheHead) -> None:
     """Raises BadStateError: the saved cache is not one of this target. Raises DuoError as well."""
     if why := difference(head.belongs, session.belongings["target"]):
         raise BadStateError(f"was made with another {why}")
 
 
-def restore(session: Session, caches: Sequence[SavedCache], place: int = -1) -> None:
+def restore(session: EngineSession, caches: Sequence[SavedCache], place: int = -1) -> None:
     """Puts saved caches in place of what the models' hold. place: in the target's cache; -1: that of the oldest text.
     Call it in a turn. Raises BadStateError and DuoError.
 
@@ -154,7 +154,7 @@ def restore(session: Session, caches: Sequence[SavedCache], place: int = -1) -> 
     finish(session, errand, place=place)
 
 
-def taken(session: Session, seed: int) -> State:
+def taken(session: EngineSession, seed: int) -> State:
     """The state of a session. Call it in a turn. Raises DuoError."""
     errand, heads = save(session)
     saved = {"target": errand.target_saved(), "draft": errand.draft_saved()}

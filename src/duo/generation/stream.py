@@ -14,7 +14,7 @@ from duo.errors import CancelledError, DuoError, error_class
 from duo.generation.job import Job, makes_guesses
 from duo.generation.prompt_cache import PromptCache
 from duo.generation.result import Chunk, FinishReason, Result, TokenLogprobs
-from duo.generation.session import SLICE_US, Session
+from duo.generation.session import SLICE_US, EngineSession
 from duo.generation.timings import Timings, timings
 from duo.generation.turns import Turn
 
@@ -29,7 +29,9 @@ class Stream(Iterator[Chunk]):
         warning: The reason, if the text went on without the draft, the trace or the prompt cache.
     """
 
-    def __init__(self, session: Session, job: Job, text: _core.Text, turn: Turn, cache: PromptCache | None) -> None:
+    def __init__(
+        self, session: EngineSession, job: Job, text: _core.Text, turn: Turn, cache: PromptCache | None
+    ) -> None:
         self._session, self._core_text, self._turn = session, text, turn
         # One thread at a time reads. Reentrant: the garbage collector may close a stream at any point.
         self._lock = threading.RLock()

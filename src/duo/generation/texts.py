@@ -14,7 +14,7 @@ from duo.generation.begin import start
 from duo.generation.errand import turn
 from duo.generation.job import Prompt, check_text
 from duo.generation.result import Chunk, Result
-from duo.generation.session import Session
+from duo.generation.session import EngineSession
 from duo.generation.stream import Stream
 from duo.generation.timings import Timings
 from duo.options.generate import GenerateOptions
@@ -34,7 +34,7 @@ def own_defaults(d: Texts, options: Mapping[str, Any]) -> dict[str, Any]:
 class Texts:
     """`Duo` inherits this. It sets `session` and `defaults` (options of every text) when it has loaded."""
 
-    session: Session
+    session: EngineSession
     ngrams_unasked = False  # duo itself chose the n-grams in `defaults`
     defaults: GenerateOptions
     elsewhere: str  # the host of the model that is on another machine; empty: none is

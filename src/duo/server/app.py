@@ -21,7 +21,7 @@ from duo.server.errors import ApiError, as_api_error
 from duo.server.middleware import Gate
 from duo.server.routes import about, anthropic, embeddings, files, missing, page, responses, slots, texts, tokens
 from duo.server.service import Service
-from duo.server.settings import Settings
+from duo.server.settings import ServerSettings
 from duo.server.visitors import LOCALHOST
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack
     if wrong := [name for name in OF_SERVER if name in given]:
         raise BadValueError(f"{wrong[0]} is an option of the server that runs this app; give it there")
     service = Service(
-        Settings.of({**given, "ui": trace is not None and given.get("ui", True)}, Path(duo.local_model.path).stem)
+        ServerSettings.of({**given, "ui": trace is not None and given.get("ui", True)}, Path(duo.local_model.path).stem)
     )
     service.events = trace if service.settings.ui else None
     service.loaded(duo)

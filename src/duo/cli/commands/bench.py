@@ -27,7 +27,7 @@ from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTION
 if TYPE_CHECKING:
     from duo.benchmark.bench.arms import Arm
     from duo.benchmark.bench.questions import Question
-    from duo.benchmark.bench.record import Record
+    from duo.benchmark.bench.record import AnswerRecord
 
 HELP = """Measure plain, sync and async decoding of the same questions, interleaved in one run.
 
@@ -187,7 +187,7 @@ def _alone(
     target: str,
     chosen: list[Question],
     text: GenerateOptions,
-    records: list[Record],
+    records: list[AnswerRecord],
     notes: list[str],
 ) -> int:
     """Lets the target alone answer the same questions, loaded after the pair in the way of a user without a draft.

@@ -14,7 +14,7 @@ import click
 from duo.chat.thinking import EFFORT, THINKS, can_choose, choices, dates, with_thinking
 from duo.cli import show
 from duo.cli.chat_commands import HELP_TEXT, Commands, Leave
-from duo.cli.chat_input import Reader
+from duo.cli.chat_input import TurnReader
 from duo.cli.commands.run import of_run
 from duo.cli.complete import by_metavar
 from duo.cli.help_groups import COMMON, MODELS
@@ -135,7 +135,7 @@ def _talk(
     kept: Transcript | None,
 ) -> None:
     commands = Commands(talk, options)
-    reader = Reader(commands.names, first, plain=plain)
+    reader = TurnReader(commands.names, first, plain=plain)
     while True:
         try:
             turn = reader.read()

@@ -22,7 +22,7 @@ from duo.options.experts import ExpertOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 if TYPE_CHECKING:
-    from duo.models.hub.repository import Source
+    from duo.models.hub.repository import HubModel
     from duo.placement.compatibility import CheckedModel, PairCheck
     from duo.placement.devices import Device
 
@@ -66,7 +66,7 @@ class StandIns:
         self._params, self._folder = params, folder
         self._repo_of: dict[str, str] = {}  # by folder
 
-    def make(self, source: Source) -> Path:
+    def make(self, source: HubModel) -> Path:
         """Creates one; if the cache has the model, returns the model instead. Raises DuoError."""
         folder = tempfile.mkdtemp(dir=self._folder)
         self._repo_of[folder] = source.repo
@@ -79,7 +79,7 @@ class StandIns:
         return text
 
 
-def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple[str, str | None]:
+def _paths(models: tuple[str, ...], stand_in: Callable[[HubModel], Path]) -> tuple[str, str | None]:
     """The paths of target and draft; the same one twice: a model with MTP layers; None: none. Raises DuoError."""
     if len(models) == 1 and (os.path.exists(models[0]) or models[0].lower().endswith(".gguf")):
         return models[0], _own_layers(models[0])
@@ -112,7 +112,7 @@ def _own_layers(model: str) -> str | None:
     return model if h.n_mtp and _core.runs_mtp(h.architecture) else None
 
 
-def _of_pair(name: str, stand_in: Callable[[Source], Path]) -> tuple[Path, Path]:
+def _of_pair(name: str, stand_in: Callable[[HubModel], Path]) -> tuple[Path, Path]:
     """Raises DuoError, also if n-grams are its only source of guesses."""
     from duo.models import pairs
 

@@ -21,7 +21,7 @@ from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTION
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:
-    from duo.benchmark.prove.plan import Plan
+    from duo.benchmark.prove.plan import ProofPlan
 
 HELP = """Count texts that differ although they must be the same.
 
@@ -51,10 +51,10 @@ QUICK_TOKENS, QUICK_PROMPTS, QUICK_SLOTS = 24, 3, "1,4"
 OF_SERVER = ("url_model", "api_key_file", "timeout")
 
 
-def plan_of(params: dict[str, Any]) -> Plan:
+def plan_of(params: dict[str, Any]) -> ProofPlan:
     """What is asked. Raises BadValueError."""
     from duo.benchmark.bench.arms import parse_slots
-    from duo.benchmark.prove.plan import Plan, prompts_of
+    from duo.benchmark.prove.plan import ProofPlan, prompts_of
     from duo.options.validate import generate_options
 
     quick = params["quick"]
@@ -67,7 +67,7 @@ def plan_of(params: dict[str, Any]) -> Plan:
     if quick and params["n_prompts"] is None:
         prompts = prompts[:QUICK_PROMPTS]
     counts = parse_slots(params["slots"] or (QUICK_SLOTS if quick else "1,2,4,8"))
-    return Plan(prompts, checked["max_tokens"], seed, counts)
+    return ProofPlan(prompts, checked["max_tokens"], seed, counts)
 
 
 OF_TEXT = {name: GENERATE_OPTIONS[name] for name in DEFAULTS}

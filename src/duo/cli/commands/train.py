@@ -59,19 +59,21 @@ def run(kind: str, params: dict[str, Any]) -> None:
     for name, flag in (("model", "-m"), ("output", "-o"), ("data", "--data")):
         if not params[name]:
             raise BadValueError(f"{flag} is missing; duo train-{kind} needs -m, --data and -o")
-    from duo.train.course import Asked
+    from duo.train.course import TrainingRequest
     from duo.train.draft import train_draft
     from duo.train.head import train_head
 
     with progress("share") as bar:
-        asked = Asked(params["model"], params["data"], params["output"], options, engine, say=show.warn, progress=bar)
+        asked = TrainingRequest(
+            params["model"], params["data"], params["output"], options, engine, say=show.warn, progress=bar
+        )
         done = (train_head if head else train_draft)(asked)
     found = done.card["acceptance"]
     click.echo(f"{done.path}: {done.n_bytes / 1e6:.1f} MB, {found['tokens_per_pass']} tokens a pass on held-out texts")
 
 
 def _plan(params: dict[str, Any], options: Any, *, head: bool) -> None:
-    from duo.train.plan import Speed, measured, plan_of
+    from duo.train.plan import DeviceSpeed, measured, plan_of
     from duo.train.sizes import LIKE, TargetShape
     from duo.train.target_file import ModelFile
 
@@ -82,7 +84,7 @@ def _plan(params: dict[str, Any], options: Any, *, head: bool) -> None:
     if params["tflops"] is None:
         speed = measured(options["train_device"], options["precision"])
     else:
-        speed = Speed(params["tflops"] * 1e12, params["bandwidth"] * 1e9)
+        speed = DeviceSpeed(params["tflops"] * 1e12, params["bandwidth"] * 1e9)
     target = LIKE[params["like"]] if params["like"] else TargetShape.of(ModelFile(params["model"]))
     plan = plan_of(target, options, head=head, speed=speed)
     if params["json"]:

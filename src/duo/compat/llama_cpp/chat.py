@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from duo.chat.chat_template import ChatTemplate, template_of
 from duo.chat.reading import reasoning_of
 from duo.compat.llama_cpp import chat_formats
-from duo.compat.llama_cpp.answer import Answer
+from duo.compat.llama_cpp.answer import CompletionAnswer
 from duo.compat.llama_cpp.chat_answer import as_call, as_call_parts, as_chat, as_chat_parts, as_read, as_read_parts
 from duo.compat.llama_cpp.chat_prompt import ChatAsked, ChatPrompt, chat_prompt, schema_of
 from duo.compat.llama_cpp.completion import Completions, if_asked, of_llama
@@ -180,7 +180,7 @@ class Chats(Completions):
         if logprobs:
             wanted["logprobs"] = top_logprobs or 0
         stream_of = self.stream(prompt.tokens, **wanted)
-        answer = Answer(self.local_model, stream_of, "", len(prompt.tokens), model)
+        answer = CompletionAnswer(self.local_model, stream_of, "", len(prompt.tokens), model)
         if named := prompt.choice.named:
             return as_call_parts(answer.parts(), named) if stream else as_call(answer.whole(echo=False), named)
         if prompt.is_read:

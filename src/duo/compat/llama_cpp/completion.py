@@ -7,7 +7,7 @@ from typing import Any, Literal, cast, overload
 
 from typing_extensions import Unpack
 
-from duo.compat.llama_cpp.answer import Answer
+from duo.compat.llama_cpp.answer import CompletionAnswer
 from duo.compat.llama_cpp.infill import infill
 from duo.compat.llama_cpp.members import PLACES_OF_COMPLETION, LlamaMembers, by_name
 from duo.compat.llama_cpp.openai import Completion, CompletionChunk
@@ -102,7 +102,7 @@ class Completions(LlamaMembers):
         text = prompt if isinstance(prompt, str) else ""
         if not isinstance(prompt, str) and (echo or begun.with_logprobs):  # offsets count from the prompt's begin
             text = self.decode([int(t) for t in prompt])
-        answer = Answer(self.local_model, begun, text, len(tokens), model)
+        answer = CompletionAnswer(self.local_model, begun, text, len(tokens), model)
         if stream:
             return answer.parts()
         return answer.whole(echo=bool(echo), scored=(int(tokens[0]), scored) if scores else None)
