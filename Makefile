@@ -161,6 +161,7 @@ lint: $(VENV)/duo $(VENV)/test $(VENV)/lint
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/clang-format --dry-run --Werror $$(find csrc tests benchmarks -name '*.cpp' -o -name '*.h' | grep -v /build/)
 	@$(PY) -m duo.cli.docs --check docs/cli.md
+	@$(PY) tools/api_docs.py --check
 	@$(PY) tools/protocol.py --check
 
 format: $(VENV)/lint
@@ -168,8 +169,9 @@ format: $(VENV)/lint
 	@$(VENV)/bin/ruff format -q src tests tools benchmarks deploy
 	@$(VENV)/bin/clang-format -i $$(find csrc tests benchmarks -name '*.cpp' -o -name '*.h' | grep -v /build/)
 
-docs: $(VENV)/duo
+docs: $(VENV)/duo $(VENV)/test $(VENV)/lint
 	@$(PY) -m duo.cli.docs > docs/cli.md
+	@$(PY) tools/api_docs.py
 
 protocol: $(VENV)/lint
 	@$(PY) tools/protocol.py

@@ -12,7 +12,7 @@ from loads import load
 
 from duo import DuoError, _core
 from duo.cli.main import main
-from duo.gguf_tools.whole_file import Reader
+from duo.gguf_tools.whole_file import CheckedGgufReader
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import Device
@@ -112,7 +112,7 @@ def test_too_little_memory_is_reported() -> None:
 def split(source: Path, folder: Path, n_parts: int) -> Path:
     """The model in so many files, as llama.cpp's gguf-split makes them."""
 
-    names = [t.name for t in Reader(source).tensors]
+    names = [t.name for t in CheckedGgufReader(source).tensors]
     for i in range(n_parts):
         mine = set(names[i::n_parts])
         rewrite(

@@ -17,7 +17,7 @@ from duo.models.demo import demo_pair
 
 pytest.importorskip("grpc")
 
-from duo.remote.address import Address
+from duo.remote.address import HostAddress
 from duo.remote.security import ServerSecurity, read_token, same_token
 from duo.remote.wire.identity import Identity, mismatch
 
@@ -173,14 +173,14 @@ def test_a_host_is_not_open_to_strangers_by_accident(listen: str, pki: Any, tmp_
         out, err = p.communicate(timeout=HANG_S)
         assert (p.returncode, out) == (1, b"")
         assert "give --tls-cert, --tls-key and --token-file" in err.decode()
-    address = Address.of(listen, option="--listen", any_port=True)
+    address = HostAddress.of(listen, option="--listen", any_port=True)
     ServerSecurity(cert=str(cert), key=str(key), token=read_token(token)).check(address, insecure=False)
     ServerSecurity().check(address, insecure=True)
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:0", "[::1]:0", "127.5.5.5:0", "unix:/tmp/x"])
 def test_addresses_of_this_machine_need_no_secrets(listen: str) -> None:
-    ServerSecurity().check(Address.of(listen, option="--listen", any_port=True), insecure=False)
+    ServerSecurity().check(HostAddress.of(listen, option="--listen", any_port=True), insecure=False)
 
 
 @pytest.mark.parametrize("content", ["", "short", "two words that are long", "x" * 5000, "ümlaut-ümlaut-ümlaut"])

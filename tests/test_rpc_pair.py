@@ -17,7 +17,7 @@ from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.remote.client import child
 from duo.remote.client import draft as client_draft
-from duo.remote.client.child import Child
+from duo.remote.client.child import HostChild
 
 pytestmark = needs_rpc
 
@@ -43,7 +43,7 @@ def duo_with(endpoint: str, **options: Any) -> Duo:
     return SwitchedDuo(n_ctx=512, rpc=endpoint, always=True, **EXACT, **options)
 
 
-def child_of(d: Duo) -> Child:
+def child_of(d: Duo) -> HostChild:
     assert d._child is not None
     return d._child
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duo.chat.chat_template import ChatTemplate, check_messages
-from duo.chat.reading import Part, Reader
+from duo.chat.reading import AnswerReader, Part
 from duo.compat.llama_cpp.answer import Reading, Spelled
 from duo.errors import DuoError
 from duo.generation.result import Result
@@ -65,7 +65,7 @@ class Conversation:
         """What tells thoughts from the answer while it comes; None: they are not told apart."""
         if not self._reasoning:
             return None
-        return Reading(Spelled(self.duo.local_model), Reader(self._text, reasoning=True))
+        return Reading(Spelled(self.duo.local_model), AnswerReader(self._text, reasoning=True))
 
     def answered(self, r: Result, said: Part | None = None) -> None:
         """The answer, whole or as far as it came. said: what a reading made of it."""

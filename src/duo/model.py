@@ -22,7 +22,7 @@ from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.generation.embeddings import Embeddings, open_embedder, pooling_named
 from duo.generation.job import draft_of, makes_guesses
 from duo.generation.recent_events import RecentEvents
-from duo.generation.session import Session
+from duo.generation.session import EngineSession
 from duo.generation.stream import Stream
 from duo.generation.trace_file import TraceFile
 from duo.models.head import check_kind
@@ -68,23 +68,34 @@ def _without_weights(draft: PathLike | None, options: dict[str, Any], why: str) 
 
 
 class Duo(Chats, Embeddings, Loading):
-    """A target model and, if given, a draft model, loaded and ready.
+    """A target model and, if you give one, a draft model: loaded and ready to write texts.
 
-    `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
-    package; without `draft` plain decoding; with `draft="auto"` what `duo -m` would use: MTP layers, a file beside the
-    target, a known pair's draft, or n-grams. One of the two may be on another machine (`draft_host`, `verify_host`).
-    Keywords: those of `duo.options.engine` (llama_cpp's names, `_draft` twins), and as defaults for every text those
-    of `duo.options.generate`. `trace`: a file for the Chrome trace of all that runs, or `RecentEvents` that keep the
-    last events in memory.
-    `progress`: called while a model loads, with its path and the share that is read. `chat_template`: jinja2 or a name
-    (chatml, llama3, ...) in place of the target's own. llama_cpp.Llama's arguments are understood (`model_path`, ...).
-    Contexts, batches and limits are counted in tokens; shares are 0 to 1; times are in seconds.
+    It writes `n_parallel` texts at a time; further calls wait. Its methods may be called from any thread. Use `with`,
+    or call `close`, to end its threads and to free its memory.
 
-    n_parallel texts at a time: further calls queue up. Close it, or use `with`: then both models' memory and
-    threads are gone.
+    Args:
+        model: The target's GGUF file. Default: the demo pair that comes with the package.
+        draft: The draft's GGUF file. Default: none, so the target decodes alone. `"auto"`: what `duo -m` would use: the
+            target's own MTP layers, a draft beside its file, the draft of a known pair, or n-grams.
+        trace: A file for the Chrome trace of both workers, or `RecentEvents`, which keeps the last events in memory.
+        verbose: Print llama.cpp's log to standard error.
+        log_file: Write llama.cpp's log to this file.
+        progress: Is called with a path and a share (0 to 1) while a model loads. If it raises an exception, loading
+            stops.
+        **options: Keywords of a model; llama_cpp.Llama's keywords; and keywords of a text, which become the defaults of
+            all texts.
 
-    Raises TypeError (unknown keyword) and DuoError: UnknownModelError (no such file, or no model), BadValueError (an
-    option, or vocabularies that differ), DoesNotFitError (memory), PeerLostError (another machine).
+    Attributes:
+        options: The values of all keywords of the models.
+        defaults: The keywords of texts that were given.
+        placement: On which devices the layers are, and the memory that they take. None: no device is used.
+
+    Raises:
+        TypeError: A keyword is unknown.
+        UnknownModelError: There is no such file, or it is not a model.
+        BadValueError: A value is wrong, or the vocabularies do not fit each other.
+        DoesNotFitError: There is not enough memory.
+        PeerLostError: The other machine cannot be reached, or refuses.
     """
 
     @keywords(DuoOptions)
@@ -178,9 +189,7 @@ class Duo(Chats, Embeddings, Loading):
                 self._embedder = open_embedder(path(model, "target"), engine_options(of_embedder), pooling, progress)
             if self._host is not None:
                 self._client = attach(self._host, engine)
-            self.session = Session(
-                engine, network=self._client, trace=trace_file or recent, placed=placed
-            )
+            self.session = EngineSession(engine, network=self._client, trace=trace_file or recent, placed=placed)
         except MemoryError:
             raise DoesNotFitError(
                 "there is not enough memory for these models; lower -c or choose smaller files"
@@ -209,16 +218,16 @@ class Duo(Chats, Embeddings, Loading):
 
     @property
     def network(self) -> Clients | None:
-        """What keeps this Duo in touch with its host; None: both models are here."""
+        """The connections to the host. None: both models are in this process."""
         return self._client
 
     @property
     def n_parallel(self) -> int:
-        """Texts that are written at once; further ones wait."""
+        """Number of slots: texts that are written at once. Further ones wait."""
         return self.session.turns.n
 
     def close(self) -> None:
-        """Ends what runs and frees everything. Safe to call twice, and from another thread."""
+        """Stops all texts and frees everything. It may be called twice, and from another thread."""
 
         def last(engine: _core.Engine) -> None:
             with ExitStack() as stack:  # all are closed, the engine first, whatever fails

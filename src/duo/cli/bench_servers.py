@@ -12,7 +12,7 @@ import click
 from duo.benchmark.bench import arms as a
 from duo.benchmark.bench import files, questions, slot_figures, slot_report
 from duo.benchmark.bench.endpoint.address import parse_addresses
-from duo.benchmark.bench.endpoint.client import Client, read_key
+from duo.benchmark.bench.endpoint.client import EndpointClient, read_key
 from duo.benchmark.bench.endpoint.writer import EndpointWriter, arms_on
 from duo.benchmark.bench.head import head_of
 from duo.benchmark.bench.slots import Round, each_round
@@ -48,7 +48,7 @@ def measure(params: dict[str, Any]) -> None:
         raise BadValueError("--raw adds the records to a JSON file; name the file with --json-file")
     chosen = questions.choose(questions.read(params["questions_file"]), params["questions"], params["category"])
     with ExitStack() as opened:
-        clients = [Client(at, key, o["timeout"], o["url_model"]) for at in addresses]
+        clients = [EndpointClient(at, key, o["timeout"], o["url_model"]) for at in addresses]
         for client in clients:
             opened.callback(client.close)
             client.meet()

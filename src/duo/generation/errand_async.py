@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from duo.errors import CancelledError
 from duo.generation.errand import check_scores, scored
 from duo.generation.result import TokenLogprobs
-from duo.generation.session import Session
+from duo.generation.session import EngineSession
 from duo.generation.stream_async import turn_async
 from duo.generation.turns import Turn
 
 
-async def score_async(session: Session, tokens: Sequence[int], n_top: int, place: int = -1) -> list[TokenLogprobs]:
+async def score_async(
+    session: EngineSession, tokens: Sequence[int], n_top: int, place: int = -1
+) -> list[TokenLogprobs]:
     """As `duo.generation.errand.score`, in a thread. place: in the target's cache; -1: any. A cancelled task ends the
     work.
 
@@ -35,7 +37,7 @@ async def score_async(session: Session, tokens: Sequence[int], n_top: int, place
 
 
 def _score(
-    session: Session, turn: Turn, tokens: Sequence[int], n_top: int, place: int, stopped: threading.Event
+    session: EngineSession, turn: Turn, tokens: Sequence[int], n_top: int, place: int, stopped: threading.Event
 ) -> list[TokenLogprobs]:
     # The thread ends the turn: whoever waits for the work may be gone before it has stopped.
     try:

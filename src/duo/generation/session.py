@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from duo import _core
 from duo.errors import BadValueError, BusyError, CancelledError
-from duo.generation.pump import Pump
-from duo.generation.result import Timings
+from duo.generation.pump import ChunkPump
+from duo.generation.timings import Timings
 from duo.generation.trace_writer import Event, take_events
 from duo.generation.turns import Turn, Turns
 from duo.placement.belongings import Belongings
@@ -33,7 +33,7 @@ class Inside(Protocol):
     def is_here(self) -> bool: ...
 
 
-class Network(Protocol):
+class NetworkLink(Protocol):
     """A session's connections to a model on another machine."""
 
     @property
@@ -57,14 +57,14 @@ class Trace(Protocol):
     def close(self) -> None: ...
 
 
-class Session:
+class EngineSession:
     """Several texts at a time; more wait for their turn. Every method may be called from any thread."""
 
     def __init__(
         self,
         engine: _core.Engine,
         *,
-        network: Network | None = None,
+        network: NetworkLink | None = None,
         trace: Trace | None = None,
         placed: _core.EngineOptions | None = None,
     ) -> None:
@@ -80,7 +80,7 @@ class Session:
         self._running: weakref.WeakSet[Running] = weakref.WeakSet()
         self._hooks: list[Inside] = []  # of the running texts
         self._closing = False
-        self._pump: Pump | None = None
+        self._pump: ChunkPump | None = None
         self._gate = threading.RLock()  # held for good when the program ends
 
     # ---- models
@@ -201,11 +201,11 @@ class Session:
         return self.engine.wait_news(seen, SLICE_US)
 
     @property
-    def pump(self) -> Pump:
+    def pump(self) -> ChunkPump:
         """The thread that reads the texts of event loops."""
         with self.lock:
             if self._pump is None:
-                self._pump = Pump(self)
+                self._pump = ChunkPump(self)
             return self._pump
 
     def write_trace(self) -> None:

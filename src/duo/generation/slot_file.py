@@ -11,10 +11,10 @@ from duo.generation import state
 from duo.generation.errand import finish, turn
 
 if TYPE_CHECKING:
-    from duo.generation.session import Session
+    from duo.generation.session import EngineSession
 
 
-def save(session: Session, place: int, path: Path) -> tuple[int, int]:
+def save(session: EngineSession, place: int, path: Path) -> tuple[int, int]:
     """Replaces the file; returns its tokens and bytes. Waits until no text is written.
 
     Raises BadValueError (the target is on another machine), OSError, BusyError, CancelledError, DuoError.
@@ -25,7 +25,7 @@ def save(session: Session, place: int, path: Path) -> tuple[int, int]:
         return len(heads[0].tokens), state.write(path, errand, heads)
 
 
-def restore(session: Session, place: int, path: Path) -> tuple[int, int]:
+def restore(session: EngineSession, place: int, path: Path) -> tuple[int, int]:
     """Puts what the file holds into the place; returns its tokens and bytes. Waits until no text is written.
 
     Raises BadValueError (there is no such file, it is damaged, or another model's), OSError, BusyError,
@@ -45,7 +45,7 @@ def restore(session: Session, place: int, path: Path) -> tuple[int, int]:
     return len(heads[0].tokens), n_bytes
 
 
-def erase(session: Session, place: int) -> int:
+def erase(session: EngineSession, place: int) -> int:
     """Empties the place; returns the tokens that it held. Waits until no text is written.
 
     Raises BusyError, CancelledError, DuoError.

@@ -11,11 +11,11 @@ from typing import Any
 
 from duo.benchmark.bench.arms import ALONE, PLAIN
 from duo.errors import BadValueError, DoesNotFitError, DuoError
-from duo.make_draft.candidates import Candidate, Found, Wish, Workshop
+from duo.make_draft.candidates import DraftCandidate, DraftSearch, TriedCandidates, Workshop
 from duo.make_draft.layers import droppable, why_not
 from duo.make_draft.measure import Bench
 from duo.make_draft.quantize import Quantizer
-from duo.make_draft.recipe import Source
+from duo.make_draft.recipe import TargetSource
 from duo.models.header import read_header
 from duo.placement.cpus import usable_cores
 from duo.support.wording import one_line
@@ -25,12 +25,12 @@ UNDRAFTED = (PLAIN.name, ALONE.name)
 
 
 @dataclass(frozen=True)
-class Asked:
+class DraftRequest:
     """One call."""
 
     target: str
     out: Path
-    wish: Wish
+    wish: DraftSearch
     prompts: Sequence[str]
     n_tokens: int  # that the target writes to each prompt
     engine: dict[str, Any]  # keywords of `Duo`, which place both models
@@ -42,14 +42,14 @@ class Asked:
 class Made:
     """What was found, and whether it was written."""
 
-    found: Found
+    found: TriedCandidates
     measured: dict[str, float] = field(default_factory=dict)  # tokens/s of the best draft, by arm; empty: not measured
     failed: str = ""  # why there was no race
     pays: bool = False
     written: Path | None = None
 
     @property
-    def best(self) -> Candidate | None:
+    def best(self) -> DraftCandidate | None:
         return self.found.best
 
     @property
@@ -70,9 +70,9 @@ def check_place(out: Path, *, force: bool) -> None:
         raise BadValueError(f"{out.parent}: no file can be written there; choose another folder (-o)")
 
 
-def checked(asked: Asked) -> Source:
+def checked(asked: DraftRequest) -> TargetSource:
     """Reports what cannot work before a long run. Raises DuoError."""
-    source = Source(read_header(asked.target))
+    source = TargetSource(read_header(asked.target))
     out, wish = asked.out, asked.wish
     if out.exists() and any(os.path.samefile(out, part) for part in source.header.parts):
         raise BadValueError(f"{out}: is the target itself; write to another file (-o)")
@@ -90,7 +90,7 @@ def checked(asked: Asked) -> Source:
     return source
 
 
-def make_draft(asked: Asked) -> Made:
+def make_draft(asked: DraftRequest) -> Made:
     """Makes candidates beside `out`, measures them, and moves the best one there. Whatever happens, nothing else stays.
 
     Raises DuoError: BadValueError (the target or an option), DoesNotFitError (disk or memory).
@@ -108,7 +108,7 @@ def make_draft(asked: Asked) -> Made:
         raise DoesNotFitError(f"{asked.out}: could not be written ({e.strerror}); choose another place (-o)") from None
 
 
-def _decided(asked: Asked, bench: Bench, found: Found) -> Made:
+def _decided(asked: DraftRequest, bench: Bench, found: TriedCandidates) -> Made:
     """Races the best one, and moves it to its place if it pays there. The formulas only choose: where both models share
     a device they know no more than turn-taking, and async may hide the steps behind the CPU's part of a pass."""
     best = found.best

@@ -102,7 +102,7 @@ class OffloadOptions(TypedDict, total=False):
         bool,
         opt(
             True,
-            "The cache and attention of a layer are on the layer's device; otherwise on the CPU.",
+            "Keep the KV cache and attention of each layer on the layer's device; otherwise on the CPU.",
             "-kvo/-nkvo",
             "--kv-offload/--no-kv-offload",
             env="KV_OFFLOAD",
@@ -110,7 +110,7 @@ class OffloadOptions(TypedDict, total=False):
     ]
     op_offload: Annotated[
         bool,
-        opt(True, "A GPU may compute prompts with weights that are on the CPU.", "--op-offload/--no-op-offload"),
+        opt(True, "Let a GPU compute prompts with weights that are on the CPU.", "--op-offload/--no-op-offload"),
     ]  # fmt: skip
 
 
@@ -166,31 +166,36 @@ class ContextOptions(TypedDict, total=False):
     ]
     kv_overrides: Annotated[
         Overrides | None,
-        opt(None, "Values in place of those in the header of the target's file.", "--override-kv",
+        opt(None, "Values that replace those in the header of the target's file.", "--override-kv",
             metavar="KEY=TYPE:VALUE,..."),
     ]  # fmt: skip
     lora: Annotated[
         Files | None,
-        opt(None, "LoRA adapters of the target (GGUF); llama.cpp's kernels then compute it on the CPU.", "--lora",
+        opt(None, "LoRA adapters for the target (GGUF). llama.cpp's kernels then compute it on the CPU.", "--lora",
             metavar="FILE,FILE"),
     ]  # fmt: skip
     lora_scaled: Annotated[
         ScaledFiles | None,
-        opt(None, "The same, each with a factor.", "--lora-scaled", metavar="FILE:SCALE,..."),
+        opt(None, "LoRA adapters for the target, each with a factor.", "--lora-scaled", metavar="FILE:SCALE,..."),
     ]
     control_vector: Annotated[
         Files | None,
-        opt(None, "Control vectors for the target (GGUF): directions that are added to its layers' outputs.",
+        opt(None, "Control vectors for the target (GGUF): directions that are added to the outputs of its layers.",
             "--control-vector", metavar="FILE,FILE"),
     ]  # fmt: skip
     control_vector_scaled: Annotated[
         ScaledFiles | None,
-        opt(None, "The same, each with a factor.", "--control-vector-scaled", metavar="FILE:SCALE,..."),
+        opt(
+            None,
+            "Control vectors for the target, each with a factor.",
+            "--control-vector-scaled",
+            metavar="FILE:SCALE,...",
+        ),
     ]
     control_vector_layer_range: Annotated[
         LayerRange | None,
-        opt(None, "First and last layer in which they are added. Default: all.", "--control-vector-layer-range",
-            metavar="START END"),
+        opt(None, "First and last layer to which control vectors are added. Default: all.",
+            "--control-vector-layer-range", metavar="START END"),
     ]  # fmt: skip
     numa: Annotated[
         Numa | None,

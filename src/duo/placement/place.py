@@ -15,7 +15,7 @@ from duo.options.tables import ENGINE_OPTIONS
 from duo.placement import kernels, packed
 from duo.placement.cpus import usable_cores
 from duo.placement.devices import default_devices, devices
-from duo.placement.fit import Placement
+from duo.placement.fit import PairPlacement
 from duo.placement.memory import kept_on_cpu
 from duo.placement.packing import cheap_draft
 from duo.placement.prior import SMALL, expect
@@ -115,13 +115,13 @@ def _keeps_on_cpu(m: ModelOptions) -> bool:
     return asked and bool(kept_on_cpu(read_header(m.path), m.override_tensors))
 
 
-def _on_cpu(m: ModelOptions, placement: Placement | None) -> bool:
+def _on_cpu(m: ModelOptions, placement: PairPlacement | None) -> bool:
     """Whether the CPU computes some of the model's layers."""
     placed = None if placement is None else placement.draft if m.role == "draft" else placement.target
     return placed is None or placed.n_gpu_layers < placed.n_all or _keeps_on_cpu(m)
 
 
-def _same_gpu(target: ModelOptions, placement: Placement | None) -> bool:
+def _same_gpu(target: ModelOptions, placement: PairPlacement | None) -> bool:
     """Whether the whole target is on the same single GPU as the draft."""
     if placement is None or placement.draft is None or _on_cpu(target, placement):
         return False
@@ -158,7 +158,7 @@ def _split(cores: int, target: str, draft: str, share: int) -> tuple[int, int]:
 
 def place(
     target: ModelOptions | None, draft: ModelOptions | None, *, n_ctx_remote: int = 0, drafted: bool = True
-) -> tuple[_core.EngineOptions, Placement | None]:
+) -> tuple[_core.EngineOptions, PairPlacement | None]:
     """Engine options for the models, and their placement, which is None if no device takes part.
 
     While both models work, their threads together do not outnumber the cores. A model that works alone has all cores.

@@ -16,13 +16,13 @@ from duo.support.wording import quoted
 if TYPE_CHECKING:
     from duo.model import Duo
     from duo.server.schemas import ChatFields, TextFields
-    from duo.server.settings import Settings
-    from duo.server.text import Text
+    from duo.server.settings import ServerSettings
+    from duo.server.text import ServedText
 
 EFFORTS_OFF = ("none", "off")
 
 
-def chat_asked(f: ChatFields, duo: Duo, settings: Settings) -> ChatAsked:
+def chat_asked(f: ChatFields, duo: Duo, settings: ServerSettings) -> ChatAsked:
     """Of OpenAI's fields. Raises BadValueError."""
     tools = f.tools if f.tools is None else [_function(i, t) for i, t in enumerate(f.tools)]
     return ChatAsked(
@@ -61,7 +61,7 @@ def _function(i: int, tool: Mapping[str, Any]) -> Mapping[str, Any]:
     return tool
 
 
-def variables_of(f: ChatFields, duo: Duo, settings: Settings) -> dict[str, Any]:
+def variables_of(f: ChatFields, duo: Duo, settings: ServerSettings) -> dict[str, Any]:
     """Of the template: the request's, the server's, the request's reasoning_effort, the server's --reasoning, of which
     the first counts. Raises BadValueError."""
     template = duo.chat_template
@@ -76,7 +76,7 @@ def variables_of(f: ChatFields, duo: Duo, settings: Settings) -> dict[str, Any]:
     return with_thinking(found, template, {**settings.thoughts, **dates()})
 
 
-def prompt_of(f: ChatFields, duo: Duo, settings: Settings) -> ChatPrompt:
+def prompt_of(f: ChatFields, duo: Duo, settings: ServerSettings) -> ChatPrompt:
     """Raises BadValueError."""
     if f.messages is None:
         raise BadValueError("the request has no messages; write [{'role': 'user', 'content': '...'}]")
@@ -96,7 +96,7 @@ def _messages(given: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return out
 
 
-def chat_texts(f: ChatFields, duo: Duo, settings: Settings) -> list[Text]:
+def chat_texts(f: ChatFields, duo: Duo, settings: ServerSettings) -> list[ServedText]:
     """The texts of a chat request. Raises BadValueError, ApiError."""
     prompt = prompt_of(f, duo, settings)
     shape = dict(prompt.shape)

@@ -68,7 +68,7 @@ OF_LLAMA_CPP = {
 }
 
 
-class Source(Protocol):
+class FigureSource(Protocol):
     """Where the figures are (Metrics)."""
 
     gauges: Callable[[], Mapping[str, float]]
@@ -81,7 +81,7 @@ class Source(Protocol):
 class Families:
     """A collector of prometheus_client."""
 
-    def __init__(self, metrics: Source, *, of_llama_cpp: bool) -> None:
+    def __init__(self, metrics: FigureSource, *, of_llama_cpp: bool) -> None:
         self._metrics, self._of_llama_cpp = metrics, of_llama_cpp
         self._before = dict(metrics.sums)  # when Prometheus asked last
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from duo.server.text import Text
+    from duo.server.text import ServedText
 
 LOOK_S = 0.05
 Found = dict[str, int]  # llama-server's prompt_progress: total, cache, processed (tokens), time_ms
@@ -21,7 +21,7 @@ class Progress:
         self._seen: dict[int, int] = {}  # tokens in the place of a text when it was first looked at, by text
         self._told: dict[int, int] = {}  # tokens that were told of last, by text
 
-    def news(self, text: Text) -> list[Found]:
+    def news(self, text: ServedText) -> list[Found]:
         """What has happened since the last call, while the prompt is read. The first one tells what was kept."""
         place = -1 if text.stream is None else text.stream.stream.place
         cells = self._cells()
@@ -33,11 +33,11 @@ class Progress:
             return []
         return self._tell(text, min(n, text.n_prompt))
 
-    def end(self, text: Text) -> list[Found]:
+    def end(self, text: ServedText) -> list[Found]:
         """When the text's first token has come: the whole prompt has been read."""
         return self._tell(text, text.n_prompt)
 
-    def _tell(self, text: Text, n: int) -> list[Found]:
+    def _tell(self, text: ServedText, n: int) -> list[Found]:
         n_cached = 0 if text.stream is None else text.stream.stream.n_cached
         told = self._told.get(text.index)
         fresh = sorted({n_cached, n}) if told is None else [n] if n > told else []

@@ -19,7 +19,7 @@ from duo.support.comma_separated import comma_separated
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """What the app needs to know. `of` makes it of the options of `duo serve`."""
 
     names: tuple[str, ...]  # of the model, the first one for answers
@@ -55,7 +55,7 @@ class Settings:
     variables: Mapping[str, Any] = field(default_factory=dict)  # of the chat template
 
     @classmethod
-    def of(cls, given: dict[str, Any], name: str, **more: Any) -> Settings:
+    def of(cls, given: dict[str, Any], name: str, **more: Any) -> ServerSettings:
         """name: of the model, unless the options name it. Raises BadValueError."""
         o = serve_options(given)
         names = tuple(comma_separated(o["alias"] or name))

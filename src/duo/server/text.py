@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakenChunk:
     """A chunk, and the parts of the answer that it brings."""
 
     chunk: Chunk
@@ -27,7 +27,7 @@ class Taken:
 
 
 @dataclass(eq=False)
-class Text:
+class ServedText:
     """For one event loop. Times are of time.monotonic()."""
 
     index: int  # among those of the request
@@ -56,7 +56,7 @@ class Text:
         self.last_at = time.monotonic()
         self.first_at = self.first_at or self.last_at
 
-    def take(self, chunk: Chunk) -> Taken:
+    def take(self, chunk: Chunk) -> TakenChunk:
         """The next chunk becomes a part of the text. The last one has a finish_reason."""
         is_first = not self.chunks and not self.finish
         if chunk.token is not None:
@@ -74,7 +74,7 @@ class Text:
             if chunk.finish_reason is not None:
                 parts += self.reading.finish()
         self.parts += parts
-        return Taken(chunk, parts, is_first)
+        return TakenChunk(chunk, parts, is_first)
 
     def end(self) -> None:
         """Nothing more comes of it. Safe to call twice."""

@@ -15,7 +15,7 @@ from duo.support.wording import gigabytes
 from duo.train.documents import data_hash
 from duo.train.lessons import Folder
 from duo.train.pytorch import device_of, has_bf16, need_torch
-from duo.train.recipe import Recipe
+from duo.train.recipe import DataRecipe
 from duo.train.sizes import TargetShape
 
 Say = Callable[[str], None]
@@ -23,7 +23,7 @@ Progress = Callable[[str, float, float], None]  # what, done, total
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrainingRequest:
     """One call: the files, complete options, keywords of `Duo` that place the target, and who hears of progress."""
 
     target: Path
@@ -44,7 +44,7 @@ class Trained:
     card: dict[str, Any]
 
 
-def recipe_of(t: TargetShape, o: TrainOptions, layers: tuple[int, ...]) -> Recipe:
+def recipe_of(t: TargetShape, o: TrainOptions, layers: tuple[int, ...]) -> DataRecipe:
     """Raises BadValueError: a text is longer than the target's context."""
     length = o["length"] or t.length
     if length > t.n_ctx:
@@ -53,7 +53,7 @@ def recipe_of(t: TargetShape, o: TrainOptions, layers: tuple[int, ...]) -> Recip
         raise BadValueError(
             f"--prompt-length is {o['prompt_length']}, not below the length of a text, {length}; give less"
         )
-    return Recipe(
+    return DataRecipe(
         length=length,
         written=o["written"],
         prompt_length=o["prompt_length"],
@@ -68,7 +68,7 @@ def recipe_of(t: TargetShape, o: TrainOptions, layers: tuple[int, ...]) -> Recip
 class Course:
     """One training, from the data to the best weights."""
 
-    def __init__(self, asked: Asked, shape: TargetShape, layers: tuple[int, ...]) -> None:
+    def __init__(self, asked: TrainingRequest, shape: TargetShape, layers: tuple[int, ...]) -> None:
         """Raises DuoError: no PyTorch, no such device, an output that cannot be written, a folder of something else."""
         need_torch()
         self.asked = asked
@@ -108,11 +108,11 @@ class Course:
         about: the network, as a checkpoint remembers it."""
         from duo.train.acceptance import Acceptance
         from duo.train.dataset import Lessons
-        from duo.train.trainer import Settings, Trainer
+        from duo.train.trainer import Trainer, TrainerSettings
 
         a, o = self.asked, self.asked.options
         device = self._device
-        settings = Settings(
+        settings = TrainerSettings(
             lr=o["lr"] or min(2e-3, 0.192 / about["n_embd"]),
             epochs=o["epochs"],
             minutes=o["minutes"],

@@ -27,7 +27,7 @@ from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTION
 if TYPE_CHECKING:
     from duo.benchmark.bench.arms import Arm
     from duo.benchmark.bench.questions import Question
-    from duo.benchmark.bench.record import Record
+    from duo.benchmark.bench.record import AnswerRecord
 
 HELP = """Measure plain, sync and async decoding of the same questions, interleaved in one run.
 
@@ -35,11 +35,11 @@ An arm is a mode with a draft length. All arms use the same loaded models, excep
 without a draft, loaded after the pair. Every arm answers a question before the next question starts, in rotating order,
 so that noise affects all arms equally. Plain always runs, because the others are compared with it. Sync runs with each
 of --sync-lengths, and async is compared with the fastest of them. Prompts are used without a chat template. The last
-line is one to quote: "1.80x plain, 1.02x the best turn-taking, 0 of 16 texts differ, 2 cores".
+line can be quoted: "1.80x plain, 1.02x the best turn-taking, 0 of 16 texts differ, 2 cores".
 
 --url measures servers instead: tokens/s of all texts together, time to the first token and per later token, goodput,
 refused requests. A duo server writes in plain mode and in its own, or in --modes, and its texts are compared with
-plain's. Texts are greedy unless --temp is given. Only the options of a text that are given are sent.
+plain's. Texts are greedy unless you give --temp. duo sends only the options of texts that you give.
 
 \b
 Examples:
@@ -187,7 +187,7 @@ def _alone(
     target: str,
     chosen: list[Question],
     text: GenerateOptions,
-    records: list[Record],
+    records: list[AnswerRecord],
     notes: list[str],
 ) -> int:
     """Lets the target alone answer the same questions, loaded after the pair in the way of a user without a draft.
@@ -228,11 +228,11 @@ def _command() -> click.Command:
         click.Option(["questions", "--questions"], type=counts, metavar="N",
                      help="Use N of the questions, spread evenly over the file. Default: all."),
         click.Option(["category", "--category"], multiple=True, metavar="NAME",
-                     help="Use only questions of this category; may be repeated."),
+                     help="Use only questions of this category. May be repeated."),
         click.Option(["modes", "--modes"], default="plain,sync,async", metavar="MODE,MODE",
                      help="Modes to measure, always including plain. [default: plain,sync,async]"),
         click.Option(["sync_lengths", "--sync-lengths"], metavar="N,N",
-                     help="Draft lengths of sync; async is compared with the fastest. [default: 1,2,3,4,5,7; with "
+                     help="Draft lengths of sync. Async is compared with the fastest one. [default: 1,2,3,4,5,7; with "
                           "--slots or --placements 2,4]"),
         click.Option(["lengths", "--lengths"], default="auto", metavar="N|auto,...",
                      help="Draft lengths of async. [default: auto]"),

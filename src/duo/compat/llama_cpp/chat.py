@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from duo.chat.chat_template import ChatTemplate, template_of
 from duo.chat.reading import reasoning_of
 from duo.compat.llama_cpp import chat_formats
-from duo.compat.llama_cpp.answer import Answer
+from duo.compat.llama_cpp.answer import CompletionAnswer
 from duo.compat.llama_cpp.chat_answer import as_call, as_call_parts, as_chat, as_chat_parts, as_read, as_read_parts
 from duo.compat.llama_cpp.chat_prompt import ChatAsked, ChatPrompt, chat_prompt, schema_of
 from duo.compat.llama_cpp.completion import Completions, if_asked, of_llama
@@ -67,27 +67,31 @@ class Chats(Completions):
 
     @property
     def chat_format(self) -> str | None:
-        """llama_cpp's name of a chat format, as it was given; None: a template makes the prompt."""
+        """llama_cpp's name of the chat format, as it was given. None: a template makes the prompt. It can be set."""
         return self._format
 
     @chat_format.setter
     def chat_format(self, name: str | None) -> None:
-        """A chat with an unknown name is a BadValueError, as in llama_cpp."""
+        """With an unknown name, the next chat is a BadValueError, as in llama_cpp."""
         self._choose_chat({"chat_format": name})
 
     @property
     def chat_handler(self) -> chat_formats.Handler | None:
-        """The function that makes the prompt and the answer in place of a template; None: there is none."""
+        """The function that makes prompt and answer in place of a template. None: there is none. It can be set."""
         return self._handler
 
     @chat_handler.setter
     def chat_handler(self, handler: object) -> None:
-        """Raises BadValueError: it is none, or one for images."""
+        """Raises BadValueError: it is not a handler, or it is one for images."""
         self._choose_chat({"chat_handler": handler})
 
     @property
     def chat_template(self) -> ChatTemplate:
-        """The model's chat template, or the one given to `Duo`. Raises BadValueError if there is none."""
+        """The model's chat template, or the one that `Duo` was given. `render(messages)` makes the prompt.
+
+        Raises:
+            BadValueError: There is none.
+        """
         if self._template is None:
             self._template = template_of(self.local_model, self._chat_template)
         return self._template
@@ -123,18 +127,19 @@ class Chats(Completions):
     def create_chat_completion(
         self, messages: Sequence[Mapping[str, Any]], *places: Any, stream: bool | None = False, **options: Any
     ) -> ChatCompletion | Iterator[ChatChunk]:
-        """An answer, as llama_cpp.Llama.create_chat_completion: a dict, or with `stream` an iterator of dicts.
+        """Answers a conversation, as llama_cpp.Llama.create_chat_completion does.
 
-        messages: `{"role", "content"}` each; the chat template makes the prompt of them and of `tools`. max_tokens:
-        tokens; None, 0 or less: no limit. logprobs: with log-probabilities in nats, top_logprobs alternatives for each
-        token. response_format: text, json_object or json_schema. chat_template_kwargs: variables of the template, as
-        enable_thinking; those that it names may be given as keywords, too. tools: the answer's calls become tool_calls;
-        tool_choice: none, auto, required or a tool by name, whose arguments the answer then is. reasoning_format: with
-        auto or deepseek thoughts become reasoning_content. The other keywords are those of `generate`.
-        Arguments by place come in llama_cpp's order.
+        The chat template makes the prompt of the messages and the tools. Positional arguments have llama_cpp's order.
+        Variables of the template may be given as keywords.
 
-        Raises TypeError (unknown keyword) and DuoError: BadValueError (a value, the messages, no template),
-        ContextFullError, and as `stream`.
+        Args:
+            messages: Dicts with `role` and `content`, as in OpenAI's API.
+            stream: Return an iterator of dicts; otherwise one dict.
+            **options: Keywords of a chat, and keywords of a text.
+
+        Raises:
+            BadValueError: A value or a message is wrong, or the model has no chat template.
+            DuoError: What `stream` raises.
         """
         options = by_name("create_chat_completion", PLACES_OF_CHAT, places, {**options, **if_asked(stream)})
         if self._handler is not None:
@@ -175,7 +180,7 @@ class Chats(Completions):
         if logprobs:
             wanted["logprobs"] = top_logprobs or 0
         stream_of = self.stream(prompt.tokens, **wanted)
-        answer = Answer(self.local_model, stream_of, "", len(prompt.tokens), model)
+        answer = CompletionAnswer(self.local_model, stream_of, "", len(prompt.tokens), model)
         if named := prompt.choice.named:
             return as_call_parts(answer.parts(), named) if stream else as_call(answer.whole(echo=False), named)
         if prompt.is_read:
@@ -204,7 +209,11 @@ class Chats(Completions):
         )
 
     def create_chat_completion_openai_v1(self, *places: Any, **options: Any) -> Any:
-        """`create_chat_completion` as objects of the openai package. Raises MissingPackageError."""
+        """`create_chat_completion` that returns objects of the openai package.
+
+        Raises:
+            MissingPackageError: The openai package is not installed.
+        """
         try:
             theirs = import_module("openai.types.chat")
         except ImportError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from duo.chat.chat_template import ChatTemplate, check_messages
-from duo.chat.reading import CallReader, Reader
+from duo.chat.reading import AnswerReader, CallReader
 from duo.compat.llama_cpp.answer import Reading, Spelled
 from duo.compat.llama_cpp.tools import Choice, choice_of
 from duo.errors import BadValueError
@@ -52,11 +52,11 @@ class ChatPrompt:
         """Whether the answer may have parts other than text."""
         return bool(self.reasoning or self.choice.names)
 
-    def reader(self) -> Reader | CallReader:
+    def reader(self) -> AnswerReader | CallReader:
         """For one answer."""
         if self.choice.named:
             return CallReader(self.choice.named)
-        return Reader(self.text, reasoning=self.reasoning, tools=self.choice.schemas)
+        return AnswerReader(self.text, reasoning=self.reasoning, tools=self.choice.schemas)
 
     def reading(self, spelled: Spelled) -> Reading:
         """The same for the chunks of a stream, whose text is spelled out there; calls of tools come in pieces."""

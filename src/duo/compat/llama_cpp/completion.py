@@ -7,7 +7,7 @@ from typing import Any, Literal, cast, overload
 
 from typing_extensions import Unpack
 
-from duo.compat.llama_cpp.answer import Answer
+from duo.compat.llama_cpp.answer import CompletionAnswer
 from duo.compat.llama_cpp.infill import infill
 from duo.compat.llama_cpp.members import PLACES_OF_COMPLETION, LlamaMembers, by_name
 from duo.compat.llama_cpp.openai import Completion, CompletionChunk
@@ -73,16 +73,14 @@ class Completions(LlamaMembers):
     def create_completion(
         self, prompt: Prompt, *places: Any, stream: bool | None = False, **options: Any
     ) -> Completion | Iterator[CompletionChunk]:
-        """A text for a prompt, as llama_cpp.Llama.create_completion: a dict, or with `stream` an iterator of dicts.
+        """Writes a text, as llama_cpp.Llama.create_completion does. Calling the `Duo` itself does the same.
 
-        prompt: text, or token ids. max_tokens: tokens; None, 0 or less: no limit. logprobs: so many alternatives for
-        each token, in nats. echo: the prompt stands before the text, and its tokens have log-probabilities too. suffix:
-        what the text leads to, for models that fill in the middle. model: the name that the dicts carry, else the
-        target's path. The other keywords are those of `generate`; `Duo`'s own are the defaults. Arguments by place
-        come in llama_cpp's order.
+        Positional arguments have llama_cpp's order. Errors are those of `stream`.
 
-        Raises TypeError (unknown keyword) and DuoError: BadValueError (a value or the prompt), ContextFullError, and
-        as `stream`.
+        Args:
+            prompt: Text, or token ids.
+            stream: Return an iterator of dicts; otherwise one dict.
+            **options: Keywords of a completion, and keywords of a text.
         """
         options = by_name("create_completion", PLACES_OF_COMPLETION, places, {**options, **if_asked(stream)})
         if isinstance(prompt, Iterator):
@@ -104,7 +102,7 @@ class Completions(LlamaMembers):
         text = prompt if isinstance(prompt, str) else ""
         if not isinstance(prompt, str) and (echo or begun.with_logprobs):  # offsets count from the prompt's begin
             text = self.decode([int(t) for t in prompt])
-        answer = Answer(self.local_model, begun, text, len(tokens), model)
+        answer = CompletionAnswer(self.local_model, begun, text, len(tokens), model)
         if stream:
             return answer.parts()
         return answer.whole(echo=bool(echo), scored=(int(tokens[0]), scored) if scores else None)

@@ -12,12 +12,12 @@ from starlette.responses import Response
 from duo.errors import BadValueError
 from duo.server.chat_options import chat_texts, prompt_of
 from duo.server.formats.messages import MessagesShape
-from duo.server.formats.shape import Shape
+from duo.server.formats.shape import AnswerFormat
 from duo.server.request_body import body_of, checked, fields_of
 from duo.server.respond import Json, respond
 from duo.server.routes.texts import common
 from duo.server.schemas import ChatFields, MessagesFields
-from duo.server.text import Text
+from duo.server.text import ServedText
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def add(router: APIRouter, service: Service) -> None:
         f = await fields_of(service, request, MessagesFields)
         chat = as_chat(f)
 
-        def make() -> tuple[list[Text], Shape]:
+        def make() -> tuple[list[ServedText], AnswerFormat]:
             texts = chat_texts(chat, service.duo, service.settings)
             return texts, MessagesShape(*common(service, texts))
 

@@ -19,7 +19,7 @@ from duo.server.request_body import body_of, fields_of
 from duo.server.request_options import settings_shown
 from duo.server.respond import Json
 from duo.server.schemas import SlotFields
-from duo.server.text import Text
+from duo.server.text import ServedText
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
@@ -97,13 +97,13 @@ def _act(duo: Duo, action: str, place: int, path: Path | None) -> dict[str, Any]
     return {"id_slot": place, "filename": "" if path is None else path.name, **shown}
 
 
-def slot_list(duo: Duo, running: list[Text]) -> list[dict[str, Any]]:
+def slot_list(duo: Duo, running: list[ServedText]) -> list[dict[str, Any]]:
     """For each place what it is doing, as llama-server shows it."""
     by_place = {t.stream.stream.place if t.stream is not None else -1: t for t in running}
     return [_slot(i, duo, by_place.get(i)) for i in range(duo.session.turns.n)]
 
 
-def _slot(i: int, duo: Duo, text: Text | None) -> dict[str, Any]:
+def _slot(i: int, duo: Duo, text: ServedText | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "id": i,
         "n_ctx": duo.n_ctx(),
