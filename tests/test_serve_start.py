@@ -85,6 +85,8 @@ def test_another_app_mounts_the_routes(duo_pair: Duo) -> None:
 
     with pytest.raises(BadValueError, match="port is an option of the server that runs this app"):
         create_app(duo_pair, port=80)
+    with pytest.raises(BadValueError, match="models_dir is an option of `duo serve`"):
+        create_app(duo_pair, models_dir="models")
     with pytest.raises(TypeError, match="unexpected keyword argument 'prot'"):
         create_app(duo_pair, prot=80)  # type: ignore[call-arg]
     app = FastAPI()
