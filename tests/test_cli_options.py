@@ -14,7 +14,7 @@ import duo
 from duo.cli.commands.run import command
 from duo.cli.llama_cpp_options import NOT_IN_DUO
 from duo.cli.main import main
-from duo.cli.options import given
+from duo.cli.options import given_options
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 OPTIONS = [p for p in command.params if isinstance(p, click.Option) and p.expose_value]
@@ -90,7 +90,7 @@ def test_llama_duos_command_line_as_typed() -> None:
     )
     assert (params["model"], params["model_draft"], params["prompt"]) == ("70B.gguf", "8B.gguf", "x")
     assert (params["flash_attn"], params["color"]) == ("on", "on")
-    engine, text = given(params, ENGINE_OPTIONS), given(params, GENERATE_OPTIONS)
+    engine, text = given_options(params, ENGINE_OPTIONS), given_options(params, GENERATE_OPTIONS)
     assert engine == {"n_gpu_layers": "11", "n_gpu_layers_draft": "99", "n_threads": "8", "flash_attn": "on"}
     assert text == {"max_tokens": "512", "seed": "3", "n_draft": "4"}
     assert parse("-fa", "off", "-co", "auto", "-p", "-n")["prompt"] == "-n"  # a value, whatever it looks like

@@ -14,7 +14,7 @@ import pytest
 from sizes import mostly_proof
 
 from duo.cli.main import _command_of, command_named, main
-from duo.cli.options import given
+from duo.cli.options import given_options
 from duo.models.demo import demo_pair
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, SERVE_OPTIONS
 from duo.options.validate import engine_options, generate_options, serve_options
@@ -75,10 +75,10 @@ def checked(command: str, args: list[str]) -> None:
     found = command_named(command)
     assert found is not None
     with found.make_context(command, list(args)) as ctx:
-        engine_options(given(ctx.params, ENGINE_OPTIONS))
-        generate_options(given(ctx.params, GENERATE_OPTIONS))
+        engine_options(given_options(ctx.params, ENGINE_OPTIONS))
+        generate_options(given_options(ctx.params, GENERATE_OPTIONS))
         if command == "serve":
-            serve_options(given(ctx.params, SERVE_OPTIONS))
+            serve_options(given_options(ctx.params, SERVE_OPTIONS))
 
 
 @pytest.fixture

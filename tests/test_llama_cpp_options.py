@@ -10,7 +10,7 @@ from llama_cpp_table import ARGS, CHAT, IN_DUO, RUN, SERVE, TEXT, Run, options_o
 from parsed_line import params
 
 from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, PROGRAM
-from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, Taken
+from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, TakenOption
 from duo.cli.main import COMMANDS as COMMANDS_OF_DUO
 from duo.cli.main import command_named, main
 from duo.cli.options import ModelCommand
@@ -49,7 +49,7 @@ def test_most_options_of_the_programs_are_taken(program: str) -> None:
     assert len(missing) <= 0.05 * len(options), f"{len(missing)} of {len(options)}: {missing}"
 
 
-def values() -> Iterator[tuple[str, Taken, str | None]]:
+def values() -> Iterator[tuple[str, TakenOption, str | None]]:
     for t in TAKEN:
         for name in t.names:
             if t.means is None:

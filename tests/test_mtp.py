@@ -18,7 +18,7 @@ from tiny_models import MTP, MTP_TIED, tiny
 
 from duo import Duo, DuoError, _core
 from duo.cli.main import main
-from duo.gguf_tools.random_head import HeadShape, random_head
+from duo.gguf_tools.random_head import RandomHeadShape, random_head
 from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
@@ -214,7 +214,7 @@ def test_a_recurrent_target_with_a_head_goes_back_to_the_same_state(name: str, t
 @pytest.mark.parametrize("name", ["qwen35", "qwen3next"])
 def test_an_eagle3_head_of_a_recurrent_target(name: str, tmp_path: Path) -> None:
     target, head = tiny(name, DRAFT, tmp_path / "target.gguf"), tmp_path / "eagle3.gguf"
-    random_head(target, head, seed=1, shape=HeadShape(n_embd=64, n_ff=64, n_head=1, layers=(0, 1, 1)))
+    random_head(target, head, seed=1, shape=RandomHeadShape(n_embd=64, n_ff=64, n_head=1, layers=(0, 1, 1)))
     with SwitchedDuo(target, **STRICT) as alone:
         want = written(alone)
     with SwitchedDuo(target, head, **STRICT) as d:

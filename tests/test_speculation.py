@@ -18,7 +18,7 @@ from prompts import PROMPTS
 
 from duo import Duo
 from duo.gguf_tools.switched_duo import SwitchedDuo
-from duo.gguf_tools.whole_file import Reader
+from duo.gguf_tools.whole_file import CheckedGgufReader
 from duo.models.demo import demo_pair
 
 pytestmark = pytest.mark.full
@@ -197,7 +197,7 @@ def smaller(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, to = demo_pair()[0], tmp_path_factory.mktemp("self") / "q4_0.gguf"
     q8, q4 = GGMLQuantizationType.Q8_0, GGMLQuantizationType.Q4_0
     tensors = []
-    for t in Reader(source).tensors:
+    for t in CheckedGgufReader(source).tensors:
         changed = t.tensor_type == q8
         data = quantized(dequantize(t.data, q8), q4) if changed else np.array(t.data)
         tensors.append((t.name, data, q4 if changed else t.tensor_type))

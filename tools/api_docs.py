@@ -28,7 +28,7 @@ from duo.options.option import Opt
 from duo.options.serve import ServeOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, SERVE_OPTIONS, options_of
 from duo.server import create_app
-from duo.server.app import OF_SERVER
+from duo.server.app import OF_ROUTER, OF_SERVER
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 HEAD = """# Python API
@@ -61,7 +61,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # For duo's own modules, or llama_cpp's empty place.
 INTERNAL = {"cache", "chat_prompt", "embedder", "engine", "network", "ngrams_unasked", "stop_vectors"}
-OF_STREAM = ("result", "close", "is_open", "n_cached", "place", "poll", "take_ready", "cache_notes")
+OF_STREAM = ("result", "close", "is_open", "n_cached", "slot", "poll", "take_ready", "cache_notes")
 # Keywords that stand in a table, and not in the signature of each call.
 IN_TABLES = {
     name for table in (LoadOptions, CompletionOptions, ChatOptions, ServeOptions) for name in options_of(table)
@@ -247,7 +247,8 @@ def page() -> str:
     parts += members(RecentEvents, ("look", "since", "wanted"), "events.")
     parts += ["## Errors\n", errors_table(), _old_names(), "## Server\n"]
     parts += [call_section(3, "duo.server.create_app", create_app)]
-    parts += [keyword_table(ServeOptions, {n: o for n, o in SERVE_OPTIONS.items() if n not in OF_SERVER})]
+    left_out = (*OF_SERVER, *OF_ROUTER)
+    parts += [keyword_table(ServeOptions, {n: o for n, o in SERVE_OPTIONS.items() if n not in left_out})]
     return "\n".join(p for p in parts if p)
 
 

@@ -108,28 +108,28 @@ class Duo(Chats, Embeddings, Loading):
         verbose: bool = False,
         log_file: PathLike | None = None,
         progress: Callable[[str, float], None] | None = None,
-        **given: Unpack[DuoOptions],
+        **options: Unpack[DuoOptions],
     ) -> None:
         self.verbose = verbose  # as llama_cpp's, for programs that ask
-        arguments: dict[str, Any] = {"trace": trace, "verbose": verbose, "log_file": log_file, **given}
+        arguments: dict[str, Any] = {"trace": trace, "verbose": verbose, "log_file": log_file, **options}
         self._made_of = (model, draft, arguments)
-        model, options = llama_cpp_names.translated(model, dict(given), with_draft=draft is not None)
+        model, remaining = llama_cpp_names.translated(model, dict(options), with_draft=draft is not None)
         auto = draft == auto_draft.AUTO
         if auto:
-            draft, options = auto_draft.chosen(model, options)
-        self._choose_chat(options)
-        options.pop("spm_infill", None)  # see the property
-        embeds, pooling = bool(options.pop("embedding", False)), pooling_named(options.pop("pooling_type", -1))
-        vocab_only = bool(options.pop("vocab_only", False)) or embeds
-        of_embedder = {k: v for k, v in options.items() if k in ENGINE_OPTIONS}
+            draft, remaining = auto_draft.chosen(model, remaining)
+        self._choose_chat(remaining)
+        remaining.pop("spm_infill", None)  # see the property
+        embeds, pooling = bool(remaining.pop("embedding", False)), pooling_named(remaining.pop("pooling_type", -1))
+        vocab_only = bool(remaining.pop("vocab_only", False)) or embeds
+        of_embedder = {k: v for k, v in remaining.items() if k in ENGINE_OPTIONS}
         if vocab_only:
-            options = _without_weights(draft, options, "embedding" if embeds else "vocab_only")
-        check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
+            remaining = _without_weights(draft, remaining, "embedding" if embeds else "vocab_only")
+        check_keywords("Duo", remaining, ENGINE_OPTIONS, GENERATE_OPTIONS)
         log_path = b"" if log_file is None else os.fsencode(written(log_file, "log file"))
         recent = trace if isinstance(trace, RecentEvents) else None
         trace_path = None if trace is None or isinstance(trace, RecentEvents) else written(trace, "trace file")
-        self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
-        self.defaults = cast("GenerateOptions", {k: v for k, v in options.items() if k in GENERATE_OPTIONS})
+        self.options = engine_options({k: v for k, v in remaining.items() if k in ENGINE_OPTIONS})
+        self.defaults = cast("GenerateOptions", {k: v for k, v in remaining.items() if k in GENERATE_OPTIONS})
         defaults = generate_options({**self.defaults})
         self._client: Clients | None = None
         if (kind := self.options["numa"]) is not None:

@@ -18,7 +18,7 @@ from duo.benchmark.bench.head import head_of
 from duo.benchmark.bench.slots import Round, each_round
 from duo.cli.bench_head import DEFAULTS, command_line, refuse
 from duo.cli.models import NAMES
-from duo.cli.options import given
+from duo.cli.options import given_options
 from duo.cli.progress import Bar
 from duo.errors import BadValueError, DuoError
 from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTIONS
@@ -34,7 +34,7 @@ SENT = (*SAME, "max_tokens", "seed")
 def measure(params: dict[str, Any]) -> None:
     """Measures, prints, and writes files. Raises DuoError: nothing was measured. Exit code 1 if a server failed later
     on, 130 if Ctrl-C ended the run early; both report what was measured."""
-    o = endpoint_options(given(params, ENDPOINT_OPTIONS))
+    o = endpoint_options(given_options(params, ENDPOINT_OPTIONS))
     own = "--url, because the server has its own"
     refuse(params, (*NAMES, *ENGINE_OPTIONS), own)
     refuse(params, ("alone", "csv", "chart", "synthetic"), "--url")
@@ -75,7 +75,7 @@ def measure(params: dict[str, Any]) -> None:
 
 def _fields(params: dict[str, Any]) -> dict[str, Any]:
     """What every request asks for. Raises BadValueError."""
-    asked = {**DEFAULTS, **GREEDY, **given(params, GENERATE_OPTIONS)}
+    asked = {**DEFAULTS, **GREEDY, **given_options(params, GENERATE_OPTIONS)}
     checked: dict[str, Any] = {**generate_options({name: v for name, v in asked.items() if name in SENT})}
     if checked["seed"] == -1:
         checked["seed"] = secrets.randbits(31)  # the same for all arms, because their texts are compared

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from duo.cli import show
 from duo.cli.complete import by_metavar, pair_names
-from duo.cli.options import given
+from duo.cli.options import given_options
 from duo.errors import BadValueError
 from duo.options.tables import ENGINE_OPTIONS
 
@@ -148,7 +148,7 @@ def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Mod
     from duo.models.hub.repository import parse
     from duo.options.validate import engine_options
 
-    engine_options(given(params, ENGINE_OPTIONS))  # reports a bad value before a long download
+    engine_options(given_options(params, ENGINE_OPTIONS))  # reports a bad value before a long download
     hub = hub_of(params)
     if target == "pair":
         entry = pairs.find(params["pair"], "--pair")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from duo.cli import show
 from duo.cli.first_line import elsewhere, first_line
 from duo.cli.models import Models, chosen_models
-from duo.cli.options import given
+from duo.cli.options import given_options
 from duo.cli.own_guesses import draft_of_target, left_to_duo, tell_of
 from duo.errors import DuoError
 from duo.options.speculation import has_no_length
@@ -93,7 +93,7 @@ def _open(
             verbose=params["verbose"],
             log_file=params["log_file"],
             progress=draw,
-            **given(params, ENGINE_OPTIONS),
+            **given_options(params, ENGINE_OPTIONS),
             **{**of_texts, **more},
         )
     _advise_packing(d, time.monotonic() - began)

@@ -148,7 +148,7 @@ def sequence_breakers(values: tuple[str, ...], *, escape: bool) -> list[str]:
     return [unescape(v) if escape else v for v in values[behind:]]
 
 
-def given(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
+def given_options(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
     """The keywords of `table` that the user gave."""
     out = {name: params[name] for name in table if params.get(name) not in (None, ())}
     for name in OWN_THREADS & out.keys():

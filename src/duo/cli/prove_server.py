@@ -14,7 +14,7 @@ from duo.benchmark.prove.plan import ProofPlan
 from duo.benchmark.prove.run import Proof, References
 from duo.cli.bench_head import refuse
 from duo.cli.models import DRAFT, NAMES, names_target
-from duo.cli.options import given
+from duo.cli.options import given_options
 from duo.cli.prove_pair import texts_here
 from duo.errors import BadValueError
 from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS
@@ -23,7 +23,7 @@ from duo.options.validate import endpoint_options
 
 def measure(params: dict[str, Any], plan: ProofPlan, proof: Proof, head: dict[str, Any], command: str) -> None:
     """Raises DuoError and KeyboardInterrupt; `proof` then has what was counted."""
-    o = endpoint_options(given(params, ENDPOINT_OPTIONS))
+    o = endpoint_options(given_options(params, ENDPOINT_OPTIONS))
     refuse(params, (*DRAFT, "pair", "draft_host", "verify_host"), "--against, because the server has its own draft")
     with_model = names_target(params)
     if not with_model:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from duo.generation.job import Prompt
 
 
-def start(session: EngineSession, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
+def start(session: EngineSession, prompt: Prompt, options: dict[str, Any], function: str) -> Stream:
     """Waits for its turn and begins the text. Raises BadValueError, BusyError, CancelledError, and TypeError."""
-    job = prepare(session.local_model, session.engine.target, prompt, given, function, session.engine.draft)
+    job = prepare(session.local_model, session.engine.target, prompt, options, function, session.engine.draft)
     turn = session.turns.new()
     try:
         session.wait_for_turn(turn)

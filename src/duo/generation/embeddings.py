@@ -28,15 +28,15 @@ POOLINGS = ("none", "mean", "cls", "last", "rank")
 N_SCALE = 32760.0  # norm 0 makes the largest number fit into 16 bits
 
 
-def pooling_named(given: object) -> str:
+def pooling_named(pooling: object) -> str:
     """llama_cpp's number or a name; empty: the model's own. Raises BadValueError."""
-    if given in (-1, "", None):
+    if pooling in (-1, "", None):
         return ""
-    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < len(POOLINGS):
-        return POOLINGS[given]
-    if given in POOLINGS:
-        return str(given)
-    raise BadValueError(f"pooling_type is {quoted(given)}; choose from {', '.join(POOLINGS)}, or leave it out")
+    if isinstance(pooling, int) and not isinstance(pooling, bool) and 0 <= pooling < len(POOLINGS):
+        return POOLINGS[pooling]
+    if pooling in POOLINGS:
+        return str(pooling)
+    raise BadValueError(f"pooling_type is {quoted(pooling)}; choose from {', '.join(POOLINGS)}, or leave it out")
 
 
 def open_embedder(

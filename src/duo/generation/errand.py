@@ -22,12 +22,12 @@ def turn(session: EngineSession) -> Iterator[None]:
         session.turns.end(own)
 
 
-def finish(session: EngineSession, errand: _core.Errand, prompt: Sequence[int] = (), place: int = -1) -> _core.Errand:
-    """Runs it to its end; call it in a turn. place: in the target's cache; -1: where the prompt is, or the last text.
+def finish(session: EngineSession, errand: _core.Errand, prompt: Sequence[int] = (), slot: int = -1) -> _core.Errand:
+    """Runs it to its end; call it in a turn. slot: in the target's cache; -1: where the prompt is, or the last text.
 
     Raises BadValueError (what is restored does not fit), CancelledError, DuoError.
     """
-    _wait(session, session.engine.begin_errand(errand, list(prompt), place))
+    _wait(session, session.engine.begin_errand(errand, list(prompt), slot))
     return errand
 
 
@@ -77,15 +77,15 @@ def scored(
     tokens: Sequence[int],
     n_top: int,
     *,
-    place: int = -1,
+    slot: int = -1,
     stopped: Callable[[], bool] = lambda: False,
 ) -> list[TokenLogprobs]:
-    """The same; call it in a turn. place: in the target's cache; -1: any. stopped: asked twenty times a second.
+    """The same; call it in a turn. slot: in the target's cache; -1: any. stopped: asked twenty times a second.
 
     Raises CancelledError (it was stopped, or the session is closed), DuoError.
     """
     errand = _core.Errand("score", n_top=n_top)
-    _wait(session, session.engine.begin_errand(errand, list(tokens), place), stopped)
+    _wait(session, session.engine.begin_errand(errand, list(tokens), slot), stopped)
     logprobs, top = errand.logprobs, errand.top
     return [
         TokenLogprobs(token, logprobs[i], tuple(top[i * n_top : (i + 1) * n_top])) for i, token in enumerate(tokens[1:])

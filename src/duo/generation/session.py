@@ -26,7 +26,7 @@ class Running(Protocol):
     def abort(self) -> None: ...
 
 
-class Inside(Protocol):
+class RunningHook(Protocol):
     """A program's own function, which the target's thread may be in."""
 
     @property
@@ -78,7 +78,7 @@ class EngineSession:
         self._belongings = None if placed is None else Belongings(placed)
         self.turns = Turns(1 if placed is None else placed.n_parallel)
         self._running: weakref.WeakSet[Running] = weakref.WeakSet()
-        self._hooks: list[Inside] = []  # of the running texts
+        self._hooks: list[RunningHook] = []  # of the running texts
         self._closing = False
         self._pump: ChunkPump | None = None
         self._gate = threading.RLock()  # held for good when the program ends
@@ -162,7 +162,7 @@ class EngineSession:
             with self.lock:
                 self._n_always -= 1
 
-    def add_hook(self, hook: Inside | None) -> None:
+    def add_hook(self, hook: RunningHook | None) -> None:
         """A text with this function will begin."""
         with self.lock:
             if hook is not None:
@@ -175,7 +175,7 @@ class EngineSession:
                 raise CancelledError("this Duo is closed; make a new one")
             self._running.add(stream)
 
-    def remove(self, stream: Running | None, hook: Inside | None) -> None:
+    def remove(self, stream: Running | None, hook: RunningHook | None) -> None:
         """The text has ended, or did not begin (None)."""
         with self.lock:
             if stream is not None:

@@ -107,17 +107,17 @@ class State:
 
 
 def save(
-    session: EngineSession, n_keep: int = -1, tokens: Sequence[int] = (), place: int = -1
+    session: EngineSession, n_keep: int = -1, tokens: Sequence[int] = (), slot: int = -1
 ) -> tuple[_core.Errand, list[CacheHead]]:
     """What the caches hold of the text that begins with these tokens; without tokens, of the one that ended last.
 
-    place: in the target's cache, whatever it holds. n_keep: of at most so many tokens, and the rest is forgotten. Call
+    slot: in the target's cache, whatever it holds. n_keep: of at most so many tokens, and the rest is forgotten. Call
     it in a turn.
 
     The errand has the bytes of each. Raises DuoError.
     """
     of = session.belongings
-    errand = finish(session, _core.Errand("save", n_keep=n_keep), tokens, place)
+    errand = finish(session, _core.Errand("save", n_keep=n_keep), tokens, slot)
     heads = []
     found = ((errand.target_tokens, errand.target_saved()), (errand.draft_tokens, errand.draft_saved()))
     for role, (tokens, saved) in zip(ROLES, found, strict=True):
@@ -132,8 +132,8 @@ def check_target(session: EngineSession, head: CacheHead) -> None:
         raise BadStateError(f"was made with another {why}")
 
 
-def restore(session: EngineSession, caches: Sequence[SavedCache], place: int = -1) -> None:
-    """Puts saved caches in place of what the models' hold. place: in the target's cache; -1: that of the oldest text.
+def restore(session: EngineSession, caches: Sequence[SavedCache], slot: int = -1) -> None:
+    """Puts saved caches in place of what the models' hold. slot: in the target's cache; -1: that of the oldest text.
     Call it in a turn. Raises BadStateError and DuoError.
 
     A draft's cache that belongs to another draft is left out: it would only have made the text faster.
@@ -151,7 +151,7 @@ def restore(session: EngineSession, caches: Sequence[SavedCache], place: int = -
                 give(head.tokens, cache.saved)
             except TypeError:
                 raise BadStateError("is damaged") from None
-    finish(session, errand, place=place)
+    finish(session, errand, slot=slot)
 
 
 def taken(session: EngineSession, seed: int) -> State:

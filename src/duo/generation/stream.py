@@ -173,7 +173,7 @@ class Stream(Iterator[Chunk]):
                 self._finish("cancelled")
 
     @property
-    def place(self) -> int:
+    def slot(self) -> int:
         """The number of its slot, from 0. -1: the text waits for one."""
         return self._core_text.place
 

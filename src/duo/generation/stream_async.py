@@ -120,15 +120,15 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
         raise
 
 
-async def _prepared(session: EngineSession, prompt: Prompt, given: dict[str, Any], function: str) -> Job:
+async def _prepared(session: EngineSession, prompt: Prompt, options: dict[str, Any], function: str) -> Job:
     session.check_outside()
     engine = session.engine
-    return await asyncio.to_thread(prepare, session.local_model, engine.target, prompt, given, function, engine.draft)
+    return await asyncio.to_thread(prepare, session.local_model, engine.target, prompt, options, function, engine.draft)
 
 
-async def chunks_async(session: EngineSession, prompt: Prompt, given: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
+async def chunks_async(session: EngineSession, prompt: Prompt, options: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
     """The chunks of one text, for an event loop. Raises as `start`."""
-    text = await open_async(session, await _prepared(session, prompt, given, "astream"))
+    text = await open_async(session, await _prepared(session, prompt, options, "astream"))
     try:
         while batch := await text.batch():
             for chunk in batch:
@@ -137,9 +137,9 @@ async def chunks_async(session: EngineSession, prompt: Prompt, given: dict[str, 
         await text.close()
 
 
-async def result_async(session: EngineSession, prompt: Prompt, given: dict[str, Any]) -> Result:
+async def result_async(session: EngineSession, prompt: Prompt, options: dict[str, Any]) -> Result:
     """The whole text, for an event loop. Raises as `start`."""
-    text = await open_async(session, await _prepared(session, prompt, given, "agenerate"))
+    text = await open_async(session, await _prepared(session, prompt, options, "agenerate"))
     try:
         while await text.batch():
             pass

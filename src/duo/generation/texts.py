@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from duo.generation.state import State
 
 
-def own_defaults(d: Texts, options: Mapping[str, Any]) -> dict[str, Any]:
+def text_defaults(d: Texts, options: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults of a text with these options. N-grams that nobody asked for guess only where they can change no
     text: with the rule `noise`."""
     lossy = {**d.defaults, **options}.get("accept", "noise") != "noise"
@@ -58,12 +58,12 @@ class Texts:
             BusyError: Streams that this thread has open take all slots.
             DuoError: The text failed later, while it ran. `result` holds the text so far.
         """
-        return start(self.session, prompt, {**own_defaults(self, options), **options}, "stream")
+        return start(self.session, prompt, {**text_defaults(self, options), **options}, "stream")
 
     @keywords(GenerateOptions)
     def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result:
         """Writes a text and returns it when it has ended. Arguments and errors are those of `stream`."""
-        with start(self.session, prompt, {**own_defaults(self, options), **options}, "generate") as s:
+        with start(self.session, prompt, {**text_defaults(self, options), **options}, "generate") as s:
             for _ in s:
                 pass
             return s.result
@@ -103,7 +103,7 @@ class Texts:
         from duo.generation.stream_async import chunks_async
 
         # Who closes this one closes the text: without it the loop would, later.
-        async with aclosing(chunks_async(self.session, prompt, {**own_defaults(self, options), **options})) as chunks:
+        async with aclosing(chunks_async(self.session, prompt, {**text_defaults(self, options), **options})) as chunks:
             async for chunk in chunks:
                 yield chunk
 
@@ -112,7 +112,7 @@ class Texts:
         """`generate` for asyncio. Cancel the task to stop the text. Arguments and errors are those of `stream`."""
         from duo.generation.stream_async import result_async
 
-        return await result_async(self.session, prompt, {**own_defaults(self, options), **options})
+        return await result_async(self.session, prompt, {**text_defaults(self, options), **options})
 
     # ---- tokens
 

@@ -33,11 +33,11 @@ def _keywords(table: type) -> dict[str, inspect.Parameter]:
     return found
 
 
-def keywords(table: type, places: Sequence[str] = (), **defaults: Any) -> Callable[[F], F]:
+def keywords(table: type, positional: Sequence[str] = (), **defaults: Any) -> Callable[[F], F]:
     """Gives a function with `**options: Unpack[table]` a signature that names all of them.
 
-    table: a TypedDict whose keys are Annotated with their default. places: keys that `*places` takes, in that order.
-    defaults: those that this function has instead.
+    table: a TypedDict whose keys are Annotated with their default. positional: keys that `*positional` takes, in that
+    order. defaults: those that this function has instead.
     """
 
     def decorated(function: F) -> F:
@@ -51,7 +51,7 @@ def keywords(table: type, places: Sequence[str] = (), **defaults: Any) -> Callab
                 found[p.name] = p
             elif p.kind is p.POSITIONAL_OR_KEYWORD:
                 first.append(p)
-        first += [found.pop(name).replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in places]
+        first += [found.pop(name).replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in positional]
         function.__signature__ = own.replace(parameters=[*first, *found.values()])  # type: ignore[attr-defined]
         return function
 

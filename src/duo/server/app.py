@@ -32,6 +32,8 @@ OF_SERVER = (
     "host", "port", "reuse_port", "drain", "timeout", "keep_alive", "header_timeout", "ssl_key_file", "ssl_cert_file",
     "insecure", "sleep_idle_seconds",
 )  # fmt: skip
+# Options of a router, which runs several models.
+OF_ROUTER = ("models_dir", "models_preset", "models_max", "models_autoload")
 
 
 def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack[ServeOptions]) -> FastAPI:
@@ -48,12 +50,15 @@ def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack
 
     Raises:
         TypeError: A keyword is unknown.
-        BadValueError: A value is wrong, or the option belongs to the server that runs the app, as `port` does.
+        BadValueError: A value is wrong, or the option is not for an app, such as `port` or `models_dir`.
         MissingPackageError: The extra `server` is not installed.
     """
     given: dict[str, Any] = {**options}
-    if wrong := [name for name in OF_SERVER if name in given]:
-        raise BadValueError(f"{wrong[0]} is an option of the server that runs this app; give it there")
+    for name in given:
+        if name in OF_SERVER:
+            raise BadValueError(f"{name} is an option of the server that runs this app; give it there")
+        if name in OF_ROUTER:
+            raise BadValueError(f"{name} is an option of `duo serve`, and this app serves one Duo; leave it out")
     service = Service(
         ServerSettings.of({**given, "ui": trace is not None and given.get("ui", True)}, Path(duo.local_model.path).stem)
     )

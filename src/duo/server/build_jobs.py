@@ -71,7 +71,7 @@ def n_choices(f: TextFields) -> int:
 
 
 def check_number(duo: Duo, n: int) -> None:
-    """Raises BadValueError: more choices than places."""
+    """Raises BadValueError: more choices than slots."""
     if n > duo.session.turns.n:
         raise BadValueError(f"n is {n}; this server writes at most {duo.session.turns.n} texts at once (-np)")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from duo.chat.reading import reasoning_of
 from duo.chat.thinking import EFFORT, THINKS, dates, with_thinking
 from duo.compat.llama_cpp.answer import Spelled
-from duo.compat.llama_cpp.chat_prompt import ChatAsked, ChatPrompt
+from duo.compat.llama_cpp.chat_prompt import ChatPrompt, ChatRequest
 from duo.errors import BadValueError
 from duo.server.build_jobs import texts_of
 from duo.support.wording import quoted
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 EFFORTS_OFF = ("none", "off")
 
 
-def chat_asked(f: ChatFields, duo: Duo, settings: ServerSettings) -> ChatAsked:
+def chat_request(f: ChatFields, duo: Duo, settings: ServerSettings) -> ChatRequest:
     """Of OpenAI's fields. Raises BadValueError."""
     tools = f.tools if f.tools is None else [_function(i, t) for i, t in enumerate(f.tools)]
-    return ChatAsked(
+    return ChatRequest(
         tools=tools or None,
         tool_choice=None if not tools and f.tool_choice == "auto" else f.tool_choice,
         functions=f.functions,
@@ -80,7 +80,7 @@ def prompt_of(f: ChatFields, duo: Duo, settings: ServerSettings) -> ChatPrompt:
     """Raises BadValueError."""
     if f.messages is None:
         raise BadValueError("the request has no messages; write [{'role': 'user', 'content': '...'}]")
-    return duo.chat_prompt(_messages(f.messages), chat_asked(f, duo, settings))
+    return duo.chat_prompt(_messages(f.messages), chat_request(f, duo, settings))
 
 
 def _messages(given: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

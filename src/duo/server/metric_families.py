@@ -41,7 +41,7 @@ WORDS = {
     "draft_wait_seconds": "Time that the target waited for guesses",
     "draft_steps": "Steps of the draft",
     "requests_running": "Texts that are being written",
-    "requests_waiting": "Texts that wait for a place",
+    "requests_waiting": "Texts that wait for a slot",
     "places": "Texts that can be written at once",
     "cache_usage_ratio": "Share of the context that running texts hold",
     "cache_tokens": "Tokens in the target's cache, those of ended texts included",

@@ -53,7 +53,7 @@ class Metrics:
         self.n_most = 0  # tokens of the longest text, with its prompt
         self._ttft = _times("duo_time_to_first_token_seconds", "From the request to its first token", r)
         self._tpot = _times("duo_time_per_token_seconds", "Mean of a text's tokens but the first", r)
-        self._queue = _times("duo_queue_seconds", "Wait for a place", r)
+        self._queue = _times("duo_queue_seconds", "Wait for a slot", r)
         self._e2e = _times("duo_request_seconds", "From the request to the end of its text", r)
         self._texts = Counter("duo_texts", "Texts that have ended", ["reason"], registry=r)
         self._passes = Counter("duo_target_passes", "Passes by stance, counted by text", ["stance"], registry=r)

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from duo._core import LIMITS
 from duo.errors import BadValueError
-from duo.generation.texts import own_defaults
+from duo.generation.texts import text_defaults
 from duo.options.samplers import ALL
 from duo.options.tables import GENERATE_OPTIONS
 from duo.support.wording import quoted
@@ -43,7 +43,7 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
     Raises BadValueError.
     """
     given = {name: value for name, value in f.model_dump(exclude_none=True).items() if name in SAME}
-    out: dict[str, Any] = {**own_defaults(duo, given), **given}
+    out: dict[str, Any] = {**text_defaults(duo, given), **given}
     if out.get("ignore_eos"):
         end_tokens(duo)  # answers name them, on the event loop
     if f.grammar and f.json_schema is not None:

@@ -22,7 +22,7 @@ log = logging.getLogger("duo.server")
 
 
 class Writing:
-    """Give it back with `close`, whatever happens: that frees the places within a pass."""
+    """Give it back with `close`, whatever happens: that frees the slots within a pass."""
 
     def __init__(self, service: Service, texts: Sequence[ServedText], ticket: Ticket) -> None:
         self.texts = texts

@@ -164,7 +164,7 @@ class Service:
         if usage is None:
             return {"cache_usage_ratio": 0.0}
         target, cells = usage["target"], usage["target"]["cells"]
-        held = [cells[t.place] if 0 <= t.place < len(cells) else t.n_prompt + t.n_tokens for t in self.running]
+        held = [cells[t.slot] if 0 <= t.slot < len(cells) else t.n_prompt + t.n_tokens for t in self.running]
         return {
             "cache_usage_ratio": min(1.0, sum(held) / self.n_ctx),
             "cache_tokens": sum(cells),
@@ -180,7 +180,7 @@ class Service:
         return {
             "requests_running": n_running,
             "requests_waiting": max(0, self.admission.n_inside - n_running),
-            "places": self.admission.n_places,
+            "places": self.admission.n_slots,
             **self._cache(),
             "ready": float(self.is_ready or self.is_asleep),
         }

@@ -23,7 +23,7 @@ class ServerSettings:
     """What the app needs to know. `of` makes it of the options of `duo serve`."""
 
     names: tuple[str, ...]  # of the model, the first one for answers
-    n_queue: int | None = None  # texts that wait; None: by the places
+    n_queue: int | None = None  # texts that wait; None: by the slots
     keys: tuple[bytes, ...] = field(default=(), repr=False)  # hashes of those that clients may send; none: everybody
     api_prefix: str = ""
     visitors: Visitors = field(default_factory=Visitors)
@@ -47,7 +47,7 @@ class ServerSettings:
     cors_credentials: bool | None = None  # None: unless any page may come
     files: Path | None = None  # a folder in place of the page
     prompt_folder: Path | None = None  # for files of all prompts; None: there are none
-    slot_folder: Path | None = None  # for files of what the places hold; None: there are none
+    slot_folder: Path | None = None  # for files of what the slots hold; None: there are none
     prefills: bool = True  # an assistant's message that stands last is gone on with
     parses: bool = True  # answers are read for thoughts and calls of tools
     reasoning: bool = True  # thoughts are no part of an answer, unless a request says so

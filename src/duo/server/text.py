@@ -44,7 +44,7 @@ class ServedText:
     first_at: float = 0.0
     last_at: float = 0.0
     stream: AsyncStream | None = None
-    place: int = -1
+    slot: int = -1
     chunks: list[Chunk] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)  # of the answer, as they came
     text: str = ""
@@ -61,8 +61,8 @@ class ServedText:
         is_first = not self.chunks and not self.finish
         if chunk.token is not None:
             self.chunks.append(chunk)
-        if self.stream is not None and self.place < 0:
-            self.place = self.stream.stream.place
+        if self.stream is not None and self.slot < 0:
+            self.slot = self.stream.stream.slot
         self.text += chunk.text
         if chunk.finish_reason is not None:
             self.finish = chunk.finish_reason

@@ -15,7 +15,7 @@ from duo.cli.commands.run import of_run
 from duo.cli.help_groups import MODELS
 from duo.cli.models import NAMES, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
-from duo.cli.options import given, model_options, table_options
+from duo.cli.options import given_options, model_options, table_options
 from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import Bar
 from duo.errors import BadValueError, ContextFullError, DuoError
@@ -106,7 +106,7 @@ def bench(params: dict[str, Any]) -> None:
 
 
 def _text_options(params: dict[str, Any]) -> dict[str, Any]:
-    return {**DEFAULTS, **given(params, GENERATE_OPTIONS)}
+    return {**DEFAULTS, **given_options(params, GENERATE_OPTIONS)}
 
 
 def _checked(options: dict[str, Any], arm: Arm) -> GenerateOptions:
@@ -133,7 +133,7 @@ def _synthetic(
 ) -> None:
     own = "--synthetic, which has its own models and questions"
     refuse(params, (*NAMES, "questions_file", "questions", "category", "warm_up", "chart", "raw"), own)
-    ignored = {**given(params, ENGINE_OPTIONS), **given(params, GENERATE_OPTIONS)}
+    ignored = {**given_options(params, ENGINE_OPTIONS), **given_options(params, GENERATE_OPTIONS)}
     ignored.pop("max_tokens", None)
     for name in ignored:
         flag = (ENGINE_OPTIONS.get(name) or GENERATE_OPTIONS[name]).flags[-1].split("/")[0]

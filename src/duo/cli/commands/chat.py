@@ -21,7 +21,7 @@ from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import model_sources
 from duo.cli.on_off import Flag, OnOffAuto
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
-from duo.cli.options import ModelCommand, given, model_options, unescape
+from duo.cli.options import ModelCommand, given_options, model_options, unescape
 from duo.cli.transcript import Transcript
 from duo.errors import BadValueError, ContextFullError, DuoError
 from duo.options.tables import GENERATE_OPTIONS
@@ -175,7 +175,7 @@ def chat(params: dict[str, Any]) -> None:
     if first is not None and params["file"] is not None:
         first = first.removesuffix("\n")
     chosen, variables = template_choice(params)
-    options = given(params, GENERATE_OPTIONS)
+    options = given_options(params, GENERATE_OPTIONS)
     reasoning = reasoning_of(params["reasoning_format"])
     wanted = check_early("?", options)  # reports a bad value before minutes of loading
     show.warn_of_schema(wanted)

@@ -15,7 +15,7 @@ import click
 from duo.cli.check_report import print_check
 from duo.cli.complete import files
 from duo.cli.models import hub_of, model_sources
-from duo.cli.options import ModelCommand, given, model_options
+from duo.cli.options import ModelCommand, given_options, model_options
 from duo.errors import BadValueError, DuoError
 from duo.options.accept import promise
 from duo.options.experts import ExpertOptions
@@ -162,7 +162,7 @@ def _checked(params: dict[str, Any]) -> PairCheck:
                 there,
                 host_free,
                 mtp=len(params["models"]) == 1 and target == draft,
-                **given(params, ENGINE_OPTIONS),
+                **given_options(params, ENGINE_OPTIONS),
             )
         except DuoError as e:
             e.args = (stand_ins.named(str(e)),)
@@ -174,12 +174,12 @@ def _checked(params: dict[str, Any]) -> PairCheck:
 def run(params: dict[str, Any]) -> None:
     from duo.options.validate import engine_options, generate_options
 
-    rule = generate_options(given(params, GENERATE_OPTIONS))["accept"]
+    rule = generate_options(given_options(params, GENERATE_OPTIONS))["accept"]
     c = _checked(params)
     if params["json"]:
         click.echo(json.dumps({**c.as_dict(), "acceptance": promise(rule)}, indent=2))
     else:
-        o = engine_options(given(params, ENGINE_OPTIONS))
+        o = engine_options(given_options(params, ENGINE_OPTIONS))
         print_check(c, (o["type_k_draft"], o["type_v_draft"]))
         if c.draft is not None:
             click.echo(promise(rule))

@@ -11,7 +11,7 @@ import click
 from duo.cli import show
 from duo.cli.commands.run import of_run
 from duo.cli.complete import by_metavar
-from duo.cli.options import ModelCommand, given, table_options
+from duo.cli.options import ModelCommand, given_options, table_options
 from duo.errors import DuoError, PeerLostError
 from duo.options.engine import EngineOptions
 from duo.options.host import HostOptions, of_host
@@ -67,8 +67,8 @@ def host(role: str, params: dict[str, Any]) -> None:
     from duo.remote.rpc.on_rpc import use_servers
     from duo.remote.security import ServerSecurity, read_token
 
-    o = host_options(given(params, HOST_OPTIONS))
-    placing = engine_options(given(params, of_host(role, ENGINE_OPTIONS)))
+    o = host_options(given_options(params, HOST_OPTIONS))
+    placing = engine_options(given_options(params, of_host(role, ENGINE_OPTIONS)))
     address = HostAddress.of(o["listen"], option="--listen", any_port=True)
     token = None if o["token_file"] is None else read_token(o["token_file"])
     security = ServerSecurity(cert=o["tls_cert"], key=o["tls_key"], ca=o["tls_ca"], token=token)

@@ -15,7 +15,7 @@ from duo.cli import show
 from duo.cli.commands.tune import prompts_of
 from duo.cli.complete import by_metavar
 from duo.cli.models import TARGET, chosen_models, model_sources
-from duo.cli.options import ModelCommand, given, table_options
+from duo.cli.options import ModelCommand, given_options, table_options
 from duo.cli.progress import progress
 from duo.errors import BadValueError, DuoError
 from duo.options.engine import EngineOptions
@@ -60,7 +60,7 @@ def run(params: dict[str, Any]) -> None:
     n_layers, tries_layers = keep_layers(params["keep_layers"])
     wish = DraftSearch(parse_types(params["types"]), n_layers, tries_layers, params["minutes"])
     prompts = prompts_of(params["prompts"])
-    engine = given(params, ENGINE_OPTIONS)
+    engine = given_options(params, ENGINE_OPTIONS)
     engine_options(engine)  # reports a bad value before a long download
     if not any(params[name] is not None for name in TARGET):
         raise BadValueError("-m is missing; name the target from whose file a draft is to be made")

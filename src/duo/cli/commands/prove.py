@@ -13,7 +13,7 @@ import click
 from duo.cli.bench_head import ReportCommand, command_line, refuse
 from duo.cli.commands.run import of_run
 from duo.cli.models import model_sources
-from duo.cli.options import given, model_options, table_options
+from duo.cli.options import given_options, model_options, table_options
 from duo.cli.progress import Bar
 from duo.errors import BadValueError, DuoError
 from duo.options.endpoint import EndpointOptions
@@ -59,7 +59,7 @@ def plan_of(params: dict[str, Any]) -> ProofPlan:
 
     quick = params["quick"]
     defaults = DEFAULTS | ({"max_tokens": QUICK_TOKENS} if quick else {})
-    checked = generate_options({**defaults, **given(params, OF_TEXT)})
+    checked = generate_options({**defaults, **given_options(params, OF_TEXT)})
     if checked["max_tokens"] < 0:
         raise BadValueError("-n -1 lets models write without an end; give a number of tokens")
     seed = secrets.randbits(31) if checked["seed"] == -1 else checked["seed"]

@@ -18,7 +18,7 @@ from duo.cli.first_line import kernels_of
 from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import Models, chosen_models, model_sources, names_draft, names_target
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
-from duo.cli.options import ModelCommand, given, model_options
+from duo.cli.options import ModelCommand, given_options, model_options
 from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import progress
 from duo.errors import BadValueError
@@ -59,7 +59,7 @@ def run(params: dict[str, Any]) -> None:
     prompt = PROMPT
     if params["prompt"] is not None or params["file"] is not None:
         prompt = read_prompt(params["prompt"], params["file"], params["escape"])
-    options = {**DEFAULTS, **given(params, GENERATE_OPTIONS)}
+    options = {**DEFAULTS, **given_options(params, GENERATE_OPTIONS)}
     checked = check_early(prompt, options)
     if checked["mode"] == "plain":
         raise BadValueError("--mode plain would race against itself; leave it out, or take sync")
@@ -68,7 +68,7 @@ def run(params: dict[str, Any]) -> None:
 
         options["seed"] = secrets.randbits(63)  # the same for both
     params = with_targets_own(params)
-    options = {**options, **given({"spec_type": params["spec_type"]}, GENERATE_OPTIONS)}
+    options = {**options, **given_options({"spec_type": params["spec_type"]}, GENERATE_OPTIONS)}
     models = _models(params)
     from duo.benchmark.race import Lane, Outcome
     from duo.cli.race_screen import can_show

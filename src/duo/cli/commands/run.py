@@ -15,7 +15,7 @@ from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import model_sources
 from duo.cli.on_off import Flag
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
-from duo.cli.options import ModelCommand, given, model_options, unescape
+from duo.cli.options import ModelCommand, given_options, model_options, unescape
 from duo.errors import BadValueError
 from duo.options.tables import GENERATE_OPTIONS
 
@@ -104,7 +104,7 @@ def run(params: dict[str, Any]) -> None:
         run_dialogue(params)
         return
     prompt = read_prompt(params["prompt"], file, params["escape"])
-    text_options = given(params, GENERATE_OPTIONS)
+    text_options = given_options(params, GENERATE_OPTIONS)
     wanted = check_early(prompt, text_options)  # reports a bad value before minutes of loading
     show.warn_of_schema(wanted)
     with open_duo(params, trace=params["trace"], finds_guesses=True) as d:
@@ -141,7 +141,7 @@ def run_many(params: dict[str, Any]) -> None:
     from duo.generation.job import check_early
 
     prompts = read_prompts(params["file"])
-    text_options = given(params, GENERATE_OPTIONS)
+    text_options = given_options(params, GENERATE_OPTIONS)
     wanted = check_early(prompts[0], text_options)
     show.warn_of_schema(wanted)
     with open_duo(params, trace=params["trace"], finds_guesses=True) as d:
@@ -166,7 +166,7 @@ def run_dialogue(params: dict[str, Any]) -> None:
     around = {name: params[f"in_{name}"] or "" for name in ("prefix", "suffix")}
     if params["escape"]:
         around = {name: unescape(text) for name, text in around.items()}
-    text_options = given(params, GENERATE_OPTIONS)
+    text_options = given_options(params, GENERATE_OPTIONS)
     wanted = check_early(prompt or "?", text_options)
     show.warn_of_schema(wanted)
     with open_duo(params, trace=params["trace"], finds_guesses=True) as d:

@@ -13,7 +13,7 @@ from duo.cli.commands.chat import command as chat_command
 from duo.cli.commands.run import of_run
 from duo.cli.help_groups import MODELS
 from duo.cli.models import model_sources, names_draft, names_target
-from duo.cli.options import ModelCommand, given, model_options, table_options
+from duo.cli.options import ModelCommand, given_options, model_options, table_options
 from duo.errors import BadValueError, DuoError
 from duo.options.serve import ServeOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, SERVE_OPTIONS
@@ -77,8 +77,8 @@ def serve(params: dict[str, Any]) -> None:
     from duo.server.service import Service
     from duo.server.settings import ServerSettings
 
-    asked = given(params, SERVE_OPTIONS)
-    options = given(params, GENERATE_OPTIONS)
+    asked = given_options(params, SERVE_OPTIONS)
+    options = given_options(params, GENERATE_OPTIONS)
     o = serve_options(asked)
     template, variables = template_choice(params)
     wanted = check_early("?", options)  # reports a bad value before minutes of loading
@@ -90,7 +90,7 @@ def serve(params: dict[str, Any]) -> None:
     check_open(o, has_keys=bool(settings.keys))
     if params["n_parallel"] is None:
         params["n_parallel"] = N_PARALLEL if params["draft_host"] is None and params["verify_host"] is None else 1
-    engine_options(given(params, ENGINE_OPTIONS))
+    engine_options(given_options(params, ENGINE_OPTIONS))
     found = listeners(o)
     context = click.get_current_context()
 
@@ -158,7 +158,7 @@ def serve_many(params: dict[str, Any]) -> None:
 
     if names_target(params) or names_draft(params):
         raise BadValueError("--models-dir and --models-preset name the models; leave out -m, -md, -hf and --pair")
-    asked = given(params, SERVE_OPTIONS)
+    asked = given_options(params, SERVE_OPTIONS)
     o = serve_options(asked)
     settings = ServerSettings.of({**asked, "ui": False}, "duo")
     check_tls(o)

@@ -10,7 +10,7 @@ import click
 
 from duo.cli import show
 from duo.cli.complete import by_metavar
-from duo.cli.options import ModelCommand, given, table_options
+from duo.cli.options import ModelCommand, given_options, table_options
 from duo.cli.progress import progress
 from duo.errors import BadValueError
 from duo.options.engine import EngineOptions
@@ -48,8 +48,8 @@ def run(kind: str, params: dict[str, Any]) -> None:
 
     head = kind == "head"
     table = TRAIN_HEAD_OPTIONS if head else TRAIN_DRAFT_OPTIONS
-    options: Any = (train_head_options if head else train_draft_options)(given(params, table))
-    engine = {name: value for name, value in given(params, ENGINE_OPTIONS).items() if name in OF_TARGET}
+    options: Any = (train_head_options if head else train_draft_options)(given_options(params, table))
+    engine = {name: value for name, value in given_options(params, ENGINE_OPTIONS).items() if name in OF_TARGET}
     engine_options(engine)
     if params["like"] is not None and not params["plan"]:
         raise BadValueError("--like is for --plan; name the target's file with -m")

@@ -13,12 +13,12 @@ from duo.chat.reading import reasoning_of
 from duo.compat.llama_cpp import chat_formats
 from duo.compat.llama_cpp.answer import CompletionAnswer
 from duo.compat.llama_cpp.chat_answer import as_call, as_call_parts, as_chat, as_chat_parts, as_read, as_read_parts
-from duo.compat.llama_cpp.chat_prompt import ChatAsked, ChatPrompt, chat_prompt, schema_of
-from duo.compat.llama_cpp.completion import Completions, if_asked, of_llama
-from duo.compat.llama_cpp.members import PLACES_OF_CHAT, by_name
+from duo.compat.llama_cpp.chat_prompt import ChatPrompt, ChatRequest, chat_prompt, schema_of
+from duo.compat.llama_cpp.completion import Completions, stream_keyword, text_keywords
+from duo.compat.llama_cpp.members import CHAT_ARGUMENTS, merged_arguments
 from duo.compat.llama_cpp.openai import ChatChunk, ChatCompletion
 from duo.errors import BadValueError, MissingPackageError
-from duo.generation.texts import own_defaults
+from duo.generation.texts import text_defaults
 from duo.grammar.grammar import grammar_of_schema
 from duo.options.llama_cpp import ChatOptions
 from duo.options.signature import keywords
@@ -52,13 +52,13 @@ class Chats(Completions):
     _format: str | None  # llama_cpp's name
     _template: ChatTemplate | None = None
 
-    def _choose_chat(self, given: dict[str, Any]) -> None:
+    def _choose_chat(self, options: dict[str, Any]) -> None:
         """Takes the keywords of prompts (chat_template, chat_format, ...) out of the others. Raises BadValueError."""
-        template, name = given.pop("chat_template", None), given.pop("chat_format", None)
+        template, name = options.pop("chat_template", None), options.pop("chat_format", None)
         for what, value in (("chat_template", template), ("chat_format", name)):
             if value is not None and not (isinstance(value, str) and _is_unicode(value)):
                 raise BadValueError(f"{what} is {quoted(value)}; give text")
-        self._handler = chat_formats.check_handler(given.pop("chat_handler", None))
+        self._handler = chat_formats.check_handler(options.pop("chat_handler", None))
         if self._handler is None and template is None and name is not None:
             self._handler = chat_formats.handler_of(name)
         self._format = name
@@ -100,7 +100,7 @@ class Chats(Completions):
     def create_chat_completion(
         self,
         messages: Sequence[Mapping[str, Any]],
-        *places: Any,
+        *positional: Any,
         stream: Literal[False] | None = False,
         **options: Unpack[ChatOptions],
     ) -> ChatCompletion: ...
@@ -109,7 +109,7 @@ class Chats(Completions):
     def create_chat_completion(
         self,
         messages: Sequence[Mapping[str, Any]],
-        *places: Any,
+        *positional: Any,
         stream: Literal[True],
         **options: Unpack[ChatOptions],
     ) -> Iterator[ChatChunk]: ...
@@ -118,14 +118,14 @@ class Chats(Completions):
     def create_chat_completion(
         self,
         messages: Sequence[Mapping[str, Any]],
-        *places: Any,
+        *positional: Any,
         stream: bool | None,
         **options: Unpack[ChatOptions],
     ) -> ChatCompletion | Iterator[ChatChunk]: ...
 
-    @keywords(ChatOptions, PLACES_OF_CHAT, **DEFAULTS)
+    @keywords(ChatOptions, CHAT_ARGUMENTS, **DEFAULTS)
     def create_chat_completion(
-        self, messages: Sequence[Mapping[str, Any]], *places: Any, stream: bool | None = False, **options: Any
+        self, messages: Sequence[Mapping[str, Any]], *positional: Any, stream: bool | None = False, **options: Any
     ) -> ChatCompletion | Iterator[ChatChunk]:
         """Answers a conversation, as llama_cpp.Llama.create_chat_completion does.
 
@@ -141,7 +141,9 @@ class Chats(Completions):
             BadValueError: A value or a message is wrong, or the model has no chat template.
             DuoError: What `stream` raises.
         """
-        options = by_name("create_chat_completion", PLACES_OF_CHAT, places, {**options, **if_asked(stream)})
+        options = merged_arguments(
+            "create_chat_completion", CHAT_ARGUMENTS, positional, {**options, **stream_keyword(stream)}
+        )
         if self._handler is not None:
             answer: ChatCompletion | Iterator[ChatChunk] = self._handled(self._handler, messages, options)
             return answer
@@ -155,10 +157,10 @@ class Chats(Completions):
                     f"{name} is for a template, and llama_cpp's chat formats are none; give chat_template"
                 )
         schema = schema_of(options.pop("response_format", None))
-        asked = {name: options.pop(name) for name in PLACES_OF_CHAT if name in options}
-        of_llama({}, "create_chat_completion", {k: v for k, v in asked.items() if k not in OF_HANDLERS}, {})
+        asked = {name: options.pop(name) for name in CHAT_ARGUMENTS if name in options}
+        text_keywords({}, "create_chat_completion", {k: v for k, v in asked.items() if k not in OF_HANDLERS}, {})
         of_all = {name: value for name, value in self.defaults.items() if name in OF_HANDLERS}
-        own = of_llama(
+        own = text_keywords(
             {k: v for k, v in self.defaults.items() if k not in of_all}, "create_chat_completion", options, {}
         )
         if schema is not None:
@@ -169,12 +171,12 @@ class Chats(Completions):
     def _templated(self, messages: Any, options: dict[str, Any]) -> ChatCompletion | Iterator[ChatChunk]:
         stream, model = options.pop("stream", None), options.pop("model", None)
         logprobs, top_logprobs = options.pop("logprobs", None), options.pop("top_logprobs", None)
-        asked = ChatAsked(
+        asked = ChatRequest(
             **{name: options.pop(name, None) for name in (*OF_TOOLS, "response_format")},
             reasoning=reasoning_of(options.pop("reasoning_format", None)),
             variables=self._variables(options),
         )
-        wanted = of_llama(own_defaults(self, options), "create_chat_completion", options, DEFAULTS)
+        wanted = text_keywords(text_defaults(self, options), "create_chat_completion", options, DEFAULTS)
         prompt = self.chat_prompt(messages, asked)
         wanted |= prompt.shape
         if logprobs:
@@ -197,7 +199,7 @@ class Chats(Completions):
             n: options.pop(n) for n in [*options] if n in template.variables and n not in GENERATE_OPTIONS
         }
 
-    def chat_prompt(self, messages: object, asked: ChatAsked) -> ChatPrompt:
+    def chat_prompt(self, messages: object, asked: ChatRequest) -> ChatPrompt:
         """A conversation as this model's template writes it. Raises BadValueError."""
         target = self.engine.target
         return chat_prompt(
@@ -208,7 +210,7 @@ class Chats(Completions):
             marked=target is not None and not target.can_rollback,
         )
 
-    def create_chat_completion_openai_v1(self, *places: Any, **options: Any) -> Any:
+    def create_chat_completion_openai_v1(self, *positional: Any, **options: Any) -> Any:
         """`create_chat_completion` that returns objects of the openai package.
 
         Raises:
@@ -220,7 +222,7 @@ class Chats(Completions):
             raise MissingPackageError(
                 "create_chat_completion_openai_v1 needs the openai package; pip install openai"
             ) from None
-        found = self.create_chat_completion(*places, **options)
+        found = self.create_chat_completion(*positional, **options)
         if isinstance(found, dict):
             return theirs.ChatCompletion(**found)
         return (theirs.ChatCompletionChunk(**part) for part in found)

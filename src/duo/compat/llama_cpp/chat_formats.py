@@ -60,9 +60,9 @@ class Caller:
         self._duo, self._own = duo, own
         self.raised: Exception | None = None  # by the text, not by the handler
 
-    def create_completion(self, *places: Any, **options: Any) -> Any:
+    def create_completion(self, *positional: Any, **options: Any) -> Any:
         try:
-            return self._duo.create_completion(*places, **{**options, **self._own})
+            return self._duo.create_completion(*positional, **{**options, **self._own})
         except Exception as e:
             self.raised = e
             raise

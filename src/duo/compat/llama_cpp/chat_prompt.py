@@ -64,7 +64,7 @@ class ChatPrompt:
 
 
 @dataclass(frozen=True)
-class ChatAsked:
+class ChatRequest:
     """What a program asked of a chat, but for the messages and the sampling."""
 
     tools: Any = None
@@ -81,7 +81,7 @@ def chat_prompt(
     template: ChatTemplate,
     tokenize: Callable[[str, bool], list[int]],
     messages: object,
-    asked: ChatAsked,
+    asked: ChatRequest,
     *,
     marked: bool = False,
 ) -> ChatPrompt:

@@ -15,12 +15,12 @@ from duo.options.validate import generate_options
 from duo.support.same import n_same
 
 # Arguments behind the first one, in llama_cpp's order.
-PLACES_OF_COMPLETION = (
+COMPLETION_ARGUMENTS = (
     "suffix", "max_tokens", "temperature", "top_p", "min_p", "typical_p", "logprobs", "echo", "stop",
     "frequency_penalty", "presence_penalty", "repeat_penalty", "top_k", "stream", "seed", "tfs_z", "mirostat_mode",
     "mirostat_tau", "mirostat_eta", "model", "stopping_criteria", "logits_processor", "grammar", "logit_bias",
 )  # fmt: skip
-PLACES_OF_CHAT = (
+CHAT_ARGUMENTS = (
     "functions", "function_call", "tools", "tool_choice", "temperature", "top_p", "top_k", "min_p", "typical_p",
     "stream", "stop", "seed", "response_format", "max_tokens", "presence_penalty", "frequency_penalty",
     "repeat_penalty", "tfs_z", "mirostat_mode", "mirostat_tau", "mirostat_eta", "model", "logits_processor", "grammar",
@@ -28,14 +28,16 @@ PLACES_OF_CHAT = (
 )  # fmt: skip
 
 
-def by_name(function: str, order: Sequence[str], places: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments that were given by place, with those that were given by name. Raises TypeError."""
-    if len(places) > len(order):
-        raise TypeError(f"{function}() takes {1 + len(order)} arguments at most, and {1 + len(places)} were given")
-    named = dict(zip(order, places, strict=False))
-    if twice := named.keys() & given.keys():
+def merged_arguments(
+    function: str, order: Sequence[str], positional: Sequence[Any], keywords: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Positional and keyword arguments in one dict. order: names of the positional ones. Raises TypeError."""
+    if len(positional) > len(order):
+        raise TypeError(f"{function}() takes {1 + len(order)} arguments at most, and {1 + len(positional)} were given")
+    named = dict(zip(order, positional, strict=False))
+    if twice := named.keys() & keywords.keys():
         raise TypeError(f"{function}() got two values for {sorted(twice)[0]!r}")
-    return named | dict(given)
+    return named | dict(keywords)
 
 
 # Members that duo does not have, and why.
