@@ -175,9 +175,10 @@ bool verify_round::plan_together() {
     reading_.fill(pass_, texts_.active().all());
     texts_.active().make_room(pass_.n_base_rows());
     std::erase_if(pass_.slots(), [](const verify_slot * s) { return s->parked.waits; });
-    const size_t n_used = pass_.n_base_rows();
+    const size_t n_used  = pass_.n_base_rows();
+    const auto   n_batch = size_t(model_.facts().n_batch); // a picture may have more rows
     const auto   n_rows =
-        int32_t(std::min({cache_.n_free() - n_used, size_t(model_.facts().n_batch) - n_used, size_t(n_draft_cap),
+        int32_t(std::min({cache_.n_free() - n_used, n_batch - std::min(n_used, n_batch), size_t(n_draft_cap),
                           size_t(n_rows_cap) - std::min(size_t(n_rows_cap), n_used)}));
     int64_t t0 = 0;
     for (int32_t i = 0;; ++i) {
