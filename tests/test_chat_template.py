@@ -58,7 +58,7 @@ def test_content_in_parts_is_joined() -> None:
     ([{"role": "user"}], "message 0 has no content"),
     ([{"role": "user", "content": "a\ud800"}], "message 0 is not valid Unicode"),
     ([{"role": "user", "content": 3}], "content of message 0 is int"),
-    ([{"role": "user", "content": [{"type": "image_url"}]}], "reads text only"),
+    ([{"role": "user", "content": [{"type": "image_url"}]}], "text and pictures"),
 ])  # fmt: skip
 def test_bad_messages_are_one_sentence(duo_pair: Duo, messages: object, why: str) -> None:
     with pytest.raises(DuoError, match=why):

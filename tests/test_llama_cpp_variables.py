@@ -58,9 +58,12 @@ def test_variables_of_the_context_and_of_switches(
     assert params("run", "-p", "x")["offload_kqv"] is False
     assert params("run", "-p", "x", "-kvo")["offload_kqv"] is True
     assert capsys.readouterr().err == ""
-    monkeypatch.setenv("LLAMA_ARG_MMPROJ", "eyes.gguf")
+    monkeypatch.setenv("LLAMA_ARG_MMPROJ_URL", "https://x/eyes.gguf")
     params("run", "-p", "x")
-    assert capsys.readouterr().err == "duo: llama.cpp's --mmproj: duo reads no images, so the model reads text only\n"
+    assert capsys.readouterr().err == (
+        "duo: llama.cpp's --mmproj-url: duo downloads no projector by its URL, so the model reads text only; give "
+        "--mmproj or -hf\n"
+    )
 
 
 def test_the_environment_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,13 @@ constexpr node_id  no_node  = 0;
 constexpr token_id no_token = -1;
 constexpr int16_t  no_age   = -1; // of a node that no draft head has guessed
 
+// Rows of a picture have such ids (text/pictures.h): larger than any token's.
+constexpr token_id first_picture_id = 1 << 30;
+
+constexpr bool is_picture(token_id id) {
+    return id >= first_picture_id;
+}
+
 // A request is the parent of its own root. Request ids have the highest bit set, so they never equal a node's.
 constexpr node_id request_node(uint64_t n_request) {
     return (node_id(1) << 63) | n_request;

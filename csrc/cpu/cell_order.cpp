@@ -51,6 +51,10 @@ void cell_order::set(table & t, size_t cell, const row & r) {
     t.text.resize(t.pos.size());
     t.pos[cell]  = r.pos;
     t.text[cell] = r.text;
+    if (r.within != 0 || !t.within.empty()) {
+        t.within.resize(t.pos.size());
+        t.within[cell] = r.within;
+    }
 }
 
 void cell_order::write(table & t, const ggml_tensor * cells) {
@@ -82,11 +86,10 @@ std::vector<std::span<const ggml_tensor * const>> cell_order::caches() const {
     return all;
 }
 
-void cell_order::restored(const ggml_tensor * tensor, std::span<const int32_t> cells,
-                          std::span<const int32_t> positions, int32_t text) {
+void cell_order::restored(const ggml_tensor * tensor, std::span<const int32_t> cells, std::span<const row> rows) {
     table & t = tables_[index_.at(tensor)];
     for (size_t i = 0; i < cells.size(); ++i) {
-        set(t, size_t(cells[i]), {.pos = positions[i], .text = text});
+        set(t, size_t(cells[i]), rows[i]);
     }
     t.n_ordered = -1;
 }
@@ -114,7 +117,7 @@ std::span<const int32_t> cell_order::cells(const ggml_tensor * cache, int64_t n)
     t.order.clear();
     t.pos.resize(std::max(t.pos.size(), size_t(n)), unwritten);
     const auto pos = std::span(t.pos).first(size_t(n));
-    if (std::is_sorted(pos.begin(), pos.end())) {
+    if (t.within.empty() && std::is_sorted(pos.begin(), pos.end())) {
         return {};
     }
     // Counting sort. Cells with the same position stay in their order.
@@ -130,7 +133,23 @@ std::span<const int32_t> cell_order::cells(const ggml_tensor * cache, int64_t n)
     for (size_t i = 0; i < pos.size(); ++i) {
         t.order[size_t(count_[place(pos[i])]++)] = int32_t(i);
     }
+    order_pictures(t);
     return t.order;
+}
+
+// Cells with the same position, in the order of their rows.
+void cell_order::order_pictures(table & t) {
+    if (t.within.empty()) {
+        return;
+    }
+    t.within.resize(t.pos.size());
+    const auto pos = [&t](int32_t c) { return t.pos[size_t(c)]; };
+    for (auto from = t.order.begin(); from != t.order.end();) {
+        const auto to =
+            std::find_if(from, t.order.end(), [&](int32_t c) { return pos(c) != pos(*from) || pos(c) == unwritten; });
+        std::stable_sort(from, to, [&t](int32_t a, int32_t b) { return t.within[size_t(a)] < t.within[size_t(b)]; });
+        from = to == from ? from + 1 : to;
+    }
 }
 
 std::span<const int32_t> cell_order::texts(int64_t n_tokens) const {

@@ -26,9 +26,11 @@ class cell_order {
     };
 
     // A row of the batch: its position, and a number that all rows of its text share.
+    // Rows of a picture may share a position; `within` is their order then.
     struct row {
-        int32_t pos  = 0;
-        int32_t text = 0;
+        int32_t pos    = 0;
+        int32_t text   = 0;
+        int32_t within = 0;
     };
 
     // The next batch, which may be computed in several graphs; then its rows, in their order.
@@ -42,8 +44,7 @@ class cell_order {
     [[nodiscard]] std::vector<std::span<const ggml_tensor * const>> caches() const;
     // These cells of a cache were filled without a graph, and hold these positions of a text. tensor: any of the
     // cache's.
-    void restored(const ggml_tensor * tensor, std::span<const int32_t> cells, std::span<const int32_t> positions,
-                  int32_t text);
+    void restored(const ggml_tensor * tensor, std::span<const int32_t> cells, std::span<const row> rows);
     // n positions of the text from `pos` on are free; those behind them become n lower.
     void shifted(int32_t text, int32_t pos, int32_t n);
 
@@ -65,6 +66,7 @@ class cell_order {
         const ggml_tensor *              cells = nullptr; // cells of the graph's rows: the same tensor for all layers
         std::vector<int32_t>             pos;             // by cell
         std::vector<int32_t>             text;            // by cell
+        std::vector<int32_t>             within;          // by cell; empty: no row has any
         std::vector<int32_t>             order;           // of the first n_ordered cells, unless they are in order
         int64_t                          n_ordered = -1;  // -1: pos has changed
         size_t                           n_written = 0;   // rows of the batch
@@ -73,6 +75,7 @@ class cell_order {
     table &     table_of(const ggml_tensor * cache, const ggml_tensor * cells);
     void        write(table & t, const ggml_tensor * cells);
     static void set(table & t, size_t cell, const row & r);
+    static void order_pictures(table & t);
 
     std::vector<table>                              tables_;
     std::unordered_map<const ggml_tensor *, size_t> index_; // of a layer's tensor in tables_

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/errand.h"
 
 namespace duo {
 
@@ -79,8 +80,17 @@ void pipeline::check_prompt(const request & req) const {
                                                   " with the answer; shorten it or raise -c/--ctx-size" +
                                                   (verify_worker_ ? "" : " of the verify host"));
     }
-    for (const token_id t : req.prompt) {
-        if (t < 0 || t >= text_model_.facts().n_vocab) {
+    const bool looks = req.job != nullptr && req.job->what != errand::kind::score; // at what is cached
+    if (is_picture(req.prompt.back()) && !looks) {
+        throw error(error_kind::bad_value, "the prompt ends with a picture; put some text behind it");
+    }
+    if (!req.pictures.empty() && !verify_worker_) {
+        throw error(error_kind::bad_value, "the target is elsewhere and cannot be shown pictures; run duo serve there");
+    }
+    for (size_t i = 0; i < req.prompt.size(); ++i) {
+        const token_id t    = req.prompt[i];
+        const bool     seen = is_picture(t) && (looks || req.pictures.at(int32_t(i)) != nullptr);
+        if (!seen && (t < 0 || t >= text_model_.facts().n_vocab)) {
             throw error(error_kind::bad_value, "token id " + std::to_string(t) + " is outside the vocabulary (0 to " +
                                                    std::to_string(text_model_.facts().n_vocab - 1) + ")");
         }

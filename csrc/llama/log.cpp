@@ -60,6 +60,10 @@ void log_install() {
     llama_log_set(on_line, nullptr);
 }
 
+ggml_log_callback log_callback() {
+    return on_line;
+}
+
 void log_to(bool to_stderr, const std::string & path) {
     log_install(); // `import llama_cpp` installs its own callback
     sink &                            s = the_sink();

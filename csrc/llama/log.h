@@ -3,12 +3,17 @@
 
 #include <string>
 
+#include <ggml.h>
+
 #include "log_style.h"
 
 namespace duo {
 
 // Installs the log callback for the whole process.
 void log_install();
+
+// The callback that log_install() installs, for other libraries of llama.cpp.
+ggml_log_callback log_callback();
 
 // Sets where lines go from now on. `path` empty: no file. Throws duo::error if the file cannot be opened.
 void log_to(bool to_stderr, const std::string & path);

@@ -17,9 +17,9 @@ namespace duo {
 class llama_token_model : public token_model {
   public:
     // Makes a context, unless the weights are those of a vocabulary alone (vocab_only). target: of a draft head; it
-    // must outlive this model. Throws duo::error.
-    explicit llama_token_model(std::shared_ptr<const model_weights> weights,
-                               const llama_token_model *            target = nullptr);
+    // must outlive this model. eyes: null: it sees nothing. Throws duo::error.
+    explicit llama_token_model(std::shared_ptr<const model_weights> weights, const llama_token_model * target = nullptr,
+                               std::shared_ptr<projector> eyes = nullptr);
 
     [[nodiscard]] const model_weights &   weights() const { return *weights_; }
     [[nodiscard]] const duo::vocabulary & vocabulary() const { return vocabulary_; }
@@ -50,18 +50,20 @@ class llama_token_model : public token_model {
         return sampler_->logprobs(i_row, token, out);
     }
 
+    [[nodiscard]] const std::shared_ptr<projector> & eyes() const { return eyes_; } // null: it sees nothing
+
     head_states & states() override { return decoder_->hidden(); }
 
-    bool    rollback(int32_t branch, int32_t pos) override { return decoder_->cache().rollback(branch, pos); }
-    bool    shift(int32_t branch, int32_t pos, int32_t n) override { return decoder_->cache().shift(branch, pos, n); }
-    int32_t take_back(int32_t branch, int32_t pos) override { return decoder_->cache().take_back(branch, pos); }
+    bool    rollback(int32_t branch, int32_t pos) override { return decoder_->rows().rollback(branch, pos); }
+    bool    shift(int32_t branch, int32_t pos, int32_t n) override { return decoder_->rows().shift(branch, pos, n); }
+    int32_t take_back(int32_t branch, int32_t pos) override { return decoder_->rows().take_back(branch, pos); }
     int32_t n_undo_together(int32_t n_texts) const override { return decoder_->cache().n_undo_together(n_texts); }
     void    mark(int32_t branch) override { decoder_->cache().mark(branch); }
     int64_t mark_bytes() const override { return decoder_->cache().mark_bytes(); }
-    void    fork(int32_t from, int32_t to, int32_t pos) override { decoder_->cache().fork(from, to, pos); }
-    int32_t n_held(int32_t branch) const override { return decoder_->cache().n_held(branch); }
-    std::string save(int32_t branch) const override { return decoder_->cache().save(branch); }
-    void restore(int32_t branch, std::span<const char> saved) override { decoder_->cache().restore(branch, saved); }
+    void    fork(int32_t from, int32_t to, int32_t pos) override { decoder_->rows().fork(from, to, pos); }
+    int32_t n_held(int32_t branch) const override { return decoder_->rows().n_held(branch); }
+    std::string save(int32_t branch) const override { return decoder_->rows().save(branch); }
+    void restore(int32_t branch, std::span<const char> saved) override { decoder_->rows().restore(branch, saved); }
 
     bool        is_end(token_id token) const override { return vocabulary_.is_end(token); }
     std::string piece(token_id token) const override {
@@ -74,6 +76,7 @@ class llama_token_model : public token_model {
     std::unique_ptr<model_decoder>       decoder_; // none without a context
     std::unique_ptr<row_sampler>         sampler_;
     model_facts                          facts_;
+    std::shared_ptr<projector>           eyes_;
 };
 
 } // namespace duo

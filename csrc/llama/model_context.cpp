@@ -178,13 +178,16 @@ int32_t model_context::guarded(int32_t n_tokens, const std::function<int32_t()> 
     }
 }
 
-bool model_context::evaluate(const llama_batch & batch, const std::atomic<bool> * stop) {
+bool model_context::evaluate(const llama_batch & batch, const std::atomic<bool> * stop,
+                             std::span<const int32_t> within) {
     const auto what = [&] {
         return "evaluating " + std::to_string(batch.n_tokens) + " tokens with " + weights_.options.path + " failed";
     };
     cells_.begin();
     for (int32_t i = 0; own_attention_ && i < batch.n_tokens; ++i) {
-        cells_.add({.pos = batch.pos[i], .text = text_of(batch.seq_id[i][0])});
+        cells_.add({.pos    = batch.pos[i],
+                    .text   = text_of(batch.seq_id[i][0]),
+                    .within = within.empty() ? 0 : within[size_t(i)]});
     }
     const cpu::take_attention   attention(own_attention_, &cells_);
     const cpu::offload_products offload(weights_.devices.helpers);

@@ -55,7 +55,8 @@ class model_context {
     }
 
     // False: `stop` became true. nullptr: nothing stops it. Throws duo::error.
-    bool evaluate(const llama_batch & batch, const std::atomic<bool> * stop);
+    // within: the order of the rows that share a position; empty: none do.
+    bool evaluate(const llama_batch & batch, const std::atomic<bool> * stop, std::span<const int32_t> within = {});
     // The states that a head's encoder makes; valid until the next pass. Throws duo::error.
     const float * encode(const llama_batch & batch);
     void          use_threads(int32_t n);

@@ -7,12 +7,14 @@
 
 #include "base/error.h"
 #include "cpu/ggml_device.h"
+#include "picture_batch.h"
 
 namespace duo {
 
 model_decoder::model_decoder(const model_weights & w, llama_context * target, bool own_attention, bool snapshots)
-    : weights_(w), context_(w, target, own_attention, snapshots), cache_(w, context_), batch_(w, context_.shape()),
-      hidden_(w, context_, batch_), n_proposed_(w.n_vocab()) {
+    : weights_(w), context_(w, target, own_attention, snapshots), cache_(w, context_),
+      rows_(cache_, context_.shape().n_branch), batch_(w, context_.shape()), hidden_(w, context_, batch_),
+      n_proposed_(w.n_vocab()) {
 }
 
 // llama.cpp's scheduler decides whether duo's device computes all attention, and architectures differ. The probe's pass
@@ -73,6 +75,10 @@ bool model_decoder::ends_alone(size_t n) const {
 decode_status model_decoder::decode(std::span<const row> rows, const std::atomic<bool> & stop) {
     const size_t n = rows.size();
     batch_.begin(0);
+    if (n > 0 && rows.front().picture != nullptr) {
+        return decode_picture(rows, stop);
+    }
+    rows = rows_.placed(rows);
     if (weights_.is_block()) {
         return decode_blocks(rows, stop);
     }
@@ -98,7 +104,9 @@ decode_status model_decoder::decode_batch(std::span<const row> rows, const std::
     // The extra row is removed below. A draft's recurrent state would not survive that.
     const size_t n         = batch_.size();
     const bool   removable = cache_.can_rollback() || (n == 1 && context_.shape().n_batch > 1 && !weights_.is_draft);
-    const bool   padded    = ends_alone(n) && removable;
+    // Before a picture a pass may have one row, which a copied state must keep.
+    const bool needed = cache_.undo() == undo_kind::copy && !rows.back().output;
+    const bool padded = ends_alone(n) && removable && !needed;
     if (padded) {
         batch_.add_padding(rows.back());
     }
@@ -122,6 +130,38 @@ decode_status model_decoder::decode_batch(std::span<const row> rows, const std::
     if (padded) {
         cache_.take_back_padding(rows.back());
     }
+    return decode_status::ok;
+}
+
+// A picture's rows come as embeddings, in passes of their own, and none of them has an output. What is kept of a state
+// from before is not among the last rows.
+decode_status model_decoder::decode_picture(std::span<const row> rows, const std::atomic<bool> & stop) {
+    const row & first = rows.front();
+    if (eyes_ == nullptr) {
+        throw error(error_kind::bad_value, weights_.options.path + " sees no pictures without --mmproj");
+    }
+    const encoded_picture seen = eyes_->encode(*first.picture, rows_.placed(rows.first(1)).front().pos);
+    if (stop.load(std::memory_order_relaxed)) {
+        return decode_status::stopped;
+    }
+    picture_batch batch(seen, first.branch);
+    const int32_t n_pass = seen.looks_ahead ? context_.n_pass() : context_.shape().n_batch;
+    if (seen.looks_ahead && seen.n_rows > std::min(n_pass, context_.shape().n_batch)) {
+        throw error(error_kind::bad_value, "a picture of " + std::to_string(seen.n_rows) + " rows does not fit " +
+                                               weights_.options.path + "'s passes of " + std::to_string(n_pass) +
+                                               "; raise -ub/--ubatch-size and -b/--batch-size");
+    }
+    cache_.before_pass(rows, false);
+    const causal_pause pause(context_.get(), seen.looks_ahead);
+    for (int32_t i = 0; i < seen.n_rows; i += n_pass) {
+        batch.choose(i, std::min(n_pass, seen.n_rows - i));
+        if (!context_.evaluate(batch.get(), cache_.can_rollback() ? &stop : nullptr, batch.within())) {
+            cache_.rollback(first.branch, batch.first_pos());
+            return decode_status::stopped;
+        }
+    }
+    cache_.after_pass(rows.first(1), 1);
+    rows_.add(first.branch, first.pos, seen.n_rows, first.picture->n_pos());
     return decode_status::ok;
 }
 

@@ -10,8 +10,10 @@
 #include "model/token_model.h"
 #include "model_cache.h"
 #include "model_context.h"
+#include "projector.h"
 #include "row_batch.h"
 #include "shortlist.h"
+#include "text_rows.h"
 
 namespace duo {
 
@@ -31,8 +33,12 @@ class model_decoder {
     [[nodiscard]] model_context &       context() { return context_; }
     [[nodiscard]] const model_context & context() const { return context_; }
     [[nodiscard]] model_cache &         cache() { return cache_; }
+    [[nodiscard]] text_rows &           rows() { return rows_; }
     [[nodiscard]] hidden_states &       hidden() { return hidden_; }
     [[nodiscard]] const row_batch &     batch() const { return batch_; }
+
+    // The model sees from now on.
+    void use(std::shared_ptr<projector> eyes) { eyes_ = std::move(eyes); }
 
     // Number of tokens for which a draft computes logits, before its first text.
     [[nodiscard]] int32_t n_proposed() const { return n_proposed_; }
@@ -43,6 +49,7 @@ class model_decoder {
     void          choose_shortlist();
     decode_status decode_batch(std::span<const row> rows, const std::atomic<bool> & stop);
     decode_status decode_blocks(std::span<const row> rows, const std::atomic<bool> & stop);
+    decode_status decode_picture(std::span<const row> rows, const std::atomic<bool> & stop);
     bool          evaluate(const llama_batch & batch, const std::atomic<bool> & stop);
     // Bits must be the same, and some stock kernel gives a single row other bits.
     [[nodiscard]] bool wants_padding() const;
@@ -52,10 +59,13 @@ class model_decoder {
     const model_weights &    weights_;
     model_context            context_;
     model_cache              cache_;
+    text_rows                rows_; // of the cache
     row_batch                batch_;
     hidden_states            hidden_;
     std::optional<shortlist> shortlist_; // a draft's
     int32_t                  n_proposed_;
+
+    std::shared_ptr<projector> eyes_; // null: it sees nothing
 };
 
 } // namespace duo

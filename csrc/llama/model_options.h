@@ -23,6 +23,15 @@ struct packed_choice {
     bool        check = false; // read it all, to find damage
 };
 
+// A file that makes rows of pictures (projector.h).
+struct projector_options {
+    std::string path;             // empty: the model sees nothing
+    bool        offload   = true; // to a GPU, if there is one
+    int32_t     n_threads = 1;    // on the CPU
+    int32_t     min_rows  = -1;   // of a picture, where the model leaves a choice; -1: as the file says
+    int32_t     max_rows  = -1;
+};
+
 struct model_options {
     std::string              path;
     std::vector<std::string> devices;                   // see resolve_devices

@@ -63,7 +63,15 @@ saved_cells::saved_cells(std::span<const char> image, size_t n_extra, uint32_t n
         for (uint32_t i = 0; i < n_cells; ++i) {
             c.pos.push_back(in.get<int32_t>());
             require(in.get<uint32_t>() == 1 && c.pos.back() >= 0); // sequence
-            in.skip(n_extra + sizeof(int32_t));
+            int32_t x = 0;
+            int32_t y = 0;
+            if (n_extra >= 2 * sizeof(int32_t)) { // llama_kv_cell_ext
+                x = in.get<int32_t>();
+                y = in.get<int32_t>();
+                in.skip(n_extra - 2 * sizeof(int32_t));
+            }
+            c.within.push_back(place_within(x, y));
+            in.skip(sizeof(int32_t));
         }
         require(in.get<uint32_t>() == 0); // values are not transposed
         const auto n_layers = in.get<uint32_t>();
@@ -114,9 +122,9 @@ bool saved_cells::restore_keys(const cache & c, uint32_t number, const ggml_tens
     if (keys->buffer == nullptr || !ggml_backend_buffer_is_host(keys->buffer) || keys->nb[1] != c.n_key) {
         return false;
     }
-    std::vector<int32_t> cells;
-    std::vector<int32_t> pos;
-    auto *               key = static_cast<char *>(keys->data);
+    std::vector<int32_t>              cells;
+    std::vector<cpu::cell_order::row> rows;
+    auto *                            key = static_cast<char *>(keys->data);
     for (int32_t i = 0; i < int32_t(keys->ne[1]) && cells.size() < c.pos.size(); ++i, key += c.n_key) {
         const key_mark any;
         key_mark       m;
@@ -124,7 +132,7 @@ bool saved_cells::restore_keys(const cache & c, uint32_t number, const ggml_tens
         if (m.name == any.name && m.cache == number && m.cell < c.pos.size()) {
             std::memcpy(key, image.data() + c.first_key + m.cell * c.n_key, c.n_key);
             cells.push_back(i);
-            pos.push_back(c.pos[m.cell]);
+            rows.push_back({.pos = c.pos[m.cell], .text = text, .within = c.within[m.cell]});
         }
     }
     if (cells.empty()) {
@@ -133,7 +141,7 @@ bool saved_cells::restore_keys(const cache & c, uint32_t number, const ggml_tens
     if (cells.size() < c.pos.size()) {
         throw error("libllama has not restored all cells");
     }
-    order.restored(keys, cells, pos, text);
+    order.restored(keys, cells, rows);
     return true;
 }
 

@@ -11,6 +11,11 @@
 
 namespace duo {
 
+// The order of rows that share a position, by their place in a picture.
+constexpr int32_t place_within(int32_t x, int32_t y) {
+    return int32_t(uint32_t(y) * 4096 + uint32_t(x));
+}
+
 // Before the restore each key of a cache's first layer is replaced by a mark with its number. After it the marks are
 // looked for in the cache, and the keys are put in their place. Layout: llama_kv_cache::state_write
 // (llama-kv-cache.cpp) with flash attention, one stream, and one sequence in each cell.
@@ -31,6 +36,7 @@ class saved_cells {
   private:
     struct cache {
         std::vector<int32_t> pos;           // of each cell
+        std::vector<int32_t> within;        // of each cell: see place_within()
         size_t               first_key = 0; // where the first layer's keys are
         size_t               n_key     = 0; // bytes of one
     };

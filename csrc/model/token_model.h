@@ -11,6 +11,7 @@
 #include "base/messages.h"
 #include "head_states.h"
 #include "model_facts.h"
+#include "text/pictures.h"
 #include "text/sampling.h"
 
 namespace duo {
@@ -25,6 +26,10 @@ struct row {
     int32_t  n_levels   = 1;     // and for so many positions in all; at most model_facts::n_levels
 
     const float * state = nullptr; // a draft head's: the state before the token, [n_state]
+
+    // Not null: the row is one of this picture's, and has no token. A batch has all rows of one picture, or none of
+    // any.
+    const duo::picture * picture = nullptr;
 };
 
 struct candidate {

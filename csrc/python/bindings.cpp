@@ -94,6 +94,7 @@ PYBIND11_MODULE(_core, m) {
             return duo::text_of(duo::apply_chat_template(name, messages, add_assistant));
         },
         "name"_a, "messages"_a, "add_assistant"_a);
+    duo::register_pictures(m);
     duo::register_options(m);
     duo::register_remote(m);
     duo::register_model(m);

@@ -32,6 +32,9 @@ void register_options(pybind11::module_ & m);
 void register_model(pybind11::module_ & m);
 void register_engine(pybind11::module_ & m);
 
+// SeenPrompt, Projector: pictures in prompts.
+void register_pictures(pybind11::module_ & m);
+
 // Errand: a job for the models between two texts.
 void register_errand(pybind11::module_ & m);
 

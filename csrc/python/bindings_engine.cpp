@@ -105,6 +105,7 @@ void register_model(py::module_ & m) {
                                                          llama_vocab_fim_mid(vocab));
                                })
         .def_property_readonly("warning", [](const v & x) { return text_of(x.get()->weights().warning); })
+        .def_property_readonly("projector", [](const v & x) { return x.get()->eyes(); })
         .def_property_readonly("vocabulary", [](const v & x) { return x.get()->vocabulary(); })
         .def(
             "is_end", [](const v & x, token_id id) { return x.get()->is_end(id); }, "token"_a)
@@ -192,7 +193,7 @@ void register_engine(py::module_ & m) {
                const plan_params & plan, std::vector<std::string> stop, int32_t n_logprobs, const py::object & hook,
                std::vector<std::shared_ptr<token_hook>> hooks, const std::optional<sampling_params> & chosen_from,
                int32_t place, bool use_cache, int32_t n_mark, bool shift, int32_t n_keep, int32_t n_discard,
-               bool filtered_logprobs) {
+               bool filtered_logprobs, const seen_prompt * pictures) {
                 auto                         own_hook = joined_hooks(hook, std::move(hooks));
                 const py::gil_scoped_release released;
 
@@ -210,12 +211,14 @@ void register_engine(py::module_ & m) {
                 r->use_cache         = use_cache;
                 r->n_mark            = n_mark;
                 r->shift             = {.on = shift, .n_keep = n_keep, .n_discard = n_discard};
+                r->pictures          = pictures == nullptr ? picture_spans() : pictures->pictures;
                 return text_handle(e, e.begin(std::move(r)));
             },
             py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "plan"_a, "stop"_a, "n_logprobs"_a,
             "hook"_a = py::none(), "hooks"_a = std::vector<std::shared_ptr<token_hook>>(),
             "chosen_from"_a = std::nullopt, "place"_a = -1, "use_cache"_a = true, "n_mark"_a = 0,
-            "context_shift"_a = false, "n_keep"_a = 0, "n_discard"_a = 0, "filtered_logprobs"_a = false)
+            "context_shift"_a = false, "n_keep"_a = 0, "n_discard"_a = 0, "filtered_logprobs"_a = false,
+            "pictures"_a = py::none())
         .def(
             "begin_errand",
             [](engine & e, std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place) {

@@ -196,6 +196,7 @@ void register_engine_options(py::module_ & m) {
     c.def(py::init<>())
         .def_readwrite("target", &e::target)
         .def_readwrite("draft", &e::draft)
+        .def_readwrite("projector", &e::projector)
         .def_readwrite("remote_draft", &e::remote_draft)
         .def_readwrite("n_ctx_remote", &e::n_ctx_remote)
         .def_readwrite("n_parallel", &e::n_parallel)

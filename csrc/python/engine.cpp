@@ -75,7 +75,9 @@ engine::engine(const engine_options & opt) {
         t.feature_layers = head ? head->layers : t.feature_layers;
         t.mtp            = is_mtp;
         t.load_mtp       = has_own;
-        target_          = std::make_shared<llama_token_model>(load_weights(t, false));
+        auto weights     = load_weights(t, false);
+        auto eyes        = opt.projector.path.empty() ? nullptr : std::make_shared<projector>(opt.projector, *weights);
+        target_          = std::make_shared<llama_token_model>(std::move(weights), nullptr, std::move(eyes));
     }
     if (opt.target.vocab_only) {
         target_view_ = target_;

@@ -11,6 +11,7 @@
 
 #include "engine/pipeline.h"
 #include "llama/model.h"
+#include "llama/projector.h"
 #include "llama/translated_model.h"
 #include "model/errand.h"
 #include "remote/draft_link.h"
@@ -28,15 +29,16 @@ void check_cpus(const std::vector<int32_t> & cpus);
 using model_wrapper = std::function<std::unique_ptr<token_model>(token_model &)>;
 
 struct engine_options {
-    model_options target;
-    model_options draft;                // path empty: no draft
-    bool          remote_draft = false; // the draft is elsewhere: see draft_link()
-    int32_t       n_ctx_remote = 0;     // > 0: the target is elsewhere, with a context of this size: see target_link()
-    pair_prior    prior{};              // where the two models are placed, and the expected cost of passes
-    int32_t       n_parallel   = 1;     // texts at once
-    int64_t       n_kept_bytes = 0;     // RAM for texts that leave the target's cache; 0: none; -1: no limit
-    bool          tracing      = false;
-    model_wrapper wrap{}; // empty: the models are used as they are
+    model_options     target;
+    model_options     draft;                // path empty: no draft
+    projector_options projector{};          // of the target; path empty: it sees nothing
+    bool              remote_draft = false; // the draft is elsewhere: see draft_link()
+    int32_t           n_ctx_remote = 0; // > 0: the target is elsewhere, with a context of this size: see target_link()
+    pair_prior        prior{};          // where the two models are placed, and the expected cost of passes
+    int32_t           n_parallel   = 1; // texts at once
+    int64_t           n_kept_bytes = 0; // RAM for texts that leave the target's cache; 0: none; -1: no limit
+    bool              tracing      = false;
+    model_wrapper     wrap{}; // empty: the models are used as they are
 };
 
 // Texts are begun, read and cancelled from any thread, each text by one thread at a time. Only one thread closes it.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -31,11 +32,12 @@ class draft_contact {
         state_  = state::none;
         n_read_ = n_same(read_, tokens);
     }
-    // The text ends. What its draft has read stays known for the next one.
+    // The text ends. What its draft has read stays known for the next one. It may have pictures, which no draft reads.
     void end(std::span<const token_id> tokens) noexcept {
         state_ = state::none;
         told_  = nullptr;
-        keep_read(tokens.first(std::min(size_t(n_read_), tokens.size())));
+        keep_read(tokens);
+        read_.resize(std::min(size_t(n_read_), read_.size()));
     }
 
     [[nodiscard]] state now() const { return state_; }
@@ -88,7 +90,8 @@ class draft_contact {
   private:
     void keep_read(std::span<const token_id> tokens) noexcept {
         try {
-            read_.assign(tokens.begin(), tokens.end());
+            read_.clear();
+            std::ranges::copy_if(tokens, std::back_inserter(read_), [](token_id t) { return !is_picture(t); });
         } catch (...) {
             read_.clear(); // there is no memory for it, and no text needs it
         }

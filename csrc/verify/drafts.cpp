@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "picture_rows.h"
 
 namespace duo {
 
@@ -12,18 +13,21 @@ namespace {
 constexpr uint32_t n_quiet_most   = 256; // verdicts before a draft at rest is woken to take them
 constexpr int64_t  reading_factor = 4;   // a draft that reads is waited for so many times as long as it should take
 
-// The draft gets the text as the target sees it after context shifts. A grammar whose text has a gap is none for it.
-void leave_out(text_params & of, const text_context & context) {
-    const int32_t n_gone = context.n_left_out();
+// The draft gets the text as the target sees it after context shifts, and without pictures. A grammar whose text has a
+// gap is none for it.
+void leave_out(text_params & of, const verify_text & text) {
+    const text_context & context    = text.context();
+    const int32_t        n_pictures = text.req().pictures.n_rows();
+    const int32_t        n_gone     = context.n_left_out() + n_pictures;
     if (n_gone == 0) {
         return;
     }
     sampling_params & s = of.sampling;
     s.n_left_out        = n_gone;
-    if (s.n_prompt < context.n_first() + n_gone) {
+    if (n_pictures == 0 && s.n_prompt < context.n_first() + n_gone) {
         s.grammar.clear();
         s.n_prompt = -1;
-    } else {
+    } else if (s.n_prompt >= 0) {
         s.n_prompt -= n_gone;
     }
 }
@@ -47,7 +51,11 @@ void drafts::begin_text(verify_slot & s, request & req) {
 }
 
 void drafts::begin(verify_slot & s, const request & req) {
-    s.draft.tell(req, s.draft.reading_of(int32_t(s.text.context().tokens().size()), req.plan.n_window).window);
+    if (&req == &s.text.req() && !req.pictures.empty()) {
+        begin_in_mid_text(s, n_window_auto); // a draft does not see pictures
+        return;
+    }
+    s.draft.tell(req, s.draft.reading_of(n_for_draft(s), req.plan.n_window).window);
     if (s.end_owed >= 0 && wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = s.end_owed})) {
         s.end_owed = -1;
     }
@@ -68,8 +76,8 @@ void drafts::begin_in_mid_text(verify_slot & s, int32_t n_window) {
     const request &    req         = s.text.req();
     auto               r           = std::make_unique<request>();
     static_cast<text_params &>(*r) = req;
-    r->prompt                      = s.text.context().tokens();
-    leave_out(*r, s.text.context());
+    r->prompt                      = without_pictures(s.text.context().tokens());
+    leave_out(*r, s.text);
     r->slot          = req.slot;
     r->draft         = req.draft;
     r->plan.n_window = req.plan.n_window == n_window_auto ? n_window : req.plan.n_window;
@@ -168,7 +176,7 @@ void drafts::send_to_rest(const std::vector<verify_slot *> & texts) {
 
 void drafts::send_features(const verify_slot & s) {
     feature_ring * ring = wires_.features.get();
-    if (ring == nullptr || !s.drafting()) {
+    if (ring == nullptr || !s.drafting() || is_picture(s.text.context().tokens()[s.n_before])) {
         return;
     }
     const std::vector<int32_t> & accepted = s.text.accepted();
@@ -183,7 +191,7 @@ void drafts::send_features(const verify_slot & s) {
     }
     const verdict_msg v{.what   = verdict_msg::kind::features,
                         .slot   = s.message_slot,
-                        .pos    = int32_t(s.n_before),
+                        .pos    = int32_t(s.n_before) - s.text.req().pictures.n_rows(int32_t(s.n_before)),
                         .n_rows = int32_t(n_rows)};
     // A verdict follows, unless this was a part of a prompt.
     if (!(s.n_read > 0 ? wires_.verdicts.try_push(v) : wires_.verdicts.try_push_quiet(v))) {
@@ -265,8 +273,7 @@ void drafts::on_node(verify_slot & s, const node_msg & msg) {
     if (elsewhere) {
         s.text.req().draft->count(msg.step_us > 0.0f ? 1 : 0, 1, int64_t(msg.step_us), 0);
     }
-    s.draft.on_node(s.text.guesses().on_node(msg, s.text.tokens(), plans_.guesses_of(s)),
-                    int32_t(s.text.context().tokens().size()));
+    s.draft.on_node(s.text.guesses().on_node(msg, s.text.tokens(), plans_.guesses_of(s)), n_for_draft(s));
 }
 
 } // namespace duo

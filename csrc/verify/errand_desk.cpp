@@ -12,6 +12,10 @@ namespace duo {
 namespace {
 constexpr size_t  n_score_rows = 64;   // of one pass: each row's logits take memory
 constexpr int64_t again_us     = 1000; // between two looks at a full ring
+
+bool within_picture(const std::vector<token_id> & tokens, size_t n) {
+    return n > 0 && n < tokens.size() && is_picture(tokens[n - 1]) && is_picture(tokens[n]);
+}
 } // namespace
 
 finish_reason errand_desk::serve(request & req) noexcept {
@@ -90,6 +94,7 @@ void errand_desk::carry_out(verify_slot & s, request & req) {
         case errand::kind::save:
             // Another text may have taken the place of the one that is meant.
             if (job.n_keep >= 0 && size_t(job.n_keep) < s.cached.size() &&
+                !within_picture(s.cached, size_t(job.n_keep)) &&
                 size_t(n_same(s.cached, req.prompt)) == std::min(s.cached.size(), req.prompt.size()) &&
                 model_.rollback(s.first_branch, job.n_keep)) {
                 s.cached.resize(size_t(job.n_keep));

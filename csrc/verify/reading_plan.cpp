@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "context_shift.h"
+#include "picture_rows.h"
 #include "prompt_marks.h"
 
 namespace duo {
@@ -27,11 +28,37 @@ size_t reading_plan::n_to_read(const verify_slot & s) const {
         return std::min(n_batch, n);
     }
     const size_t n_mark = n_to_mark(model_, s);
+    if (const size_t n = n_to_picture(s); n < s.n_missing()) {
+        return n == 0 ? n_of_picture(s) : std::min({n, n_mark, n_most});
+    }
     if (n_mark < s.n_missing()) {
         return std::min(n_mark, n_most);
     }
     const size_t n = s.n_missing() > std::min(n_last, n_most) ? std::min(n_most, s.n_missing() - 1) : 0;
     return n == 1 && copy ? 0 : n; // the model might not keep a single row
+}
+
+size_t reading_plan::one_kind(const verify_slot & s, size_t n_rows) {
+    const size_t n = n_to_picture(s);
+    return n == 0 ? n_of_picture(s) : std::min(n, n_rows);
+}
+
+// A picture takes long, so texts that are written have a pass between two of them.
+bool reading_plan::read_picture(target_pass & pass, const std::vector<verify_slot *> & texts) {
+    verify_slot * first  = nullptr;
+    bool          others = false;
+    for (verify_slot * s : texts) {
+        s->n_read       = 0;
+        const bool sees = n_of_picture(*s) > 0;
+        others          = others || !sees;
+        first           = sees && (first == nullptr || s->n_begun < first->n_begun) ? s : first;
+    }
+    was_picture_ = first != nullptr && !(others && was_picture_);
+    if (was_picture_) {
+        first->n_read = n_of_picture(*first);
+        pass.slots().push_back(first);
+    }
+    return was_picture_;
 }
 
 void reading_plan::fill(target_pass & pass, const std::vector<verify_slot *> & texts) {
@@ -41,6 +68,9 @@ void reading_plan::fill(target_pass & pass, const std::vector<verify_slot *> & t
         return;
     }
     pass.clear();
+    if (read_picture(pass, texts)) {
+        return;
+    }
     share(texts);
     for (verify_slot * s : texts) {
         if (s->n_read > 0) {
@@ -57,7 +87,7 @@ void reading_plan::share(const std::vector<verify_slot *> & texts) {
     size_t       n_left = n_all;
     const auto   n_most = [this](const verify_slot & s) { // a text that is to have no tokens only reads
         const bool reads = s.text.finish() != finish_reason::none || n_before_shift(model_, s) > 0;
-        return std::min(s.n_missing() - (reads ? 1 : 0), n_to_mark(model_, s));
+        return std::min({s.n_missing() - (reads ? 1 : 0), n_to_mark(model_, s), n_to_picture(s)});
     };
     const auto give = [&](verify_slot & s, size_t n) {
         n = std::min({n, n_most(s) - s.n_read, n_left});
@@ -97,7 +127,7 @@ void reading_plan::measure(const target_pass & pass) {
     for (const verify_slot * s : pass.slots()) {
         n += s->n_read;
     }
-    if (n < n_piece_least) {
+    if (n < n_piece_least || was_picture_) {
         return;
     }
     const double us  = double(pass.us()) / double(n);
@@ -118,7 +148,8 @@ void reading_plan::keep_one_width(std::vector<verify_slot *> & slots) {
     const auto n_even = int32_t(std::count_if(slots.begin(), slots.end(), one_row));
     const bool even   = one_row(first) && n_even > 1 && model_.n_undo_together(n_even) >= 0;
     std::erase_if(slots, [&](const verify_slot * s) { return s != first && !(even && one_row(s)); });
-    if (first->n_read == 1 && model_.facts().undo == undo_kind::copy) { // the model might not keep a single row
+    // The model might not keep a single row, but it does before a picture.
+    if (first->n_read == 1 && model_.facts().undo == undo_kind::copy && n_to_picture(*first) > 1) {
         first->n_read = first->n_missing() > 2 ? 2 : 0;
     }
     // libllama takes sequences together that follow each other (llama_batch_allocr::split_equal).

@@ -19,6 +19,8 @@ class reading_plan {
 
     // Rows that a text reads alone before the pass that verifies. 0: the next pass verifies.
     [[nodiscard]] size_t n_to_read(const verify_slot & s) const;
+    // Of these next rows those that one pass can have: a whole picture, or tokens.
+    [[nodiscard]] static size_t one_kind(const verify_slot & s, size_t n_rows);
 
     // Puts those of the texts into the pass that read or write in it, and sets their n_read. A long prompt is read in
     // pieces where other texts are written or may come.
@@ -27,6 +29,7 @@ class reading_plan {
     void measure(const target_pass & pass);
 
   private:
+    bool read_picture(target_pass & pass, const std::vector<verify_slot *> & texts);
     void share(const std::vector<verify_slot *> & texts);
     void keep_one_width(std::vector<verify_slot *> & slots);
 
@@ -36,6 +39,7 @@ class reading_plan {
     double                     piece_row_us_ = 0.0;      // least time of a row in a piece; 0: unknown
     size_t                     n_piece_      = SIZE_MAX; // rows of the next piece at most
     uint64_t                   n_turns_      = 0;        // see verify_slot::n_turn
+    bool                       was_picture_  = false;    // the last pass read one
 };
 
 } // namespace duo

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/same.h"
+#include "picture_rows.h"
 #include "prompt_marks.h"
 
 namespace duo {
@@ -99,11 +100,11 @@ int32_t target_cache::n_room(const verify_slot & s) const {
 // cached: its logits are wanted. Throws duo::error if the cache cannot be cleared.
 void target_cache::cut(verify_slot & s) {
     const auto & tokens = s.text.context().tokens();
-    size_t       n_kept = std::min(size_t(n_same(s.cached, tokens)), tokens.size() - 1);
+    size_t       n_kept = whole_pictures(s, std::min(size_t(n_same(s.cached, tokens)), tokens.size() - 1));
     // A draft head's first new row is made of the last old token's hidden state, so that is evaluated once more. A
     // recurrent state that cannot go back by this one row stays: reading the text again would take longer, and the head
     // can do without (draft_text).
-    if (for_head_ && s.for_draft && n_kept > 0) {
+    if (for_head_ && s.for_draft && n_kept > 0 && !is_picture(s.cached[n_kept - 1])) {
         const bool goes =
             model_.facts().undo == undo_kind::cells ||
             (model_.facts().undo == undo_kind::snapshots && model_.rollback(s.first_branch, int32_t(n_kept) - 1));
@@ -123,7 +124,7 @@ void target_cache::take_back(verify_slot & s, size_t n_kept) {
 }
 
 void target_cache::go_back(verify_slot & s, size_t n_kept) {
-    take_back(s, n_kept);
+    take_back(s, whole_pictures(s, n_kept));
     for (int32_t b = 1; b < n_branches_; ++b) {
         if (model_.take_back(s.first_branch + b, 0) > 0) {
             throw error("the target's cache could not be cleared");
@@ -165,7 +166,8 @@ void target_cache::drop_unheld(verify_slot & s) {
 void target_cache::forget_rejected(verify_slot & s) noexcept {
     const text_context & context = s.text.context();
     // What lies behind a gap was computed with the tokens that are left out, so no other text may go on with it.
-    const auto n_kept = size_t(context.n_left_out() > 0 ? context.n_first() : n_same(s.cached, context.tokens()));
+    const auto n_same_rows = size_t(n_same(s.cached, context.tokens()));
+    const auto n_kept      = context.n_left_out() > 0 ? size_t(context.n_first()) : whole_pictures(s, n_same_rows);
     try {
         if (n_kept < s.cached.size()) {
             // There is one way back by a snapshot, and a text that goes on with a draft head needs its last row again.

@@ -24,21 +24,23 @@ size_t target_pass::n_base_rows() const {
 }
 
 void target_pass::set_rows(verify_slot & s, size_t n_read) {
-    const pass_tree & tree     = s.text.guesses().tree();
-    const auto &      tokens   = s.text.context().tokens();
-    const auto        n_before = tokens.size();
-    s.n_read                   = n_read;
-    s.i_first                  = rows_.size();
-    s.i_root                   = rows_.size() + s.n_missing() - 1;
-    s.n_before                 = s.cached.size();
-    const int32_t n_branches   = n_read > 0 ? 1 : tree.n_branches();
-    const size_t  end          = n_read > 0 ? s.cached.size() + n_read : n_before;
+    const pass_tree & tree          = s.text.guesses().tree();
+    const auto &      tokens        = s.text.context().tokens();
+    const auto        n_before      = tokens.size();
+    s.n_read                        = n_read;
+    s.i_first                       = rows_.size();
+    s.i_root                        = rows_.size() + s.n_missing() - 1;
+    s.n_before                      = s.cached.size();
+    const int32_t        n_branches = n_read > 0 ? 1 : tree.n_branches();
+    const size_t         end        = n_read > 0 ? s.cached.size() + n_read : n_before;
+    const picture_span * seen       = s.text.req().pictures.at(int32_t(s.cached.size()));
     for (size_t pos = s.cached.size(); pos < end; ++pos) {
         rows_.push_back({.token      = tokens[pos],
                          .pos        = int32_t(pos),
                          .branch     = s.first_branch,
                          .n_branches = n_branches,
-                         .output     = pos + 1 == n_before});
+                         .output     = pos + 1 == n_before,
+                         .picture    = seen == nullptr ? nullptr : seen->content.get()});
     }
     if (n_read > 0) {
         return;

@@ -71,7 +71,7 @@ void text_desk::begin(request & req) noexcept {
 
 void text_desk::begin_text(verify_slot & s, request & req) {
     drafts_.begin_text(s, req);
-    s.draft.begin(req.prompt);
+    s.draft.begin(without_pictures(req.prompt));
     s.text.begin(req);
     req.place.store(s.index, std::memory_order_relaxed);
     cache_.touch(s);

@@ -144,8 +144,9 @@ int32_t verify_round::n_drafted_most() const {
     if (plans_.is_alone()) {
         return n_draft_cap;
     }
-    const size_t n_used = pass_.n_base_rows();
-    return int32_t(std::min({cache_.n_free() - n_used, size_t(model_.facts().n_batch) - n_used, size_t(n_draft_cap),
+    const size_t n_used  = pass_.n_base_rows();
+    const size_t n_batch = size_t(model_.facts().n_batch); // a picture may have more rows
+    return int32_t(std::min({cache_.n_free() - n_used, n_batch - std::min(n_used, n_batch), size_t(n_draft_cap),
                              size_t(n_rows_cap) - std::min(size_t(n_rows_cap), n_used)}));
 }
 

@@ -33,7 +33,8 @@ void verify_text::begin(request & req) {
     req.stats.t_begin_us = now_us();
     req.stats.n_prompt   = int32_t(req.prompt.size());
     tokens_              = req.prompt;
-    context_.begin(tokens_, req.shift, model_.facts().n_ctx);
+    // A text with pictures is not shifted, as in llama-server: where positions have two dimensions, keys cannot move.
+    context_.begin(tokens_, req.pictures.empty() ? req.shift : context_shift{}, model_.facts().n_ctx);
     guesses_.begin(req, tokens_);
     stops_.begin(req.stop);
     resume();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "picture_rows.h"
+
 namespace duo {
 
 namespace {
@@ -50,11 +52,11 @@ chosen_window window_choice::choose(const verify_slot & s, int32_t n_left, int64
 }
 
 int64_t window_choice::reading_us(const verify_slot & s, int32_t n_window) const {
-    return rows_us(s.draft.reading_of(int32_t(s.text.context().tokens().size()), n_window).n_rows);
+    return rows_us(s.draft.reading_of(n_for_draft(s), n_window).n_rows);
 }
 
 int64_t window_choice::missed_us(const verify_slot & s) const {
-    return rows_us(s.draft.n_unread(int32_t(s.text.context().tokens().size())));
+    return rows_us(s.draft.n_unread(n_for_draft(s)));
 }
 
 int64_t window_choice::rows_us(int32_t n_rows) const {

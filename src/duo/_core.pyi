@@ -190,11 +190,38 @@ class ModelOptions:
     control_first: int
     control_last: int
 
+class ProjectorOptions:
+    path: bytes  # empty: the model sees nothing
+    offload: bool
+    n_threads: int
+    min_rows: int  # of a picture; -1: as the file says
+    max_rows: int
+
+# ---- csrc/python/bindings_pictures.cpp
+
+class SeenPrompt:
+    @property
+    def tokens(self) -> list[int]: ...  # rows of pictures have ids of 2**30 and more
+    @property
+    def n_rows(self) -> int: ...  # of all pictures
+    @property
+    def n_pictures(self) -> int: ...
+
+class Projector:
+    @property
+    def sees(self) -> bool: ...
+    @property
+    def hears(self) -> bool: ...
+    def read(
+        self, parts: Sequence[str | bytes], add_special: bool = True, parse_special: bool = False
+    ) -> SeenPrompt: ...
+
 class EngineOptions:
     n_parallel: int
     n_kept_bytes: int  # -1: no limit
     target: ModelOptions
     draft: ModelOptions
+    projector: ProjectorOptions
     remote_draft: bool
     n_ctx_remote: int
     shared: bool
@@ -269,6 +296,8 @@ class Sampling:
     n_prompt: int
 
 class Model:
+    @property
+    def projector(self) -> Projector | None: ...  # None: it sees nothing
     @property
     def path(self) -> str: ...
     @property
@@ -477,6 +506,7 @@ class Engine:
         n_keep: int = 0,
         n_discard: int = 0,
         filtered_logprobs: bool = False,
+        pictures: SeenPrompt | None = None,
     ) -> Text: ...
     def begin_errand(self, errand: Errand, prompt: Sequence[int] = (), place: int = -1) -> Text: ...
     def next(self, text: Text, timeout_us: int) -> TextChunk | None: ...

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duo.chat.chat_template import ChatTemplate, check_messages
+from duo.chat.pictures import Pictures, url_of
 from duo.chat.reading import AnswerReader, Part
 from duo.compat.llama_cpp.answer import Reading, Spelled
 from duo.errors import DuoError
+from duo.generation.pictures import SeenTokens, file_of, seen_tokens
 from duo.generation.result import Result
 from duo.support.atomic import write_whole
+from duo.support.picture_file import check_pictures
 
 if TYPE_CHECKING:
     from duo.generation.stream import Stream
@@ -38,6 +42,7 @@ class Conversation:
         self.duo, self._template, self._system = duo, template, system
         self._variables, self._reasoning = template.check_variables(variables), reasoning
         self.messages: list[dict[str, Any]] = []
+        self._shown: list[bytes] = []  # pictures of the next question
         self._text = ""  # what the models have read and written
         self._tokens: list[int] = []
         self.last: Result | None = None  # the last answer
@@ -46,20 +51,34 @@ class Conversation:
     def reset(self) -> None:
         """Forgets all but the system prompt."""
         self.messages = [] if self._system is None else [{"role": "system", "content": self._system}]
+        self._shown = []
         self._text, self._tokens = "", []
+
+    def show(self, picture: bytes | str | os.PathLike[str]) -> None:
+        """The next question is about this picture: a file's bytes, or its path. Raises BadValueError."""
+        data = file_of(picture)
+        check_pictures([data])
+        self._shown.append(data)
 
     def ask(self, question: str, **options: Any) -> Stream:
         """Starts the answer; hand its result to `answered`. Raises DuoError, and the question is forgotten then."""
-        self.messages.append({"role": "user", "content": question})
+        parts = [{"type": "image_url", "image_url": {"url": url_of(data)}} for data in self._shown]
+        content = [*parts, {"type": "text", "text": question}] if parts else question
+        self.messages.append({"role": "user", "content": content})
+        pictures = Pictures()
         try:
-            text = self._template.render(self.messages, **self._variables)
-            tokens = self.tokens_of(text)
+            text = self._template.render(pictures.taken_out_of(self.messages), **self._variables)
+            tokens: list[int] = self._seen(text, pictures) if pictures.files else self.tokens_of(text)
             stream = self.duo.stream(tokens, **options)
         except BaseException:
             self.messages.pop()
             raise
+        self._shown = []
         self._text, self._tokens = text, tokens
         return stream
+
+    def _seen(self, text: str, pictures: Pictures) -> SeenTokens:
+        return seen_tokens(self.duo.local_model, pictures.between(text), add_special=self._template.add_special)
 
     def reading(self) -> Reading | None:
         """What tells thoughts from the answer while it comes; None: they are not told apart."""
@@ -121,7 +140,10 @@ class Conversation:
         except (ValueError, RecursionError) as e:
             raise DuoError(f"{path} is not a conversation in JSON ({e}); /save writes such files") from None
         try:
-            messages = check_messages(found.get("messages") if isinstance(found, dict) else found)
+            given: Any = found.get("messages") if isinstance(found, dict) else found
+            checked = check_messages(Pictures().taken_out_of(given))
         except DuoError as e:
             raise DuoError(f"{path}: {e}") from None
+        # Pictures stay in the messages.
+        messages = [m if isinstance(m.get("content"), list) else c for m, c in zip(given, checked, strict=True)]
         self.messages, self._text, self._tokens = messages, "", []

@@ -28,6 +28,7 @@ from duo.generation.trace_file import TraceFile
 from duo.models.head import check_kind
 from duo.models.loading import Loading
 from duo.models.paths import PathLike, pair, path, written
+from duo.models.projector import see_with
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.llama_cpp import DuoOptions
@@ -170,6 +171,10 @@ class Duo(Chats, Embeddings, Loading):
             raise BadValueError("--cache-ram is for the cache of a target in this process; leave it out")
         placed.n_kept_bytes = o["cache_ram"] << 20 if o["cache_ram"] > 0 else o["cache_ram"]
         placed.target.vocab_only = vocab_only
+        if not vocab_only:
+            placed.projector = see_with(
+                o, None if model is None else path(model, "target"), placed.target.n_threads_batch
+            )
         learns = self._before_loading(placed)
         self.placed = placed  # where the models were put
         self.profile_key = ""  # what this pair teaches is kept under the key, if it has one

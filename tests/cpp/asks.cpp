@@ -65,4 +65,45 @@ ask random_ask(dice & d, const language & lang, int32_t n_ctx) {
     return q;
 }
 
+void put_pictures(ask & q, dice & d) {
+    for (int32_t i = d.between(1, 3); i > 0; --i) {
+        const int32_t         kind   = d.between(0, 3);
+        const int32_t         n_rows = 3 + 9 * (kind / 2); // of two kinds each, which begin alike
+        std::vector<token_id> rows;
+        for (int32_t row = 0; row < n_rows; ++row) {
+            rows.push_back(first_picture_id + 1000 * (row < 2 ? kind / 2 * 2 : kind) + row);
+        }
+        auto at = q.prompt.begin() + d.below(q.prompt.size());
+        while (row_of_picture(*at) > 0) { // not within another one
+            --at;
+        }
+        q.prompt.insert(at, rows.begin(), rows.end());
+    }
+    cut_prompt(q, q.prompt.size());
+}
+
+void cut_prompt(ask & q, size_t n) {
+    q.prompt.resize(n);
+    while (!q.prompt.empty() && is_picture(q.prompt.back())) {
+        q.prompt.pop_back();
+    }
+    if (q.prompt.empty()) {
+        q.prompt.push_back(1);
+    }
+    std::vector<picture_span> spans;
+    for (size_t i = 0; i < q.prompt.size(); ++i) {
+        if (is_picture(q.prompt[i]) && row_of_picture(q.prompt[i]) == 0) {
+            spans.push_back({.first = int32_t(i)});
+        }
+        if (is_picture(q.prompt[i])) {
+            ++spans.back().n_rows;
+        }
+    }
+    for (picture_span & s : spans) {
+        s.content = std::make_shared<scripted_picture>(s.n_rows);
+    }
+    q.shift    = spans.empty() ? q.shift : context_shift{}; // a text with pictures is not shifted
+    q.pictures = picture_spans(std::move(spans));
+}
+
 } // namespace duo_test

@@ -11,6 +11,7 @@ std::unique_ptr<request> ask::make() const {
     r->sampling   = sampling;
     r->plan       = plan;
     r->shift      = shift;
+    r->pictures   = pictures;
     return r;
 }
 

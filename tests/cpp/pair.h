@@ -24,6 +24,7 @@ struct ask {
     sampling_params          sampling{.temp = 0.0f};
     plan_params              plan{};
     context_shift            shift{};
+    picture_spans            pictures{}; // in the prompt
 
     std::unique_ptr<request> make() const;
 

@@ -8,6 +8,19 @@
 
 namespace duo_test {
 
+// Its rows have the ids first_picture_id + 1000 k + row.
+struct scripted_picture : duo::picture {
+    explicit scripted_picture(int32_t n) : n_rows(n) {}
+    [[nodiscard]] int32_t n_pos() const override { return n_rows; }
+
+    const int32_t n_rows;
+};
+
+// The row of a picture that an id stands for. 0: its first one, or a token.
+inline int32_t row_of_picture(token_id id) {
+    return duo::is_picture(id) ? (id - duo::first_picture_id) % 1000 : 0;
+}
+
 struct behaviour {
     language lang{};
     bool     has_features = false; // a target that a draft head reads

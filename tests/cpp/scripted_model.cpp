@@ -25,11 +25,14 @@ void scripted_model::use_threads(int32_t n) {
 decode_status scripted_model::decode(std::span<const row> rows, const std::atomic<bool> & stop) {
     const one_at_a_time guard(*this);
     ++n_decoded_with[n_threads_];
-    const int64_t n = n_decoded.fetch_add(1);
-    REQUIRE(!rows.empty() && int32_t(rows.size()) <= b_.n_batch,
+    const int64_t        n    = n_decoded.fetch_add(1);
+    const duo::picture * seen = rows.empty() ? nullptr : rows.front().picture;
+    REQUIRE(seen == nullptr || int32_t(rows.size()) == static_cast<const scripted_picture &>(*seen).n_rows,
+            "a picture is read as a whole");
+    REQUIRE(!rows.empty() && (seen != nullptr || int32_t(rows.size()) <= b_.n_batch),
             "n_batch respected: " + std::to_string(rows.size()) + " of " + std::to_string(b_.n_batch));
     rows_.assign(rows.begin(), rows.end());
-    const bool drops = b_.drops_one && rows.size() == 1;
+    const bool drops = b_.drops_one && rows.size() == 1 && rows.front().output;
     std::fill(n_back_.begin(), n_back_.end(), 0);
     for (int32_t b = 0; keeps_state() && b < b_.n_branch; ++b) {
         keep_state(b, rows, drops);
@@ -38,7 +41,9 @@ decode_status scripted_model::decode(std::span<const row> rows, const std::atomi
     for (const row & r : rows) {
         REQUIRE(r.pos < b_.n_ctx, "n_ctx respected");
         REQUIRE(r.branch >= 0 && r.n_branches >= 1 && r.branch + r.n_branches <= b_.n_branch, "branches exist");
-        if (r.token < 0 || r.token >= b_.lang.n_vocab) {
+        REQUIRE(r.picture == seen && duo::is_picture(r.token) == (seen != nullptr) && (seen == nullptr || !r.output),
+                "a pass has one picture, or tokens");
+        if (seen == nullptr && (r.token < 0 || r.token >= b_.lang.n_vocab)) {
             throw duo::error("token outside the vocabulary");
         }
         ++n_cells_made_;
@@ -143,6 +148,7 @@ bool scripted_model::rollback(int32_t branch, int32_t pos) {
         }
     }
     if (size_t(pos) < cached.id.size()) {
+        REQUIRE_EQ(row_of_picture(cached.token[size_t(pos)]), 0, "a picture goes as a whole");
         n_back_[size_t(branch)]   = 0; // once
         n_copied_[size_t(branch)] = pos == 0 ? -1 : n_copied_[size_t(branch)];
     }

@@ -42,7 +42,10 @@ reader random_reader(dice & d, const language & lang, int32_t n_ctx, const std::
     }
     if (before != nullptr && d.chance(0.4)) { // caches are used again
         r.q.prompt = before->q.prompt;
-        r.q.prompt.resize(size_t(d.between(1, int32_t(r.q.prompt.size()))));
+        cut_prompt(r.q, size_t(d.between(1, int32_t(r.q.prompt.size()))));
+    }
+    if (n_ctx > 100 && d.chance(0.3)) {
+        put_pictures(r.q, d);
     }
     if (d.chance(0.2)) {
         r.hook                                               = std::make_shared<scripted_hook>();

@@ -35,7 +35,7 @@ def _message(i: int, m: object, between: str) -> dict[str, Any]:
     if isinstance(content, list | tuple):
         parts = [p.get("text") if isinstance(p, Mapping) and p.get("type") == "text" else None for p in content]
         if not all(isinstance(p, str) for p in parts):
-            raise BadValueError(f"message {i} holds something other than text; duo reads text only")
+            raise BadValueError(f"message {i} holds something other than text and pictures; duo reads nothing else")
         content = between.join(p for p in parts if isinstance(p, str))
     if content is None and "tool_calls" not in m and "function_call" not in m:
         raise BadValueError(f"message {i} has no content; give it some text")

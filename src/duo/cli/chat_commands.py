@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 HELP_TEXT = """  /reset          clear the conversation, but keep the system prompt
   /save FILE      save the conversation as JSON
   /load FILE      continue a saved conversation
+  /image FILE     the next question is about this picture
   /stats          show the figures of the last answer
   /mode MODE      switch to async, sync or plain; without MODE: show the mode
   /help           show this list
@@ -37,6 +38,7 @@ class Commands:
             "reset": self._reset,
             "save": self._save,
             "load": self._load,
+            "image": self._image,
             "stats": self._stats,
             "mode": self._mode,
             "help": self._help,
@@ -67,6 +69,12 @@ class Commands:
     def _load(self, rest: str) -> None:
         self._talk.load(self._file(rest, "/load"))
         show.warn(f"{len(self._talk.messages)} messages read from {rest}")
+
+    def _image(self, rest: str) -> None:
+        if not rest:
+            raise BadValueError("/image needs a file: /image photo.png")
+        self._talk.show(self._file(rest, "/image"))
+        show.warn(f"the next question is about {rest}")
 
     @staticmethod
     def _file(rest: str, command: str) -> Path:

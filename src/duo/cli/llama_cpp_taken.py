@@ -44,8 +44,8 @@ _SAMPLING = "tokens are chosen on the CPU, which gives the same text"
 _ROWS = "measured times decide which guesses are verified"
 _QUIET = "llama.cpp's log is shown only with -v, and its lines are plain"
 _FIT = "off means -ngl all -ngld all where they are not given; on is what duo does anyway"
-_NO_IMAGES = "duo reads no images"
-_TEXT_ONLY = _NO_IMAGES + ", so the model reads text only"
+_NO_PROJECTOR = "duo downloads no projector by its URL, so the model reads text only; give --mmproj or -hf"
+_NO_VIDEO = "duo reads no videos"
 _NO_SETTINGS = "the server's page has no settings"
 _ONE_TEAM = "prompts are read on the CPUs that generate (-C, -Cr, -Cd, -Crd)"
 _DRAFT = ("", "-batch", "-draft", "-batch-draft")
@@ -177,18 +177,20 @@ TAKEN: tuple[TakenOption, ...] = (
         "a pasted block is one turn, and Alt-Enter begins a line",
         commands=("chat", "run"),
     ),
-    TakenOption(("--no-mmproj", "--mmproj-auto", "--no-mmproj-auto"), _NO_IMAGES, env="LLAMA_ARG_MMPROJ_AUTO"),
-    TakenOption(("--mmproj-offload", "--no-mmproj-offload"), _NO_IMAGES, env="LLAMA_ARG_MMPROJ_OFFLOAD"),
-    TakenOption(("-mm", "--mmproj"), _TEXT_ONLY, any_text, loud=True, env="LLAMA_ARG_MMPROJ"),
-    TakenOption(("-mmu", "--mmproj-url"), _TEXT_ONLY, any_text, loud=True, env="LLAMA_ARG_MMPROJ_URL"),
-    TakenOption(("-mmdev", "--mmproj-device"), _NO_IMAGES, any_text, env="MTMD_BACKEND_DEVICE"),
-    TakenOption(("--media-path",), _NO_IMAGES, any_text),
-    TakenOption(("--video-ffmpeg-dir",), _NO_IMAGES, any_text, env="LLAMA_ARG_VIDEO_FFMPEG_DIR"),
-    TakenOption(("--image-min-tokens",), _NO_IMAGES, whole(), env="LLAMA_ARG_IMAGE_MIN_TOKENS"),
-    TakenOption(("--image-max-tokens",), _NO_IMAGES, whole(), env="LLAMA_ARG_IMAGE_MAX_TOKENS"),
-    TakenOption(("--mtmd-batch-max-tokens",), _NO_IMAGES, whole(), env="LLAMA_ARG_MTMD_BATCH_MAX_TOKENS"),
-    TakenOption(("--video-fps",), _NO_IMAGES, number(), env="LLAMA_ARG_VIDEO_FPS"),
-    TakenOption(("--video-timestamp-interval",), _NO_IMAGES, number(), env="LLAMA_ARG_VIDEO_TIMESTAMP_INTERVAL"),
+    TakenOption(("--no-mmproj-auto",), "it means --no-mmproj", instead=("--no-mmproj",), needs="--no-mmproj"),
+    TakenOption(("-mmu", "--mmproj-url"), _NO_PROJECTOR, any_text, loud=True, env="LLAMA_ARG_MMPROJ_URL"),
+    TakenOption(
+        ("-mmdev", "--mmproj-device"),
+        "pictures are encoded on the first GPU, or without one",
+        any_text,
+        env="MTMD_BACKEND_DEVICE",
+    ),
+    TakenOption(("--video-ffmpeg-dir",), _NO_VIDEO, any_text, env="LLAMA_ARG_VIDEO_FFMPEG_DIR"),
+    TakenOption(
+        ("--mtmd-batch-max-tokens",), "pictures are encoded one by one", whole(), env="LLAMA_ARG_MTMD_BATCH_MAX_TOKENS"
+    ),
+    TakenOption(("--video-fps",), _NO_VIDEO, number(), env="LLAMA_ARG_VIDEO_FPS"),
+    TakenOption(("--video-timestamp-interval",), _NO_VIDEO, number(), env="LLAMA_ARG_VIDEO_TIMESTAMP_INTERVAL"),
     TakenOption(
         ("--ui-config", "--webui-config"),
         _NO_SETTINGS,

@@ -25,10 +25,11 @@ NAMES = (*TARGET, *DRAFT, "pair", "hf_file", "hf_file_draft", "hf_token", "offli
 
 
 class Models(NamedTuple):
-    """The paths of both models; None: not given."""
+    """The paths of both models, and of the projector that came with the target; None: not given."""
 
     target: str | None
     draft: str | None
+    projector: str | None = None
 
 
 def model_sources(*, heads: bool = True) -> list[click.Option]:
@@ -144,6 +145,7 @@ def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Mod
             return Models(str(demo_pair()[0]), None)
         return Models(params["model"] if target else None, _draft_file(params) if draft else None)
     from duo.models import pairs
+    from duo.models.beside import NO_MODEL
     from duo.models.hub.head_files import kinds_of
     from duo.models.hub.repository import parse
     from duo.options.validate import engine_options
@@ -159,11 +161,16 @@ def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Mod
     of_draft = parse(params["hf_repo_draft"], params["hf_file_draft"], "-hfd") if draft == "hf_repo_draft" else None
     kinds = kinds_of(params.get("spec_type"))
     target_path = str(hub.fetch(of_target)) if of_target else params["model"] if target else None
+    projector = None
+    if of_target is not None and params.get("mmproj") is None and params.get("mmproj_auto", False) is not False:
+        found = hub.fetch_head(of_target, Path(str(target_path)), (NO_MODEL,))
+        projector = None if found is None else str(found)
     if of_draft is not None:  # its heads come first, as in llama.cpp (common/arg.cpp: common_models_handler_init)
-        return Models(target_path, str(hub.fetch(of_draft if of_draft.file else of_draft._replace(heads=kinds))))
+        own = of_draft if of_draft.file else of_draft._replace(heads=kinds)
+        return Models(target_path, str(hub.fetch(own)), projector)
     if draft is not None:
-        return Models(target_path, _draft_file(params))
+        return Models(target_path, _draft_file(params), projector)
     head = None
     if of_target is not None and params.get("spec_type") is not None and params.get("draft_host") is None:
         head = hub.fetch_head(of_target, Path(str(target_path)), kinds)
-    return Models(target_path, None if head is None else str(head))
+    return Models(target_path, None if head is None else str(head), projector)

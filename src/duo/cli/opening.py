@@ -84,6 +84,11 @@ def _open(
     of_texts = {name: params[name] for name in ("mode", "spec_type") if params.get(name) is not None}
     of_texts |= {"spec_type": ["draft-mtp"]} if own_layers else {}
     of_texts |= {"mode": "plain"} if has_no_length(params.get("n_draft")) else {}
+    of_models = given_options(params, ENGINE_OPTIONS)
+    if params.get("mmproj_auto") is False:
+        of_models.pop("mmproj", None)
+    elif models.projector is not None:
+        of_models.setdefault("mmproj", models.projector)
     bar = show.loading(quiet=params["verbose"]) if progress is None else nullcontext(progress)
     began = time.monotonic()
     with bar as draw:
@@ -93,7 +98,7 @@ def _open(
             verbose=params["verbose"],
             log_file=params["log_file"],
             progress=draw,
-            **given_options(params, ENGINE_OPTIONS),
+            **of_models,
             **{**of_texts, **more},
         )
     _advise_packing(d, time.monotonic() - began)

@@ -27,7 +27,15 @@ from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.support.text_file import text_of
 
 FROM_FILE = {"grammar": ("--grammar-file",), "json_schema": ("-jf", "--json-schema-file")}
-REPEATABLE = ("stop", "logit_bias", "dry_sequence_breakers", "override_tensor", "override_tensor_draft", "url")
+REPEATABLE = (
+    "stop",
+    "images",
+    "logit_bias",
+    "dry_sequence_breakers",
+    "override_tensor",
+    "override_tensor_draft",
+    "url",
+)
 OWN_THREADS = frozenset(f"n_threads{batch}{draft}" for batch in ("", "_batch") for draft in ("", "_draft"))
 OF_TWO = ("control_vector_layer_range",)
 # Old scripts give these without a value; llama.cpp then takes "on".
@@ -74,6 +82,9 @@ def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
         if name == "load_mode":
             yield click.Option(["mmap", "--mmap/--no-mmap"], default=None, help="Map the file, or read it: -lm none.")
             yield click.Option(["mlock", "--mlock"], is_flag=True, help="Keep the weights in RAM: -lm mlock.")
+        if name == "mmproj":
+            yield Flag(["mmproj_auto", "--mmproj-auto/--no-mmproj"], default=None, envvar="LLAMA_ARG_MMPROJ_AUTO",
+                       help="Take the projector that -hf's repository has, or see nothing.")  # fmt: skip
         if name in FROM_FILE:
             yield click.Option(
                 [f"{name}_file", *FROM_FILE[name]],

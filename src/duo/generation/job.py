@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 from duo import _core
+from duo.chat.pictures import MARKER, between
 from duo.errors import BadValueError
 from duo.generation.hook import Hook
+from duo.generation.pictures import SeenTokens, file_of, seen_tokens
 from duo.generation.row_hooks import has_mirostat, wanted_by
 from duo.grammar.grammar import check_grammar, grammar_of
 from duo.models.head import HEADS
@@ -24,6 +26,8 @@ Prompt = str | Iterable[SupportsIndex]  # text, or token ids: a list, an array, 
 def prompt_tokens(model: _core.Model, prompt: Prompt) -> list[int]:
     """Token ids of a prompt that is text or ids. Raises BadValueError (empty, NUL, not Unicode, no ids) or
     TypeError."""
+    if isinstance(prompt, SeenTokens):
+        return prompt
     if isinstance(prompt, str):
         check_text(prompt, "the prompt")
         return model.tokenize(prompt, True, True)
@@ -218,4 +222,12 @@ def prepare(
             )
     check_grammar(grammar_of(o), model)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
-    return Job(o, prompt_tokens(model, prompt), _stops(o), seed, _hook_of(o, target))
+    tokens = _seen(model, prompt, o["images"]) if o["images"] else prompt_tokens(model, prompt)
+    return Job(o, tokens, _stops(o), seed, _hook_of(o, target))
+
+
+def _seen(model: _core.Model, prompt: Prompt, images: list[str | bytes]) -> SeenTokens:
+    """Raises BadValueError."""
+    if not isinstance(prompt, str):
+        raise BadValueError("images (--image) need a prompt of text; token ids have no place for them")
+    return seen_tokens(model, between(prompt, MARKER, map(file_of, images)))

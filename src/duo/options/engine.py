@@ -10,6 +10,7 @@ from duo.options.client import ClientOptions
 from duo.options.context import ContextOptions, OffloadOptions
 from duo.options.experts import ExpertOptions
 from duo.options.option import CpuKernels, LoadMode, opt
+from duo.options.pictures import PictureOptions
 from duo.options.place import PlaceOptions
 from duo.options.spelling import SpellingOptions
 from duo.options.threads import ThreadOptions
@@ -47,6 +48,7 @@ class EngineOptions(
     ThreadOptions,
     KernelOptions,
     ExpertOptions,
+    PictureOptions,
     CheapDraftOptions,
     ClientOptions,
     OffloadOptions,

@@ -4,11 +4,12 @@ from typing import Annotated
 
 from duo.options.markers import Field
 from duo.options.option import FilePath, Hook, Int, opt
+from duo.options.pictures import SeenOptions
 from duo.options.sampling import SamplingOptions
 from duo.options.speculation import SpeculationOptions
 
 
-class GenerateOptions(SamplingOptions, SpeculationOptions, total=False):
+class GenerateOptions(SamplingOptions, SpeculationOptions, SeenOptions, total=False):
     """Keywords of `generate` and `stream`: one text."""
 
     context_shift: Annotated[

@@ -226,6 +226,16 @@ class ServeOptions(TypedDict, total=False):
         opt(None, "Folder for the files of POST /slots/ID?action=save: the caches of target and draft.",
             "--slot-save-path", metavar="FOLDER"),
     ]  # fmt: skip
+    media_path: Annotated[
+        str | None,
+        opt(None, "Folder whose pictures requests may name by file: URLs, relative to it.", "--media-path",
+            metavar="FOLDER"),
+    ]  # fmt: skip
+    media_url: Annotated[
+        bool,
+        opt(False, "Fetch pictures that requests name by http: and https: URLs, never from private addresses.",
+            "--media-url/--no-media-url"),
+    ]  # fmt: skip
     log_prompts_dir: Annotated[
         str | None,
         opt(None, "Write the prompts of each request to a file in this folder, which is created if it is missing.",

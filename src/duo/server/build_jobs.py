@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from duo.chat.pictures import MARKER, between, decoded
 from duo.errors import BadValueError
 from duo.generation.errand import check_scores
 from duo.generation.job import Job, prepare
+from duo.generation.pictures import seen_tokens
 from duo.server.errors import ApiError, too_long
 from duo.server.prompt_scores import PromptScores
 from duo.server.request_options import text_options
 from duo.server.text import ServedText
+from duo.support.picture_file import N_MOST as N_PICTURES
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
@@ -42,8 +45,8 @@ def listed(prompt: Any) -> list[Any]:
 def tokens_of(duo: Duo, prompt: Any, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
     """Ids of text, ids, a mix of both, or {prompt_string}. Raises BadValueError."""
     if isinstance(prompt, Mapping):
-        if prompt.get("multimodal_data"):
-            raise BadValueError("multimodal_data is not supported; duo reads text only")
+        if pictures := prompt.get("multimodal_data"):
+            return _seen(duo, prompt.get("prompt_string"), pictures, add_special=add_special)
         prompt = prompt.get("prompt_string")
     if isinstance(prompt, str):
         return duo.tokenize(prompt, add_special, parse_special)
@@ -60,6 +63,16 @@ def tokens_of(duo: Duo, prompt: Any, *, add_special: bool = True, parse_special:
                 f"part {i} of the prompt is {quoted(x)}; give texts and token ids (0 to {duo.n_vocab() - 1})"
             )
     return ids
+
+
+def _seen(duo: Duo, words: Any, pictures: Any, *, add_special: bool) -> list[int]:
+    """llama-server's: a text with markers, and base64 of the pictures. Raises BadValueError."""
+    if not isinstance(words, str) or not isinstance(pictures, list) or not all(isinstance(p, str) for p in pictures):
+        raise BadValueError("a prompt with multimodal_data has a prompt_string, and base64 of each picture")
+    if len(pictures) > N_PICTURES:
+        raise BadValueError(f"the prompt has {len(pictures)} pictures; give at most {N_PICTURES}")
+    parts = between(words, MARKER, map(decoded, pictures))
+    return seen_tokens(duo.local_model, parts, add_special=add_special)
 
 
 def n_choices(f: TextFields) -> int:

@@ -80,7 +80,7 @@ def prompt_of(f: ChatFields, duo: Duo, settings: ServerSettings) -> ChatPrompt:
     """Raises BadValueError."""
     if f.messages is None:
         raise BadValueError("the request has no messages; write [{'role': 'user', 'content': '...'}]")
-    return duo.chat_prompt(_messages(f.messages), chat_request(f, duo, settings))
+    return duo.chat_prompt(_messages(f.messages), chat_request(f, duo, settings), settings.media.file)
 
 
 def _messages(given: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -13,6 +13,7 @@ from duo.errors import BadValueError
 from duo.options.serve import ServeOptions
 from duo.options.validate import serve_options
 from duo.server.listening import hosts_of, is_loopback
+from duo.server.media import Media
 from duo.server.prompt_files import made_folder
 from duo.server.visitors import Visitors
 from duo.support.comma_separated import comma_separated
@@ -48,6 +49,7 @@ class ServerSettings:
     files: Path | None = None  # a folder in place of the page
     prompt_folder: Path | None = None  # for files of all prompts; None: there are none
     slot_folder: Path | None = None  # for files of what the slots hold; None: there are none
+    media: Media = field(default_factory=Media)  # pictures that requests name
     prefills: bool = True  # an assistant's message that stands last is gone on with
     parses: bool = True  # answers are read for thoughts and calls of tools
     reasoning: bool = True  # thoughts are no part of an answer, unless a request says so
@@ -97,6 +99,7 @@ class ServerSettings:
             files=folder_of(o["path"], "--path"),
             prompt_folder=made_folder(o["log_prompts_dir"]),
             slot_folder=folder_of(o["slot_save_path"], "--slot-save-path"),
+            media=Media(folder_of(o["media_path"], "--media-path"), o["media_url"]),
             prefills=o["prefill_assistant"],
             parses=not o["skip_chat_parsing"],
             **more,

@@ -178,6 +178,7 @@ def chat(params: dict[str, Any]) -> None:
     options = given_options(params, GENERATE_OPTIONS)
     reasoning = reasoning_of(params["reasoning_format"])
     wanted = check_early("?", options)  # reports a bad value before minutes of loading
+    options.pop("images", None)  # they belong to the first question
     show.warn_of_schema(wanted)
     interactive = sys.stdin is not None and sys.stdin.isatty()
     with ExitStack() as stack:
@@ -188,6 +189,8 @@ def chat(params: dict[str, Any]) -> None:
         warn_of_thoughts(thoughts, template)
         variables = with_thinking(variables, template, {**thoughts, **dates()})
         talk = Conversation(d, template, system, variables=variables, reasoning=reasoning)
+        for picture in wanted["images"] or ():
+            talk.show(picture)
         if interactive:
             introduce(d, wanted)
         if interactive and not params["single_turn"]:

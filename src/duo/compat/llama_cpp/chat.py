@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 from typing_extensions import Unpack
 
 from duo.chat.chat_template import ChatTemplate, template_of
+from duo.chat.pictures import Fetch, Pictures, data_url
 from duo.chat.reading import reasoning_of
 from duo.compat.llama_cpp import chat_formats
 from duo.compat.llama_cpp.answer import CompletionAnswer
@@ -18,6 +19,7 @@ from duo.compat.llama_cpp.completion import Completions, stream_keyword, text_ke
 from duo.compat.llama_cpp.members import CHAT_ARGUMENTS, merged_arguments
 from duo.compat.llama_cpp.openai import ChatChunk, ChatCompletion
 from duo.errors import BadValueError, MissingPackageError
+from duo.generation.pictures import seen_tokens
 from duo.generation.texts import text_defaults
 from duo.grammar.grammar import grammar_of_schema
 from duo.options.llama_cpp import ChatOptions
@@ -199,12 +201,21 @@ class Chats(Completions):
             n: options.pop(n) for n in [*options] if n in template.variables and n not in GENERATE_OPTIONS
         }
 
-    def chat_prompt(self, messages: object, asked: ChatRequest) -> ChatPrompt:
-        """A conversation as this model's template writes it. Raises BadValueError."""
+    def chat_prompt(self, messages: object, asked: ChatRequest, fetch: Fetch = data_url) -> ChatPrompt:
+        """A conversation as this model's template writes it. fetch: files that the URLs of pictures name. Raises
+        BadValueError."""
         target = self.engine.target
+        pictures = Pictures(fetch)
+        messages = pictures.taken_out_of(messages)
+
+        def tokenize(text: str, bos: bool) -> list[int]:
+            if pictures.marker in text:
+                return seen_tokens(self.local_model, pictures.between(text), add_special=bos)
+            return self.tokenize(text, add_bos=bos, special=True)
+
         return chat_prompt(
             self.chat_template,
-            lambda text, bos: self.tokenize(text, add_bos=bos, special=True),
+            tokenize,
             messages,
             asked,
             marked=target is not None and not target.can_rollback,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duo.chat.reading import Part
 from duo.errors import BadValueError
+from duo.generation.pictures import words_of
 from duo.generation.result import Chunk
 from duo.server.formats.shape import AnswerFormat, Event
 from duo.server.request_options import settings_shown
@@ -85,7 +86,7 @@ class NativeShape(AnswerFormat):
             "tokens_predicted": text.n_tokens,
             "tokens_evaluated": text.n_prompt,
             "generation_settings": {**settings_shown(text.job.options, self._duo), "seed": text.job.seed},
-            "prompt": self._duo.decode(text.job.tokens, special=True),  # as the model reads it
+            "prompt": self._duo.decode(words_of(text.job.tokens), special=True),  # as the model reads it
             "has_new_line": "\n" in text.text,
             "truncated": self.is_truncated(text, self._duo.n_ctx()),
             "stop_type": "limit" if text.finish != "stop" else "word" if word and not ended else "eos",

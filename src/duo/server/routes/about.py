@@ -100,6 +100,11 @@ def add(router: APIRouter, service: Service) -> None:
         return Response(service.metrics.page, media_type="text/plain; version=0.0.4", headers=headers)
 
 
+def sees(duo: Duo) -> bool:
+    projector = duo.local_model.projector
+    return projector is not None and projector.sees
+
+
 def model_list(duo: Duo, names: tuple[str, ...], tags: tuple[str, ...]) -> dict[str, Any]:
     m = duo.local_model
     try:
@@ -136,7 +141,7 @@ def model_list(duo: Duo, names: tuple[str, ...], tags: tuple[str, ...]) -> dict[
         "type": "model",
         "description": m.description,
         "tags": [""],
-        "capabilities": ["completion"],
+        "capabilities": ["completion", *(["multimodal"] if sees(duo) else [])],
         "parameters": "",
         "details": {"parent_model": "", "format": "gguf", "family": architecture, "families": [architecture],
                     "parameter_size": "", "quantization_level": ""},
@@ -160,7 +165,7 @@ def properties(duo: Duo, name: str) -> dict[str, Any]:
         "model_alias": name,
         "model_path": m.path,
         "model_name": Path(m.path).name,
-        "modalities": {"vision": False, "audio": False},
+        "modalities": {"vision": sees(duo), "audio": False},
         "chat_template": template,
         "chat_template_caps": {
             "supports_tools": has_tools,

@@ -89,7 +89,7 @@ def _joined(content: Any, what: str) -> str:
     for block in content if isinstance(content, Sequence) else [content]:
         if not isinstance(block, Mapping) or block.get("type") != "text" or not isinstance(block.get("text"), str):
             kind = block.get("type") if isinstance(block, Mapping) else block
-            raise BadValueError(f"{what} holds {quoted(kind)}; duo reads text only")
+            raise BadValueError(f"{what} holds {quoted(kind)}; duo reads text there")
         out.append(block["text"])
     return "".join(out)
 
@@ -102,7 +102,8 @@ def _messages(i: int, m: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         return
     if not isinstance(content, list):
         raise BadValueError(f"the content of {what} is {quoted(content)}; give text or blocks")
-    text, thoughts, calls = [], [], []
+    text: list[Any] = []
+    thoughts, calls = [], []
     for b in content:
         kind = b.get("type") if isinstance(b, Mapping) else None
         if kind == "tool_result":
@@ -118,13 +119,22 @@ def _messages(i: int, m: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             calls.append({"id": str(b.get("id", "")), "type": "function", "function": function})
         elif kind == "thinking":
             thoughts.append(str(b.get("thinking", "")))
+        elif kind == "image":
+            text.append(b)
         elif kind != "redacted_thinking":
             text.append(_joined([b], what))
     if text or calls or thoughts:
         more: dict[str, Any] = {"tool_calls": calls} if calls else {}
         if thoughts:
             more["reasoning_content"] = "".join(thoughts)
-        yield {"role": m.get("role"), "content": "\n".join(text), **more}
+        yield {"role": m.get("role"), "content": _content(text), **more}
+
+
+def _content(parts: list[Any]) -> Any:
+    """Text, or a list of parts if there are pictures."""
+    if all(isinstance(p, str) for p in parts):
+        return "\n".join(parts)
+    return [{"type": "text", "text": p} if isinstance(p, str) else p for p in parts]
 
 
 def _tool(t: Mapping[str, Any]) -> dict[str, Any]:

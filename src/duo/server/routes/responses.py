@@ -112,6 +112,12 @@ def _message(i: int, x: Any) -> dict[str, Any]:
             f"item {i} of the input is of type {quoted(kind)}; duo reads messages and calls of functions"
         )
     content = x.get("content")
+    if (
+        x.get("role") == "user"
+        and isinstance(content, list)
+        and any(isinstance(p, Mapping) and p.get("type") == "input_image" for p in content)
+    ):
+        return {"role": x.get("role"), "content": content}
     return {"role": x.get("role"), "content": content if isinstance(content, str) else _text(i, content, "\n")}
 
 
@@ -122,7 +128,7 @@ def _text(i: int, content: Any, between: str = "") -> str:
         kind = part.get("type") if isinstance(part, Mapping) else None
         text: Any = part.get("text", part.get("refusal")) if isinstance(part, Mapping) else None
         if kind not in TEXTS or not isinstance(text, str):
-            raise BadValueError(f"item {i} of the input holds {quoted(kind)}; duo reads text only")
+            raise BadValueError(f"item {i} of the input holds {quoted(kind)}; duo reads text there")
         out.append(text)
     return between.join(out)
 

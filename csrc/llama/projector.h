@@ -1,0 +1,74 @@
+// Makes rows of pictures for a model that sees. libmtmd (tools/mtmd in llama.cpp) reads the file (--mmproj), divides
+// and scales pictures, and computes their rows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "model/token_model.h"
+#include "model_weights.h"
+#include "text/pictures.h"
+
+struct mtmd_context;
+
+namespace duo {
+
+// A picture in a prompt: a file's bytes (PNG, JPEG, GIF, BMP).
+struct picture_file {
+    std::string bytes;
+};
+
+using prompt_part = std::variant<std::string, picture_file>;
+
+// A prompt as the target reads it.
+struct seen_prompt {
+    std::vector<token_id> tokens;
+    picture_spans         pictures;
+};
+
+// What llama_decode needs to know of a picture.
+struct encoded_picture {
+    const float *          rows   = nullptr; // [n_rows, n_embd], valid until the next picture is encoded
+    int32_t                n_embd = 0;
+    int32_t                n_rows = 0;
+    std::vector<llama_pos> pos;                 // by part, then by row: [n_parts, n_rows]
+    int32_t                n_parts     = 1;     // of a position: 4 with M-RoPE
+    bool                   looks_ahead = false; // its rows see each other (Gemma 3)
+};
+
+// Any thread may read prompts; the model's thread encodes.
+class projector {
+  public:
+    // Loads the file for this model. Throws duo::error.
+    projector(const projector_options & opt, const model_weights & target);
+    ~projector();
+    projector(const projector &)             = delete;
+    projector & operator=(const projector &) = delete;
+
+    [[nodiscard]] bool sees() const;
+    [[nodiscard]] bool hears() const;
+
+    // The tokens of the text parts, and the rows of the pictures between them. Throws duo::error for a file that is no
+    // picture.
+    [[nodiscard]] seen_prompt read(std::span<const prompt_part> parts, bool add_special, bool parse_special) const;
+
+    // first: its first position. Throws duo::error.
+    encoded_picture encode(const picture & p, llama_pos first);
+
+  private:
+    struct closer {
+        void operator()(mtmd_context * c) const;
+    };
+
+    projector_options                     options_;
+    std::shared_ptr<llama_model>          model_; // the context uses it
+    int32_t                               n_embd_;
+    uint64_t                              name_; // a hash of the file's header
+    std::unique_ptr<mtmd_context, closer> context_;
+};
+
+} // namespace duo

@@ -1,0 +1,66 @@
+// Pictures in prompts.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "bindings.h"
+#include "engine.h"
+
+namespace py = pybind11;
+using namespace pybind11::literals;
+
+namespace duo {
+
+namespace {
+
+// Text as str, a picture's file as bytes.
+std::vector<prompt_part> parts_of(const py::sequence & given) {
+    std::vector<prompt_part> parts;
+    for (const py::handle part : given) {
+        if (py::isinstance<py::bytes>(part)) {
+            parts.emplace_back(picture_file{part.cast<std::string>()});
+        } else {
+            parts.emplace_back(part.cast<std::string>());
+        }
+    }
+    return parts;
+}
+
+} // namespace
+
+void register_pictures(py::module_ & m) {
+    using s = seen_prompt;
+    py::class_<s>(m, "SeenPrompt")
+        .def_property_readonly("tokens", [](const s & x) { return x.tokens; })
+        .def_property_readonly("n_rows", [](const s & x) { return x.pictures.n_rows(); })
+        .def_property_readonly("n_pictures", [](const s & x) { return x.pictures.all().size(); });
+
+    using p = projector;
+    py::class_<p, std::shared_ptr<p>>(m, "Projector")
+        .def_property_readonly("sees", &p::sees)
+        .def_property_readonly("hears", &p::hears)
+        .def(
+            "read",
+            [](const p & x, const py::sequence & given, bool add_special, bool parse_special) {
+                const auto                   parts = parts_of(given);
+                const py::gil_scoped_release released;
+                return x.read(parts, add_special, parse_special);
+            },
+            "parts"_a, "add_special"_a = true, "parse_special"_a = false);
+
+    using o = projector_options;
+    py::class_<o>(m, "ProjectorOptions")
+        .def(py::init<>())
+        .def_property(
+            "path", [](const o & x) { return py::bytes(x.path); },
+            [](o & x, const std::string & path) { x.path = path; })
+        .def_readwrite("offload", &o::offload)
+        .def_readwrite("n_threads", &o::n_threads)
+        .def_readwrite("min_rows", &o::min_rows)
+        .def_readwrite("max_rows", &o::max_rows);
+}
+
+} // namespace duo

@@ -1,0 +1,73 @@
+"""Options of pictures: the projector that makes rows of them, and the pictures of a text."""
+
+import os
+from typing import Annotated, Any
+
+from typing_extensions import TypedDict
+
+from duo.options.markers import BeforeValidator, Field
+from duo.options.option import FilePath, Int, opt
+
+Rows = Annotated[Int, Field(ge=1, le=1 << 16)]
+
+
+def _pictures(value: Any) -> Any:
+    """Accepts paths and bytes, or one of them; text may name several, with commas between, as in llama.cpp."""
+    several = value if isinstance(value, list | tuple) else [value]
+    found: list[str | bytes] = []
+    for x in several:
+        if isinstance(x, bytes | bytearray):
+            found.append(bytes(x))
+        elif isinstance(x, str | os.PathLike) and os.fspath(x):
+            found += os.fsdecode(x).split(",") if isinstance(x, str) else [os.fsdecode(x)]
+        else:
+            raise ValueError("input should be the paths of pictures, or their bytes")
+    return found
+
+
+Pictures = Annotated[list[str | bytes], BeforeValidator(_pictures)]
+
+
+class PictureOptions(TypedDict, total=False):
+    """How the target sees."""
+
+    mmproj: Annotated[
+        FilePath | None,
+        opt(
+            None,
+            "The target's projector (GGUF), with which it sees pictures; auto: the file with mmproj in its name beside "
+            "the target's.",
+            "-mm",
+            "--mmproj",
+            env="MMPROJ",
+            metavar="FILE|auto",
+        ),
+    ]
+    mmproj_offload: Annotated[
+        bool,
+        opt(True, "A GPU encodes pictures, if there is one.", "--mmproj-offload/--no-mmproj-offload",
+            env="MMPROJ_OFFLOAD"),
+    ]  # fmt: skip
+    image_min_tokens: Annotated[
+        Rows | None,
+        opt(None, "Rows of a picture at least, where the model leaves a choice. Default: as its file says.",
+            "--image-min-tokens", env="IMAGE_MIN_TOKENS"),
+    ]  # fmt: skip
+    image_max_tokens: Annotated[
+        Rows | None,
+        opt(None, "The same, at most.", "--image-max-tokens", env="IMAGE_MAX_TOKENS"),
+    ]
+
+
+class SeenOptions(TypedDict, total=False):
+    """What a text is about."""
+
+    images: Annotated[
+        Pictures | None,
+        opt(
+            None,
+            "Pictures for the prompt, where it has <__media__>, or before it. May be given several times.",
+            "--image",
+            metavar="FILE,FILE",
+        ),
+    ]

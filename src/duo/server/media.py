@@ -1,0 +1,130 @@
+"""Pictures that requests name: data: URLs always, files and addresses only if the server's options say so."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+
+from duo.chat.pictures import data_url, decoded
+from duo.errors import BadValueError
+from duo.support.picture_file import N_BYTES_MOST
+from duo.support.wording import quoted
+
+TIMEOUT_S = 10.0
+N_HOPS = 3  # redirections
+
+
+@dataclass(frozen=True)
+class Media:
+    """What the server may fetch."""
+
+    folder: Path | None = None  # file: URLs name files in it (--media-path)
+    urls: bool = False  # http: and https: are fetched (--media-url)
+
+    def file(self, url: str) -> bytes:
+        """The file that a URL names. Raises BadValueError."""
+        scheme = url[:8].partition(":")[0].lower()
+        if scheme == "data":
+            return data_url(url)
+        if scheme == "file":
+            return self._local(url)
+        if scheme in ("http", "https"):
+            if not self.urls:
+                raise BadValueError(
+                    "this server fetches no pictures; send them as data: URLs (or start it with --media-url)"
+                )
+            return _fetched(url)
+        if "://" in url[:32]:
+            raise BadValueError(f"a picture has the URL {quoted(url, 60)}; give a data: URL")
+        return decoded(url)  # llama-server takes base64 alone, too
+
+    def _local(self, url: str) -> bytes:
+        """As in llama-server the path is relative to the folder."""
+        if self.folder is None:
+            raise BadValueError(
+                "this server reads no files; send pictures as data: URLs (or start it with --media-path)"
+            )
+        name = unquote(url.partition(":")[2].removeprefix("//")).lstrip("/")
+        try:
+            root = self.folder.resolve(strict=True)
+            path = (root / name).resolve(strict=True)
+            if not path.is_relative_to(root) or not path.is_file():
+                raise BadValueError(f"there is no picture {quoted(name, 60)} in the server's media folder")
+            if path.stat().st_size > N_BYTES_MOST:
+                raise BadValueError(
+                    f"the picture {quoted(name, 60)} is too large; give at most {N_BYTES_MOST >> 20} MiB"
+                )
+            return path.read_bytes()
+        except BadValueError:
+            raise
+        except (OSError, ValueError, RuntimeError):
+            raise BadValueError(f"there is no picture {quoted(name, 60)} in the server's media folder") from None
+
+
+def _fetched(url: str) -> bytes:
+    """Raises BadValueError: the address is not a public one, or does not give the file."""
+    for _ in range(N_HOPS + 1):
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            raise BadValueError(f"a picture has the URL {quoted(url, 60)}, which cannot be read; check it") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadValueError(f"a picture has the URL {quoted(url, 60)}; give http: or https: and a host")
+        try:
+            found = _answer(parts, port or (443 if parts.scheme == "https" else 80))
+        except BadValueError:
+            raise
+        except (OSError, http.client.HTTPException, ValueError) as e:
+            raise BadValueError(
+                f"the picture at {quoted(url, 60)} cannot be fetched ({type(e).__name__}); send it as a data: URL"
+            ) from None
+        if isinstance(found, bytes):
+            return found
+        url = urljoin(url, found)
+    raise BadValueError(f"the picture's address redirects more than {N_HOPS} times; give the last one")
+
+
+def public_address(host: str, port: int) -> Any:
+    """An address of the host to connect to, so that its name is looked up once. Raises BadValueError: one of them is
+    private, of this machine, or link-local; and OSError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for *_, address in found:
+        ip = ipaddress.ip_address(str(address[0]).partition("%")[0])
+        ip = getattr(ip, "ipv4_mapped", None) or ip
+        if not ip.is_global or ip.is_multicast:
+            raise BadValueError(
+                f"{quoted(host, 60)} is an address inside a network, from which no pictures are fetched"
+            )
+    return found[0][4]
+
+
+def _answer(parts: SplitResult, port: int) -> bytes | str:
+    """The file, or where it is. Raises BadValueError, OSError, HTTPException."""
+    host = parts.hostname or ""
+    address = public_address(host, port)
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    connection.sock = socket.create_connection(address[:2], timeout=TIMEOUT_S)
+    try:
+        if parts.scheme == "https":
+            connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.request("GET", path, headers={"User-Agent": "duo", "Host": parts.netloc.rpartition("@")[2]})
+        response = connection.getresponse()
+        where = response.getheader("Location")
+        if response.status in (301, 302, 303, 307, 308) and where:
+            return where
+        if response.status != 200:
+            raise BadValueError(f"the picture at {quoted(host, 60)} cannot be fetched (status {response.status})")
+        data = response.read(N_BYTES_MOST + 1)
+        if len(data) > N_BYTES_MOST:
+            raise BadValueError(f"the picture at {quoted(host, 60)} has more than {N_BYTES_MOST >> 20} MiB")
+        return data
+    finally:
+        connection.close()

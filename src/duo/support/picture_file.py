@@ -1,0 +1,118 @@
+"""Checks a picture's file before it is decoded: its kind and its size, by the header alone.
+
+libmtmd decodes with stb_image, which takes the memory that a header asks for, and inflates whatever a PNG file holds.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+from duo.errors import BadValueError
+
+N_BYTES_MOST = 32 << 20
+N_PIXELS_MOST = 50_000_000
+N_MOST = 100  # pictures of a prompt
+_FORMATS = "PNG, JPEG, GIF or BMP"
+_LARGEST_SIDE = 1 << 16
+
+
+class _DamagedError(Exception):
+    pass
+
+
+def check_pictures(files: list[bytes]) -> None:
+    """Raises BadValueError: there are too many, or one is no picture that can be decoded, or too large."""
+    if len(files) > N_MOST:
+        raise BadValueError(f"the prompt has {len(files)} pictures; give at most {N_MOST}")
+    for i, data in enumerate(files, 1):
+        _check(data, f"picture {i}")
+
+
+def _check(data: bytes, which: str) -> None:
+    if len(data) > N_BYTES_MOST:
+        raise BadValueError(f"{which} has {len(data) >> 20} MiB; give at most {N_BYTES_MOST >> 20} MiB")
+    try:
+        width, height = _size(data, which)
+    except (_DamagedError, struct.error, IndexError):
+        raise BadValueError(f"{which} is damaged: it ends too early, or its header is wrong; save it anew") from None
+    if width < 1 or height < 1:
+        raise BadValueError(f"{which} has no pixels ({width} x {height}); give another one")
+    if width * height > N_PIXELS_MOST or max(width, height) > _LARGEST_SIDE:
+        raise BadValueError(
+            f"{which} has {width} x {height} pixels; give at most {N_PIXELS_MOST // 1_000_000} million, scaled down"
+        )
+    if data.startswith(b"\x89PNG"):
+        try:
+            _check_inflated(data, width, height, which)
+        except (_DamagedError, struct.error, zlib.error):
+            raise BadValueError(f"{which} is damaged: its PNG data cannot be read; save it anew") from None
+
+
+def _size(data: bytes, which: str) -> tuple[int, int]:
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        if data[12:16] != b"IHDR":
+            raise _DamagedError
+        return struct.unpack_from(">II", data, 16)
+    if data.startswith(b"\xff\xd8\xff"):
+        return _jpeg_size(data)
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return struct.unpack_from("<HH", data, 6)
+    if data.startswith(b"BM"):
+        if struct.unpack_from("<I", data, 14)[0] == 12:
+            return struct.unpack_from("<HH", data, 18)
+        width, height = struct.unpack_from("<ii", data, 18)
+        return abs(width), abs(height)
+    start = data[:256].lstrip().lower()
+    kind = "an SVG drawing" if start.startswith((b"<svg", b"<?xml")) else "no picture that duo can read"
+    raise BadValueError(f"{which} is {kind}; give {_FORMATS}")
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int]:
+    """Of the first frame, as stb_image takes it."""
+    at = 2
+    while True:
+        while data[at] != 0xFF:
+            at += 1
+        while data[at] == 0xFF:
+            at += 1
+        marker = data[at]
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack_from(">HH", data, at + 4)
+            return width, height
+        if marker in (0xD9, 0xDA):
+            raise _DamagedError
+        at += 1 if marker == 0x01 or 0xD0 <= marker <= 0xD8 else 1 + struct.unpack_from(">H", data, at + 1)[0]
+
+
+def _png_data(data: bytes) -> Iterator[bytes]:
+    at = 8
+    while True:
+        n, name = struct.unpack_from(">I4s", data, at)
+        if n > len(data) - at - 12:
+            raise _DamagedError
+        if name == b"IDAT":
+            yield data[at + 8 : at + 8 + n]
+        if name == b"IEND":
+            return
+        at += 12 + n
+
+
+def _check_inflated(data: bytes, width: int, height: int, which: str) -> None:
+    """The data of a PNG file must not become more than its pixels need."""
+    depth, colour = data[24], data[25]
+    n_channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}.get(colour)
+    if n_channels is None or depth not in (1, 2, 4, 8, 16):
+        raise _DamagedError
+    # An interlaced file has seven small pictures, whose rows are rounded up to bytes, each with a byte before it.
+    n_most = height * (width * n_channels * depth // 8 + 2) + 15 * (height + width) + 4096
+    inflate = zlib.decompressobj()
+    n = 0
+    for part in _png_data(data):
+        rest = part
+        while rest and not inflate.eof:
+            n += len(inflate.decompress(rest, 1 << 20))
+            rest = inflate.unconsumed_tail
+            if n > n_most:
+                raise BadValueError(f"{which} holds more data than its {width} x {height} pixels need; save it anew")

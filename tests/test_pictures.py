@@ -1,0 +1,178 @@
+"""Pictures with a draft: texts equal plain's in every mode, and the caches know pictures by their hash."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import EXACT
+from vision_models import KINDS, mrope_model, png, projector
+
+from duo import BadValueError, Duo
+from duo.conversation import Conversation
+from duo.models.demo import demo_pair
+
+PROMPT = "Once upon a time <__media__> there was a dog who saw <__media__> and said"
+GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 40, "ignore_eos": True}
+PAIR: dict[str, Any] = {"n_ctx": 1024, "n_ctx_draft": 1024, "n_threads": 1, "n_threads_draft": 1, **EXACT}
+TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+
+
+def made(folder: Path, kind: str, **options: Any) -> Duo:
+    """The demo pair with a projector; positions of several parts need another target."""
+    target, draft = demo_pair()
+    n_text = 256 if kind == "qwen2vl_merger" else 0
+    if n_text:
+        target = mrope_model(folder / "target.gguf")
+    file = projector(folder / f"{kind}.gguf", kind, n_text or n_embd(target))
+    return Duo(target, draft, mmproj=file, **{**PAIR, **options})
+
+
+def n_embd(target: Path) -> int:
+    from duo.models.header import read_header
+
+    return read_header(target).n_embd
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Duo]:
+    with made(tmp_path_factory.mktemp("pictures"), request.param, n_parallel=3) as d:
+        yield d
+
+
+@pytest.fixture(scope="module")
+def seer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Duo]:
+    with made(tmp_path_factory.mktemp("seer"), "mlp", chat_template=TEMPLATE) as d:
+        yield d
+
+
+def test_texts_are_plains_in_every_mode(pair: Duo) -> None:
+    pictures = [png(seed=1), png(90, 30, seed=2)]
+    fresh = {"images": pictures, "cache_prompt": False, **GREEDY}
+    plain = pair.generate(PROMPT, mode="plain", **fresh)
+    assert plain.prompt_tokens > 8 + 2 * 4
+    for mode in ("sync", "async"):
+        for how in ({}, {"n_draft": 4}, {"temperature": 0.8, "seed": 7}):
+            wanted = plain if "seed" not in how else pair.generate(PROMPT, mode="plain", **{**fresh, **how})
+            found = pair.generate(PROMPT, mode=mode, **{**fresh, **how})  # type: ignore[arg-type]
+            assert found.tokens == wanted.tokens and not found.warning
+    other = pair.generate(PROMPT, mode="plain", **{**fresh, "images": [png(seed=3), pictures[1]]})
+    assert other.tokens != plain.tokens  # it sees
+
+
+def test_a_picture_is_cached_by_what_it_shows(pair: Duo) -> None:
+    asked = {"images": [png(seed=4), png(seed=5)], **GREEDY}
+    first = pair.generate(PROMPT, **asked)
+    again = pair.generate(PROMPT, **asked)
+    assert again.tokens == first.tokens and again.timings["cache_n"] == first.prompt_tokens - 1
+    other = {**asked, "images": [png(seed=4), png(seed=6)]}
+    part = pair.generate(PROMPT, **other)  # up to the second picture
+    assert 0 < part.timings["cache_n"] < first.prompt_tokens - 1
+    assert part.tokens == pair.generate(PROMPT, cache_prompt=False, **other).tokens
+
+
+def test_several_texts_at_once(pair: Duo) -> None:
+    asked = [{"images": [png(seed=10 + i), png(seed=20 + i)], **GREEDY} for i in range(5)]
+    wanted = [pair.generate(PROMPT, mode="plain", cache_prompt=False, **a).tokens for a in asked]
+    found: list[Any] = [None] * len(asked)
+
+    def write(i: int) -> None:
+        found[i] = pair.generate(PROMPT, cache_prompt=False, **asked[i]).tokens
+
+    threads = [threading.Thread(target=write, args=(i,)) for i in range(len(asked))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found == wanted
+
+
+def test_texts_with_pictures_are_kept_and_come_back(tmp_path: Path) -> None:
+    for kind in KINDS:
+        with made(tmp_path, kind, n_ctx=256, cache_ram=64) as d:
+            asked = {"images": [png(seed=1), png(seed=2)], **GREEDY}
+            long = PROMPT + " hello" * 40
+            first = d.generate(long, **asked)
+            d.generate("Another one. " * 20, **{**GREEDY, "max_tokens": 4})
+            back = d.generate(long, **asked)  # from RAM
+            assert back.tokens == first.tokens and back.timings["cache_n"] > 64
+            state = d.save_state()
+            d.generate("Something else", **{**GREEDY, "max_tokens": 4, "cache_prompt": False})
+            d.load_state(state)
+            assert d.generate(long, **asked).tokens == first.tokens
+
+
+def test_penalties_and_ngrams_pass_over_pictures(seer: Duo) -> None:
+    asked = {
+        "images": [png(seed=1)] * 2, "repeat_penalty": 1.3, "repeat_last_n": -1, "dry_multiplier": 0.8, **GREEDY,
+    }  # fmt: skip
+    plain = seer.generate(PROMPT, mode="plain", **asked)
+    for kind in ("ngram-simple", "ngram-map-k4v"):
+        assert seer.generate(PROMPT, spec_type=[kind], **asked).tokens == plain.tokens
+
+
+def test_what_is_no_picture_is_refused(seer: Duo, tmp_path: Path) -> None:
+    for images, why in (
+        ([b"<svg xmlns='...'/>"], "SVG"),
+        ([png()[:100]], "damaged"),
+        ([tmp_path / "no.png"], "cannot be read"),
+        ([b"RIFF0000WEBP"], "no picture"),
+    ):
+        with pytest.raises(BadValueError, match=why):
+            seer.generate("<__media__> Once", images=images)
+    with pytest.raises(BadValueError, match="markers"):
+        seer.generate("<__media__><__media__> Once", images=[png()])
+    with pytest.raises(BadValueError, match="ends with a picture"):
+        seer.generate("Once <__media__>", images=[png()])
+    with Duo(n_ctx=64) as blind, pytest.raises(BadValueError, match="--mmproj"):
+        blind.generate("Once", images=[png()])
+
+
+def test_a_chat_is_shown_pictures(seer: Duo) -> None:
+    url = "data:image/png;base64," + base64.b64encode(png(seed=1)).decode()
+    content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "What is it?"}]
+    asked = {"temperature": 0, "max_tokens": 12}
+    answer = seer.create_chat_completion([{"role": "user", "content": content}], **asked)
+    blind = seer.create_chat_completion([{"role": "user", "content": "What is it?"}], **asked)
+    assert answer["usage"]["prompt_tokens"] > blind["usage"]["prompt_tokens"]
+    assert answer["choices"][0]["message"] != blind["choices"][0]["message"]
+    with pytest.raises(BadValueError, match="not fetched"):
+        bad = [{"type": "image_url", "image_url": {"url": "http://127.0.0.1/x.png"}}]
+        seer.create_chat_completion([{"role": "user", "content": bad}])
+
+
+def test_a_conversation_keeps_its_pictures(seer: Duo, tmp_path: Path) -> None:
+    talk = Conversation(seer, seer.chat_template)
+    talk.show(png(seed=1))
+    options: dict[str, Any] = {"temperature": 0, "max_tokens": 8}
+
+    def said(question: str) -> str:
+        with talk.ask(question, **options) as s:
+            for _ in s:
+                pass
+        talk.answered(s.result)
+        return s.result.text
+
+    said("What is it?")
+    n_first = talk.last.prompt_tokens if talk.last else 0
+    said("And now?")
+    assert talk.last is not None and talk.last.timings["cache_n"] >= n_first - 1
+    talk.save(tmp_path / "talk.json")
+    other = Conversation(seer, seer.chat_template)
+    other.load(tmp_path / "talk.json")
+    assert other.messages == talk.messages
+
+
+def test_the_projector_beside_the_target_is_found(tmp_path: Path) -> None:
+    from duo.models.projector import beside
+
+    target = tmp_path / "x-Q8_0.gguf"
+    assert beside(target) is None
+    (tmp_path / "mmproj-x-f16.gguf").write_bytes(b"")
+    assert beside(target) == tmp_path / "mmproj-x-f16.gguf"
+    (tmp_path / "mmproj-y-f16.gguf").write_bytes(b"")
+    assert beside(target) == tmp_path / "mmproj-x-f16.gguf"

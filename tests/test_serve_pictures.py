@@ -1,0 +1,84 @@
+"""Pictures in requests to the server, in all dialects; what is no picture is the client's mistake."""
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from served import TEMPLATE, Server, served
+from test_pictures import n_embd
+from vision_models import png, png_of, projector
+
+from duo.models.demo import demo_pair
+
+DATA = base64.b64encode(png(seed=1)).decode()
+URL = f"data:image/png;base64,{DATA}"
+OF_INPUT = ("input_tokens", "cache_read_input_tokens")
+SHORT: dict[str, Any] = {"temperature": 0, "max_tokens": 8}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("media")
+    (folder / "a.png").write_bytes(png(seed=1))
+    file = projector(folder / "mlp.gguf", "mlp", n_embd(Path(demo_pair()[0])))
+    with served({"media_path": str(folder)}, chat_template=TEMPLATE, mmproj=file, n_parallel=2) as s:
+        yield s
+
+
+def chat(server: Server, url: Any, **more: Any) -> Any:
+    content = [{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": url}}]
+    return server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], **SHORT, **more})
+
+
+def test_all_dialects_show_the_same(server: Server) -> None:
+    assert server.get("/props").json()["modalities"]["vision"]
+    found = chat(server, URL).json()
+    words = found["choices"][0]["message"]["content"]
+    n = found["usage"]["prompt_tokens"]
+    assert n > 16
+    assert chat(server, "file://a.png").json()["choices"][0]["message"]["content"] == words
+    parts = [{"type": "text", "text": "What is it?"},
+             {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}}]  # fmt: skip
+    anthropic = server.post("/v1/messages", {"messages": [{"role": "user", "content": parts}], **SHORT}).json()
+    assert anthropic["content"][0]["text"] == words and sum(anthropic["usage"][k] for k in OF_INPUT) == n
+    parts = [{"type": "input_text", "text": "What is it?"}, {"type": "input_image", "image_url": URL}]
+    asked = {"input": [{"role": "user", "content": parts}], "temperature": 0, "max_output_tokens": 8}
+    responses = server.post("/v1/responses", asked).json()
+    assert responses["output"][0]["content"][0]["text"] == words
+    native = {"prompt_string": "Look: <__media__> It is", "multimodal_data": [DATA]}
+    answer = server.post("/completion", {"prompt": native, "n_predict": 4, "temperature": 0}).json()
+    assert answer["tokens_evaluated"] > 16 and answer["prompt"].startswith("Look")
+
+
+def data(file: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(file).decode()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        data(png_of(60_000, 60_000, b"")), data(png()[:60]), data(b"<svg/>"), data(png_of(9, 9, b"\0" * 20_000_000)),
+        "data:image/png;base64,***", "http://169.254.169.254/latest", "http://localhost:1/x.png", "file:///etc/passwd",
+        "file://../a.png", "gopher://x/y", "", 7,
+    ],
+)  # fmt: skip
+def test_hostile_pictures_are_refused(server: Server, url: Any) -> None:
+    answer = chat(server, url)
+    assert answer.status_code == 400 and answer.json()["error"]["message"].count("\n") == 0
+    assert chat(server, URL).status_code == 200  # others are unharmed
+
+
+def test_too_many_pictures_are_refused(server: Server) -> None:
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    body = {"messages": [{"role": "user", "content": [part] * 10_000}], **SHORT}
+    answer = server.post("/v1/chat/completions", body)
+    assert answer.status_code == 400 and "pictures" in answer.json()["error"]["message"]
+
+
+def test_a_server_without_a_projector_says_so() -> None:
+    with served(chat_template=TEMPLATE) as s:
+        answer = chat(s, URL)
+        assert answer.status_code == 400 and "--mmproj" in answer.json()["error"]["message"]
+        assert not s.get("/props").json()["modalities"]["vision"]
