@@ -86,8 +86,8 @@ if not TYPE_CHECKING:
             return import_module("duo._libs").load_core()
         if name not in _MODULES:
             raise AttributeError(f"module 'duo' has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(_MODULES[name]), name)
-        return found
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *_MODULES})

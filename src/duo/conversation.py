@@ -134,13 +134,13 @@ class Conversation:
     def load(self, path: Path) -> None:
         """Takes a file's messages in place of these. Raises DuoError, and nothing is changed then."""
         try:
-            found = json.loads(path.read_bytes().decode("utf-8-sig"))
+            content = json.loads(path.read_bytes().decode("utf-8-sig"))
         except OSError as e:
             raise DuoError(f"{path} cannot be read ({e.strerror}); check the path") from None
         except (ValueError, RecursionError) as e:
             raise DuoError(f"{path} is not a conversation in JSON ({e}); /save writes such files") from None
         try:
-            given: Any = found.get("messages") if isinstance(found, dict) else found
+            given: Any = content.get("messages") if isinstance(content, dict) else content
             checked = check_messages(Pictures().taken_out_of(given))
         except DuoError as e:
             raise DuoError(f"{path}: {e}") from None

@@ -70,16 +70,16 @@ class Embeddings(Texts):
         """Raises BadValueError: the model was loaded to write. Raises CancelledError: it is closed."""
         if self.session.closed:
             raise CancelledError("this Duo is closed; make a new one")
-        found = self._embedder
-        if found is None:
+        embedder = self._embedder
+        if embedder is None:
             raise BadValueError("this Duo was loaded to write texts; load it with embedding=True for embeddings")
-        return found
+        return embedder
 
     def stop_vectors(self) -> None:
         """Ends what is computed, for good; whoever waits gets CancelledError. From any thread."""
-        found = self._embedder  # another thread may close
-        if found is not None:
-            found.stop()
+        embedder = self._embedder  # another thread may close
+        if embedder is not None:
+            embedder.stop()
 
     def pooling_type(self) -> int:
         """llama.cpp's number of the pooling, which makes one vector of a text.
@@ -101,10 +101,10 @@ class Embeddings(Texts):
         Raises:
             BadValueError: A text is empty or too long, or this Duo was not loaded with `embedding=True`.
         """
-        found = self.embedder.embed([list(t) for t in texts])
+        computed = self.embedder.embed([list(t) for t in texts])
         if self.embedder.pooling == "rank":
             norm = -1
-        rows = normalized(found, norm)
+        rows = normalized(computed, norm)
         if self.embedder.pooling != "none":
             return [rows[i : i + 1] for i in range(len(texts))]
         ends = accumulate(len(t) for t in texts)
@@ -130,10 +130,10 @@ class Embeddings(Texts):
         tokens = [self.tokenize(text) for text in several]
         if truncate:
             tokens = [t[: self.embedder.n_most] for t in tokens]
-        found: list[Any] = [v.tolist() for v in self.vectors(tokens, 2 if normalize else -1)]
+        vectors: list[Any] = [v.tolist() for v in self.vectors(tokens, 2 if normalize else -1)]
         if self.embedder.pooling != "none":
-            found = [rows[0] for rows in found]
-        out = found[0] if isinstance(input, str) else found
+            vectors = [rows[0] for rows in vectors]
+        out = vectors[0] if isinstance(input, str) else vectors
         return (out, sum(map(len, tokens))) if return_count else out
 
     def create_embedding(self, input: str | list[str], model: str | None = None) -> dict[str, Any]:
@@ -144,8 +144,8 @@ class Embeddings(Texts):
             model: The name in the answer. Default: the path of the model.
         """
         several = [input] if isinstance(input, str) else list(input)
-        found, n = self.embed(several, return_count=True)
-        data = [{"object": "embedding", "embedding": v, "index": i} for i, v in enumerate(found)]
+        vectors, n = self.embed(several, return_count=True)
+        data = [{"object": "embedding", "embedding": v, "index": i} for i, v in enumerate(vectors)]
         usage = {"prompt_tokens": n, "total_tokens": n}
         return {"object": "list", "data": data, "model": model or self.local_model.path, "usage": usage}
 

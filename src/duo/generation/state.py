@@ -119,8 +119,8 @@ def save(
     of = session.belongings
     errand = finish(session, _core.Errand("save", n_keep=n_keep), tokens, slot)
     heads = []
-    found = ((errand.target_tokens, errand.target_saved()), (errand.draft_tokens, errand.draft_saved()))
-    for role, (tokens, saved) in zip(ROLES, found, strict=True):
+    caches = ((errand.target_tokens, errand.target_saved()), (errand.draft_tokens, errand.draft_saved()))
+    for role, (tokens, saved) in zip(ROLES, caches, strict=True):
         if role == "target" or (tokens and role in of):
             heads.append(CacheHead.of(role, of[role], tokens, saved))
     return errand, heads
@@ -199,12 +199,12 @@ def read_heads(file: BinaryIO, n_file: int) -> list[CacheHead]:
     if len(head) != n or file.read(32) != hashlib.sha256(head).digest():
         raise BadStateError("is damaged")
     try:
-        found = [_head_of(x) for x in json.loads(head)]
+        heads = [_head_of(x) for x in json.loads(head)]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise BadStateError("is damaged") from None
-    if not found or found[0].role != "target" or file.tell() + sum(h.n_bytes for h in found) != n_file:
+    if not heads or heads[0].role != "target" or file.tell() + sum(h.n_bytes for h in heads) != n_file:
         raise BadStateError("is truncated")
-    return found
+    return heads
 
 
 def read_caches(file: BinaryIO, heads: Sequence[CacheHead]) -> list[SavedCache]:

@@ -87,12 +87,12 @@ class Texts:
         """
         from duo.generation.many import as_they_end
 
-        found: dict[int, Result] = {}
+        results: dict[int, Result] = {}
         for i, result in as_they_end(lambda p: self.generate(p, **options), prompts, self.session.turns.n):
-            found[i] = result
+            results[i] = result
             if progress is not None:
                 progress(i, result)
-        return [found[i] for i in sorted(found)]
+        return [results[i] for i in sorted(results)]
 
     @keywords(GenerateOptions)
     async def astream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncIterator[Chunk]:
@@ -147,9 +147,9 @@ class Texts:
         Raises:
             BadValueError: An id is not in the vocabulary.
         """
-        found = b"".join(self._pieces(tokens, special))
+        text = b"".join(self._pieces(tokens, special))
         bos = len(tokens) > 0 and int(tokens[0]) == self.local_model.token_bos
-        return found[1:] if bos and found.startswith(b" ") else found
+        return text[1:] if bos and text.startswith(b" ") else text
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """Converts token ids to text. Bytes that are not a whole character become U+FFFD.

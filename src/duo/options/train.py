@@ -17,25 +17,25 @@ OF_TARGET = (
 
 def _numbers(value: Any, kind: type, least: float, most: float) -> list[Any]:
     """A list, or text such as "1,2"; empty: not all are numbers within the bounds."""
-    given = value.split(",") if isinstance(value, str) else value
+    parts = value.split(",") if isinstance(value, str) else value
     try:
-        found = [kind(x) for x in given]
+        numbers = [kind(x) for x in parts]
     except (TypeError, ValueError):
         return []
-    return found if all(least <= x <= most for x in found) else []
+    return numbers if all(least <= x <= most for x in numbers) else []
 
 
 def _temperatures(value: Any) -> Any:
-    if not (found := _numbers(value, float, 0, 10)):
+    if not (numbers := _numbers(value, float, 0, 10)):
         raise ValueError("input should be temperatures between 0 and 10, such as 1,0.8,0")
-    return found
+    return numbers
 
 
 def _layers(value: Any) -> Any:
-    found = _numbers(value, int, 0, 2**20)
-    if len(found) != 3 or sorted(set(found)) != found:
+    numbers = _numbers(value, int, 0, 2**20)
+    if len(numbers) != 3 or sorted(set(numbers)) != numbers:
         raise ValueError("input should be three numbers of layers, ascending, such as 2,16,29")
-    return found
+    return numbers
 
 
 Temperatures = Annotated[list[float], BeforeValidator(_temperatures)]

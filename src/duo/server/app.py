@@ -53,15 +53,13 @@ def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack
         BadValueError: A value is wrong, or the option is not for an app, such as `port` or `models_dir`.
         MissingPackageError: The extra `server` is not installed.
     """
-    given: dict[str, Any] = {**options}
-    for name in given:
+    for name in options:
         if name in OF_SERVER:
             raise BadValueError(f"{name} is an option of the server that runs this app; give it there")
         if name in OF_ROUTER:
             raise BadValueError(f"{name} is an option of `duo serve`, and this app serves one Duo; leave it out")
-    service = Service(
-        ServerSettings.of({**given, "ui": trace is not None and given.get("ui", True)}, Path(duo.local_model.path).stem)
-    )
+    shown = {**options, "ui": trace is not None and options.get("ui", True)}
+    service = Service(ServerSettings.of(shown, Path(duo.local_model.path).stem))
     service.events = trace if service.settings.ui else None
     service.loaded(duo)
     return make_app(service)

@@ -42,10 +42,10 @@ def _continues(f: ChatFields) -> bool:
 
     Raises BadValueError.
     """
-    asked = f.continue_final_message
-    if asked not in (None, False, True, "content"):
-        raise BadValueError(f"continue_final_message is {quoted(asked)}; give true, false or 'content'")
-    if not asked:
+    value = f.continue_final_message
+    if value not in (None, False, True, "content"):
+        raise BadValueError(f"continue_final_message is {quoted(value)}; give true, false or 'content'")
+    if not value:
         return False
     if f.add_generation_prompt:
         raise BadValueError("add_generation_prompt and continue_final_message exclude each other; give one of them")
@@ -83,10 +83,10 @@ def prompt_of(f: ChatFields, duo: Duo, settings: ServerSettings) -> ChatPrompt:
     return duo.chat_prompt(_messages(f.messages), chat_request(f, duo, settings), settings.media.file)
 
 
-def _messages(given: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _messages(sent: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """null is an empty content, and developer another name of system."""
     out: list[Mapping[str, Any]] = []
-    for m in given:
+    for m in sent:
         fixed = {k: v for k, v in m.items() if v is not None or k == "content"}
         if fixed.get("role") == "developer":
             fixed["role"] = "system"

@@ -68,35 +68,35 @@ def recipe_of(t: TargetShape, o: TrainOptions, layers: tuple[int, ...]) -> DataR
 class Course:
     """One training, from the data to the best weights."""
 
-    def __init__(self, asked: TrainingRequest, shape: TargetShape, layers: tuple[int, ...]) -> None:
+    def __init__(self, request: TrainingRequest, shape: TargetShape, layers: tuple[int, ...]) -> None:
         """Raises DuoError: no PyTorch, no such device, an output that cannot be written, a folder of something else."""
         need_torch()
-        self.asked = asked
-        o = asked.options
+        self.request = request
+        o = request.options
         self._device = device_of(o["train_device"])  # before the target teaches for hours
-        out = asked.out
+        out = request.out
         if not out.parent.is_dir() or out.is_dir():
             raise BadValueError(f"{out}: cannot be a file there; name one in an existing folder with -o")
         start = cast("DraftOptions", o).get("start")
-        for other in (asked.target, *asked.data, *([Path(start)] if start else [])):
+        for other in (request.target, *request.data, *([Path(start)] if start else [])):
             if out.exists() and other.exists() and out.samefile(other):
                 raise BadValueError(f"{out}: is read by this command; write to another file with -o")
         self.recipe = recipe_of(shape, o, layers)
         self.made_of = {
-            "target": f"{asked.target.name} {file_hash(asked.target)}",
-            "data": data_hash(asked.data),
+            "target": f"{request.target.name} {file_hash(request.target)}",
+            "data": data_hash(request.data),
             **self.recipe.words(),
         }
         work = Path(o["work"] or f"{out}.work")
         n_bytes = self.recipe.total_bytes(o["tokens"])
-        asked.say(f"the teacher's data: {o['tokens']:,} tokens, {gigabytes(n_bytes)} in {work}")
+        request.say(f"the teacher's data: {o['tokens']:,} tokens, {gigabytes(n_bytes)} in {work}")
         self.folder = Folder(work, self.made_of)
 
     def teach(self) -> None:
         """Lets the target make what the folder lacks. Raises DuoError."""
         from duo.train.teacher import Teacher
 
-        a = self.asked
+        a = self.request
         teacher = Teacher(a.target, self.recipe, self.folder, a.options["tokens"], a.engine, a.progress)
         seconds = teacher.teach(a.data)
         if seconds > 1:
@@ -110,7 +110,7 @@ class Course:
         from duo.train.dataset import Lessons
         from duo.train.trainer import Trainer, TrainerSettings
 
-        a, o = self.asked, self.asked.options
+        a, o = self.request, self.request.options
         device = self._device
         settings = TrainerSettings(
             lr=o["lr"] or min(2e-3, 0.192 / about["n_embd"]),
@@ -151,8 +151,8 @@ class Course:
 
     def card(self, kind: str, trained: dict[str, Any]) -> dict[str, Any]:
         """How the file was made."""
-        data = {"files": [f.name for f in self.asked.data], "hash": self.made_of["data"]}
-        recipe = {**asdict(self.recipe), "tokens": self.asked.options["tokens"]}
+        data = {"files": [f.name for f in self.request.data], "hash": self.made_of["data"]}
+        recipe = {**asdict(self.recipe), "tokens": self.request.options["tokens"]}
         return {
             "made_by": f"duo {duo.__version__}, {kind}",
             "target": self.made_of["target"],

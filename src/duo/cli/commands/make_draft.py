@@ -69,8 +69,10 @@ def run(params: dict[str, Any]) -> None:
     target = chosen_models({**params, "model_draft": None}).target
     assert target is not None
     with _ended_as_by_ctrl_c(), progress("text") as bar:
-        asked = DraftRequest(target, params["output"], wish, prompts, params["n_predict"], engine, params["force"], bar)
-        made = make_draft(asked)
+        request = DraftRequest(
+            target, params["output"], wish, prompts, params["n_predict"], engine, params["force"], bar
+        )
+        made = make_draft(request)
     if params["json"]:
         click.echo(json.dumps(made_draft.as_json(made), indent=1))
     else:

@@ -64,10 +64,10 @@ def run(kind: str, params: dict[str, Any]) -> None:
     from duo.train.head import train_head
 
     with progress("share") as bar:
-        asked = TrainingRequest(
+        request = TrainingRequest(
             params["model"], params["data"], params["output"], options, engine, say=show.warn, progress=bar
         )
-        done = (train_head if head else train_draft)(asked)
+        done = (train_head if head else train_draft)(request)
     found = done.card["acceptance"]
     click.echo(f"{done.path}: {done.n_bytes / 1e6:.1f} MB, {found['tokens_per_pass']} tokens a pass on held-out texts")
 

@@ -159,27 +159,27 @@ class Chats(Completions):
                     f"{name} is for a template, and llama_cpp's chat formats are none; give chat_template"
                 )
         schema = schema_of(options.pop("response_format", None))
-        asked = {name: options.pop(name) for name in CHAT_ARGUMENTS if name in options}
-        text_keywords({}, "create_chat_completion", {k: v for k, v in asked.items() if k not in OF_HANDLERS}, {})
+        arguments = {name: options.pop(name) for name in CHAT_ARGUMENTS if name in options}
+        text_keywords({}, "create_chat_completion", {k: v for k, v in arguments.items() if k not in OF_HANDLERS}, {})
         of_all = {name: value for name, value in self.defaults.items() if name in OF_HANDLERS}
         own = text_keywords(
             {k: v for k, v in self.defaults.items() if k not in of_all}, "create_chat_completion", options, {}
         )
         if schema is not None:
             own["grammar"] = grammar_of_schema(schema)
-        whole = {**OF_HANDLERS, **of_all, **{k: v for k, v in asked.items() if k in OF_HANDLERS}}
+        whole = {**OF_HANDLERS, **of_all, **{k: v for k, v in arguments.items() if k in OF_HANDLERS}}
         return chat_formats.handled(handler, self, {"messages": messages, **whole}, own)
 
     def _templated(self, messages: Any, options: dict[str, Any]) -> ChatCompletion | Iterator[ChatChunk]:
         stream, model = options.pop("stream", None), options.pop("model", None)
         logprobs, top_logprobs = options.pop("logprobs", None), options.pop("top_logprobs", None)
-        asked = ChatRequest(
+        request = ChatRequest(
             **{name: options.pop(name, None) for name in (*OF_TOOLS, "response_format")},
             reasoning=reasoning_of(options.pop("reasoning_format", None)),
             variables=self._variables(options),
         )
         wanted = text_keywords(text_defaults(self, options), "create_chat_completion", options, DEFAULTS)
-        prompt = self.chat_prompt(messages, asked)
+        prompt = self.chat_prompt(messages, request)
         wanted |= prompt.shape
         if logprobs:
             wanted["logprobs"] = top_logprobs or 0
@@ -201,7 +201,7 @@ class Chats(Completions):
             n: options.pop(n) for n in [*options] if n in template.variables and n not in GENERATE_OPTIONS
         }
 
-    def chat_prompt(self, messages: object, asked: ChatRequest, fetch: Fetch = data_url) -> ChatPrompt:
+    def chat_prompt(self, messages: object, request: ChatRequest, fetch: Fetch = data_url) -> ChatPrompt:
         """A conversation as this model's template writes it. fetch: files that the URLs of pictures name. Raises
         BadValueError."""
         target = self.engine.target
@@ -217,7 +217,7 @@ class Chats(Completions):
             self.chat_template,
             tokenize,
             messages,
-            asked,
+            request,
             marked=target is not None and not target.can_rollback,
         )
 
@@ -233,7 +233,7 @@ class Chats(Completions):
             raise MissingPackageError(
                 "create_chat_completion_openai_v1 needs the openai package; pip install openai"
             ) from None
-        found = self.create_chat_completion(*positional, **options)
-        if isinstance(found, dict):
-            return theirs.ChatCompletion(**found)
-        return (theirs.ChatCompletionChunk(**part) for part in found)
+        answer = self.create_chat_completion(*positional, **options)
+        if isinstance(answer, dict):
+            return theirs.ChatCompletion(**answer)
+        return (theirs.ChatCompletionChunk(**part) for part in answer)

@@ -141,8 +141,8 @@ def _named(service: Router, request: Request) -> Member:
 
 async def _handed_on(service: Router, request: Request) -> Response:
     member = _named(service, request)
-    asked = request.query_params.get("autoload")
-    loads = service.autoload if asked is None else asked.lower() in ON
+    autoload = request.query_params.get("autoload")
+    loads = service.autoload if autoload is None else autoload.lower() in ON
     stack = ExitStack()
     stack.enter_context(service.inside())
     work = asyncio.create_task(_answer_of(service, member, request, stack, loads=loads))

@@ -65,9 +65,9 @@ def as_chat(f: ResponsesFields) -> ChatFields:
         messages.append({"role": "user", "content": f.input})
     elif f.input is not None:
         messages += joined(_message(i, x) for i, x in enumerate(f.input))
-    given = f.model_dump(exclude_none=True)
+    fields = f.model_dump(exclude_none=True)
     for name in ("input", "instructions", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"):
-        given.pop(name, None)
+        fields.pop(name, None)
     more: dict[str, Any] = {"messages": messages, "n": 1}
     tools = [{"type": "function", "function": _function(t)} for t in f.tools or () if t.get("type") == "function"]
     if f.tools and not tools:  # beside others, agents offer tools of OpenAI's servers by default
@@ -84,7 +84,7 @@ def as_chat(f: ResponsesFields) -> ChatFields:
         more["response_format"] = dict(form)
     if isinstance(effort := (f.reasoning or {}).get("effort"), str):
         more["reasoning_effort"] = effort
-    return checked(ChatFields, {**given, **more})
+    return checked(ChatFields, {**fields, **more})
 
 
 def _function(t: Mapping[str, Any]) -> dict[str, Any]:

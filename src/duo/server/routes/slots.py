@@ -70,12 +70,12 @@ def _slot_number(id_slot: str, duo: Duo) -> int:
     return int(id_slot)
 
 
-def _name(given: str | None) -> str:
+def _name(name: str | None) -> str:
     """A name without a folder. Raises ApiError."""
-    bad = not given or given in (".", "..") or any(c in given for c in "/\\:\0") or not given.isprintable()
-    if bad or given is None or len(given.encode("utf-8", "replace")) > N_NAME:
-        raise ApiError(400, f"filename is {quoted(given, 40)}; give the name of a file, without a folder")
-    return given
+    bad = not name or name in (".", "..") or any(c in name for c in "/\\:\0") or not name.isprintable()
+    if bad or name is None or len(name.encode("utf-8", "replace")) > N_NAME:
+        raise ApiError(400, f"filename is {quoted(name, 40)}; give the name of a file, without a folder")
+    return name
 
 
 def _act(duo: Duo, action: str, slot: int, path: Path | None) -> dict[str, Any]:
