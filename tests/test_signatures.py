@@ -9,7 +9,7 @@ import llama_cpp
 import pytest
 
 import duo
-from duo import Duo
+from duo import Duo, _core
 from duo.generation.result import Timings
 from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.options.llama_cpp import ChatOptions, CompletionOptions, DuoOptions
@@ -86,7 +86,11 @@ def test_switches_of_tests_are_no_keywords(name: str) -> None:
         Duo(**{name: 1})
 
 
-def test_a_duo_with_switches(duo_pair: Duo) -> None:
-    assert not duo_pair.session.always and duo_pair.placed.delay_us == 0
+def test_a_duo_with_switches(duo_pair: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
+    late: list[tuple[int, int]] = []
+    monkeypatch.setattr(_core.EngineOptions, "make_late", lambda _, us, seed: late.append((us, seed)))
+    assert not duo_pair.session.always
+    with SwitchedDuo(n_ctx=64) as d:
+        assert not d.session.always and not late
     with SwitchedDuo(n_ctx=64, always=True, delay=(1, 2)) as d:
-        assert d.session.always and (d.placed.delay_us, d.placed.delay_seed) == (1, 2)
+        assert d.session.always and late == [(1, 2)]

@@ -58,7 +58,7 @@ void client_drafts::on_step(const verify_slot & s, int32_t n_rows, float us, dou
     if (client == used_) {
         planner_.profile().on_step(n_rows, us, shared);
     } else {
-        memory_of(client).profile.on_step(n_rows, us, shared, 0, planner_.profile().passes().n_passes());
+        memory_of(client).profile.on_step(n_rows, us, shared, planner_.profile().passes().n_passes());
     }
 }
 

@@ -35,6 +35,11 @@ size_t reading_plan::n_to_read(const verify_slot & s) const {
 }
 
 void reading_plan::fill(target_pass & pass, const std::vector<verify_slot *> & texts) {
+    if (texts.size() == 1) {
+        pass.begin(*texts.front());
+        texts.front()->n_read = n_to_read(*texts.front());
+        return;
+    }
     pass.clear();
     share(texts);
     for (verify_slot * s : texts) {

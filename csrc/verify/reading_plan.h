@@ -21,7 +21,7 @@ class reading_plan {
     [[nodiscard]] size_t n_to_read(const verify_slot & s) const;
 
     // Puts those of the texts into the pass that read or write in it, and sets their n_read. A long prompt is read in
-    // pieces beside texts that are written.
+    // pieces where other texts are written or may come.
     void fill(target_pass & pass, const std::vector<verify_slot *> & texts);
     // The pass was evaluated.
     void measure(const target_pass & pass);

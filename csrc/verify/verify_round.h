@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "drafts.h"
 #include "pass_evaluator.h"
@@ -32,10 +33,22 @@ class verify_round {
   private:
     static constexpr int32_t n_waits_most = 16 * n_draft_cap; // so that useless messages cannot hold up a pass for ever
 
-    void work_alone(verify_slot & s);
-    void work_together();
-    bool plan_together();
-    bool plan_alone(verify_slot & s);
+    struct result { // of a pass
+        int32_t n_tokens = 0;
+        double  expected = 0.0; // tokens, by the planner
+        bool    drafting = false;
+        bool    usual    = true; // without prompts and repairs
+    };
+
+    bool                  begin(const std::vector<verify_slot *> & texts);
+    bool                  plan();
+    void                  take_nodes();
+    [[nodiscard]] int32_t n_drafted_most() const;
+    void                  make_room_for_guesses();
+    [[nodiscard]] int64_t patience_us(int64_t now) const;
+    [[nodiscard]] bool    any_cancelled() const;
+    result                finish(const std::vector<verify_slot *> & slots, stance now);
+    void                  tell_planner(const result & r, bool drafts_begin);
 
     token_model &    model_;
     wires &          wires_;

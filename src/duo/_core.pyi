@@ -195,13 +195,12 @@ class EngineOptions:
     remote_draft: bool
     n_ctx_remote: int
     shared: bool
-    splits: list[tuple[int, int]]
-    split: int
+    split: tuple[int, int]
     expected_pass_us: list[tuple[int, float]]
     expected_step_us: float
     tracing: bool
-    delay_us: int
-    delay_seed: int
+    # Each decode is up to so many microseconds late, by random numbers: for tests of schedules.
+    def make_late(self, most_us: int, seed: int) -> None: ...
 
 class Plan:
     mode: str

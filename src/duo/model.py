@@ -87,10 +87,6 @@ class Duo(Chats, Embeddings, Loading):
     option, or vocabularies that differ), DoesNotFitError (memory), PeerLostError (another machine).
     """
 
-    # Switches for tests, which duo.gguf_tools.switched_duo turns.
-    _always = False  # speculate whether it pays or not
-    _delay = (0, 0)  # each decode is late, by so many microseconds at most; and a seed
-
     @keywords(DuoOptions)
     def __init__(
         self,
@@ -163,7 +159,7 @@ class Duo(Chats, Embeddings, Loading):
             raise BadValueError("--cache-ram is for the cache of a target in this process; leave it out")
         placed.n_kept_bytes = o["cache_ram"] << 20 if o["cache_ram"] > 0 else o["cache_ram"]
         placed.target.vocab_only = vocab_only
-        placed.delay_us, placed.delay_seed = self._delay
+        learns = self._before_loading(placed)
         self.placed = placed  # where the models were put
         self.profile_key = ""  # what this pair teaches is kept under the key, if it has one
         trace_file, engine = None, None
@@ -183,7 +179,7 @@ class Duo(Chats, Embeddings, Loading):
             if self._host is not None:
                 self._client = attach(self._host, engine)
             self.session = Session(
-                engine, network=self._client, trace=trace_file or recent, always=self._always, placed=placed
+                engine, network=self._client, trace=trace_file or recent, placed=placed
             )
         except MemoryError:
             raise DoesNotFitError(
@@ -196,14 +192,16 @@ class Duo(Chats, Embeddings, Loading):
                         made.close()
         guard.tell()  # the program has said it before
         _alive.add(self)
-        if (
-            self._host is None and placed.delay_us == 0 and not vocab_only
-        ):  # a warm start, with what earlier runs learned
+        if self._host is None and learns and not vocab_only:  # a warm start, with what earlier runs learned
             self.profile_key = profiles.restore(self.engine, placed)
         if auto and self.draft is None and not says_plain({**defaults}):
             auto_draft.add_ngrams(self, defaults["accept"])
 
     # ---- life
+
+    def _before_loading(self, placed: _core.EngineOptions) -> bool:
+        """A subclass may change how the models are loaded. False: nothing that earlier runs learned holds for it."""
+        return True
 
     @property
     def _loaded(self) -> bool:

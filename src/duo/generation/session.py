@@ -66,12 +66,10 @@ class Session:
         *,
         network: Network | None = None,
         trace: Trace | None = None,
-        always: bool = False,
         placed: _core.EngineOptions | None = None,
     ) -> None:
-        """always: speculate even if it does not pay off."""
         self.network = network
-        self._n_always = int(always)  # who wants texts to speculate whatever it costs
+        self._n_always = 0  # who wants texts to speculate whatever it costs
         self.timings: Timings = {}  # of the text that ended last
         # Guards what follows and the trace. Reentrant: the garbage collector may close a stream at any point.
         self.lock = threading.RLock()
