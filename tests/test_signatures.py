@@ -88,7 +88,7 @@ def test_switches_of_tests_are_no_keywords(name: str) -> None:
 
 def test_a_duo_with_switches(duo_pair: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
     late: list[tuple[int, int]] = []
-    monkeypatch.setattr(_core.EngineOptions, "make_late", lambda _, us, seed: late.append((us, seed)))
+    monkeypatch.setattr(_core, "make_late", lambda _, us, seed: late.append((us, seed)))
     assert not duo_pair.session.always
     with SwitchedDuo(n_ctx=64) as d:
         assert not d.session.always and not late

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "row_choice.h"
+#include "row_values.h"
 
 namespace duo {
 
@@ -208,9 +208,9 @@ bool stance_choice::loses_clearly() const {
 
 bool stance_choice::speculation_is_poor(double own) const {
     const bool   untried = limits_.several() && memory_.now().n_in < n_trial;
-    const double least   = untried ? least_hope : 1.0 + row_choice::least_gain;
+    const double least   = untried ? least_hope : 1.0 + row_values::least_gain;
     const bool   poor    = now() == stance::by_turn ? rates_.now().hopeful.rate < least * rates_.plain()
-                                                    : rates_.gain(rate(), now() == stance::ahead) < row_choice::least_gain;
+                                                    : rates_.gain(rate(), now() == stance::ahead) < row_values::least_gain;
     return poor || (memory_.now().n_in >= n_reliable && own < least_speedup * rates_.plain());
 }
 

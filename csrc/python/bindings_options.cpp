@@ -9,6 +9,7 @@
 #include "synthetic/delayed_model.h"
 
 namespace py = pybind11;
+using namespace pybind11::literals;
 
 namespace duo {
 
@@ -200,19 +201,20 @@ void register_engine_options(py::module_ & m) {
         .def_readwrite("n_parallel", &e::n_parallel)
         .def_readwrite("n_kept_bytes", &e::n_kept_bytes)
         .def_readwrite("tracing", &e::tracing)
-        .def(
-            "make_late",
-            [](e & o, int32_t most_us, uint64_t seed) {
-                o.wrap = [most_us, seed](token_model & m) mutable {
-                    return std::make_unique<delayed_model>(m, most_us, seed++);
-                };
-            },
-            "most_us"_a, "seed"_a)
         .def_property(
             "split", [](const e & o) { return std::pair(o.prior.split.target, o.prior.split.draft); },
             [](e & o, const std::pair<int32_t, int32_t> & x) {
                 o.prior.split = {.target = x.first, .draft = x.second};
             });
+    // Tests provoke many schedules with it.
+    m.def(
+        "make_late",
+        [](e & o, int32_t most_us, uint64_t seed) {
+            o.wrap = [most_us, seed](token_model & inner) mutable {
+                return std::make_unique<delayed_model>(inner, most_us, seed++);
+            };
+        },
+        "options"_a, "most_us"_a, "seed"_a);
     in_part<&e::prior, &pair_prior::shared>(c, "shared");
     in_part<&e::prior, &pair_prior::pass_us>(c, "expected_pass_us");
     in_part<&e::prior, &pair_prior::step_us>(c, "expected_step_us");

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "full_context.h"
+#include "context_shift.h"
 #include "prompt_marks.h"
 
 namespace duo {

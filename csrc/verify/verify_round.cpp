@@ -1,6 +1,7 @@
 #include "verify_round.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/clock.h"
@@ -71,7 +72,7 @@ bool verify_round::begin(const std::vector<verify_slot *> & texts) {
         return false;
     }
     plans_.begin_together(texts);
-    const bool any = drafts_.begin_in_company(texts);
+    const bool any = drafts_.begin_owed(texts);
     drafts_.send_to_rest(texts);
     return any;
 }
@@ -81,24 +82,40 @@ bool verify_round::begin(const std::vector<verify_slot *> & texts) {
 // would be stale.
 bool verify_round::plan() {
     reading_.fill(pass_, texts_.active().all());
-    texts_.active().make_room(pass_.n_base_rows());
+    texts_.make_room(pass_.n_base_rows());
     std::erase_if(pass_.slots(), [](const verify_slot * s) { return s->parked.waits; });
+    if (!wait_for_drafts()) {
+        return false;
+    }
+    if (plans_.is_alone()) {
+        make_room_for_guesses();
+    }
+    return !any_cancelled();
+}
+
+// Asks the planner which rows the pass has, and waits for drafts if that pays. False: a text has come or was cancelled.
+bool verify_round::wait_for_drafts() {
     const int32_t n_most = n_drafted_most();
     int64_t       t0     = 0;
+    waiting_.clear();
     for (int32_t i = 0;; ++i) {
         const uint32_t heard = wires_.verify_bell.listen();
         take_nodes();
-        const int64_t planned = plans_.next(pass_, n_most, i < n_waits_most);
-        if (planned <= 0) {
-            break;
+        const int64_t wait_us = plans_.next(pass_, n_most, i < n_waits_most);
+        const bool    stale   = wait_us > 0 && (texts_.take_requests() || any_cancelled());
+        if (wait_us <= 0 || stale) {
+            for (verify_slot * s : waiting_) {
+                count_wait(t0, *s, wires_);
+            }
+            return !stale;
         }
-        if (texts_.take_requests() || any_cancelled()) {
-            return false;
+        if (waiting_.empty()) {
+            t0 = now_us();
+            std::ranges::copy_if(pass_.slots(), std::back_inserter(waiting_),
+                                 [](const verify_slot * s) { return s->draft_may_grow(); });
         }
-        const int64_t now = now_us();
-        t0                = t0 == 0 ? now : t0;
         walk_.wake_reader();
-        if (!wires_.verify_bell.wait(heard, now + std::max(planned, patience_us(now)))) {
+        if (!wires_.verify_bell.wait(heard, now_us() + wait_us)) {
             for (verify_slot * s : pass_.slots()) {
                 if (s->draft_may_grow()) {
                     s->draft.set(state::late); // a draft that hangs costs one wait, not one for each token
@@ -106,15 +123,6 @@ bool verify_round::plan() {
             }
         }
     }
-    for (verify_slot * s : pass_.slots()) {
-        if (t0 != 0 && s->drafting()) {
-            count_wait(t0, *s, wires_);
-        }
-    }
-    if (plans_.is_alone()) {
-        make_room_for_guesses();
-    }
-    return !any_cancelled();
 }
 
 // Takes the trees as they are known now. The draft of a text that is written alone begins when that pays.
@@ -143,15 +151,8 @@ int32_t verify_round::n_drafted_most() const {
 
 void verify_round::make_room_for_guesses() {
     for (const verify_slot * s : pass_.slots()) {
-        texts_.active().make_room(pass_.n_base_rows() + (s->n_read > 0 ? 0 : s->text.guesses().tree().rows().size()));
+        texts_.make_room(pass_.n_base_rows() + (s->n_read > 0 ? 0 : s->text.guesses().tree().rows().size()));
     }
-}
-
-// Where the models take turns on the same cores, a draft that reads is waited for: both at once would take longer.
-int64_t verify_round::patience_us(int64_t now) const {
-    const verify_slot & s     = *pass_.slots().front();
-    const bool          turns = plans_.plans().worth().begins_late() && plans_.plans().stance_now() == stance::by_turn;
-    return plans_.is_alone(s) && turns && s.draft.now() == state::reading ? s.read_by_us - now : 0;
 }
 
 bool verify_round::any_cancelled() const {

@@ -42,25 +42,26 @@ class verify_round {
 
     bool                  begin(const std::vector<verify_slot *> & texts);
     bool                  plan();
+    bool                  wait_for_drafts();
     void                  take_nodes();
     [[nodiscard]] int32_t n_drafted_most() const;
     void                  make_room_for_guesses();
-    [[nodiscard]] int64_t patience_us(int64_t now) const;
     [[nodiscard]] bool    any_cancelled() const;
     result                finish(const std::vector<verify_slot *> & slots, stance now);
     void                  tell_planner(const result & r, bool drafts_begin);
 
-    token_model &    model_;
-    wires &          wires_;
-    target_cache &   cache_;
-    target_pass &    pass_;
-    pass_planner &   plans_;
-    drafts &         drafts_;
-    reading_plan &   reading_;
-    text_desk &      texts_;
-    token_walk &     walk_;
-    pass_evaluator & evaluator_;
-    int64_t          t_together_ = 0; // when the last pass over several texts ended; 0: it was over one text
+    token_model &              model_;
+    wires &                    wires_;
+    target_cache &             cache_;
+    target_pass &              pass_;
+    pass_planner &             plans_;
+    drafts &                   drafts_;
+    reading_plan &             reading_;
+    text_desk &                texts_;
+    token_walk &               walk_;
+    pass_evaluator &           evaluator_;
+    std::vector<verify_slot *> waiting_;        // scratch: texts that wait for their drafts
+    int64_t                    t_together_ = 0; // when the last pass over several texts ended; 0: it was over one text
 };
 
 } // namespace duo

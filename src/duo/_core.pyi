@@ -100,6 +100,9 @@ class Probe:
         n_levels: int = 1,  # of rows with an output, of a head that guesses in blocks
     ) -> int: ...
     def mark(self) -> None: ...  # a recurrent state as it is now: passes may go back to it
+    # by duo's kernels in the last pass: products with experts, their distinct experts in all, bytes of these
+    @property
+    def experts_read(self) -> tuple[int, int, int]: ...
     def logits(self) -> npt.NDArray[np.float32]: ...
     def levels(self) -> npt.NDArray[np.float32]: ...  # [n_levels][n_vocab], of the last row, of such a head
     def features(self) -> npt.NDArray[np.float32]: ...  # [rows of the last pass][inputs of feature_layers]
@@ -199,8 +202,6 @@ class EngineOptions:
     expected_pass_us: list[tuple[int, float]]
     expected_step_us: float
     tracing: bool
-    # Each decode is up to so many microseconds late, by random numbers: for tests of schedules.
-    def make_late(self, most_us: int, seed: int) -> None: ...
 
 class Plan:
     mode: str
@@ -434,6 +435,9 @@ class Usage(TypedDict):
     n_queued: int
     n_unfreed: int
     passes: Passes
+
+# Each decode of the models is up to so many microseconds late, by random numbers: for tests of schedules.
+def make_late(options: EngineOptions, most_us: int, seed: int) -> None: ...
 
 class Engine:
     @overload

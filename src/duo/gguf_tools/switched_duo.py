@@ -33,5 +33,5 @@ class SwitchedDuo(Duo):
     def _before_loading(self, placed: _core.EngineOptions) -> bool:
         if not any(self._delay):
             return super()._before_loading(placed)
-        placed.make_late(*self._delay)
+        _core.make_late(placed, *self._delay)
         return False
