@@ -151,7 +151,7 @@ proof: $(VENV)/duo $(VENV)/test
 	@$(call cpp_tests,asan,-DDUO_SANITIZE=address)
 	@$(CTEST) --test-dir build/asan -C proof -R ^proof
 	@rm -f build/proof.jsonl
-	@DUO_PROOF=build/proof.jsonl DUO_TEST_SCALE=25 $(PY) -m pytest -m "proof or random" --timeout 7200
+	@DUO_PROOF=build/proof.jsonl DUO_TEST_SCALE=25 $(PY) -m pytest -m "proof or random or daily" --timeout 7200
 	@$(PY) -m pytest -m "real and proof" --timeout 7200 tests/test_real_pair.py
 
 # Replays a fault: make torture TORTURE="--seed 1 --only 137"
