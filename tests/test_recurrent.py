@@ -24,6 +24,7 @@ from sizes import LARGE, mostly_daily, mostly_proof, size
 from tiny_models import CELLS, COMPRESSED, KEPT, SNAPSHOTS, tiny
 
 from duo import Duo, _core
+from duo.benchmark import doctor
 from duo.cli.main import main
 from duo.errors import BadValueError
 from duo.gguf_tools.switched_duo import SwitchedDuo
@@ -232,9 +233,10 @@ def test_the_memory_of_states_is_known_before(name: str, n_parallel: int, tmp_pa
 
 @pytest.mark.parametrize(("name", "said"), [("qwen35", "snapshots are kept"), ("jamba", "without snapshots")])
 def test_doctor_and_check_say_how_a_model_goes_back(
-    name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tiny(name, DRAFT, tmp_path / "target.gguf")
+    monkeypatch.setattr(doctor, "N_CONTEXT", 48)  # what is measured behind it is the matter of test_doctor.py
     assert main(["doctor", "-m", str(target), "-t", "2", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert any(said in sentence for sentence in report["verdict"])
