@@ -48,6 +48,7 @@ def plain() -> Written:
     return written()
 
 
+@pytest.mark.random
 @pytest.mark.parametrize(
     ("way", "mode"), mostly_proof_of_two(WAYS, ["sync", "async"], [*OFTEN, ("by its name", "sync")])
 )
@@ -71,10 +72,10 @@ def test_a_text_that_goes_on_keeps_its_states(pair: Duo) -> None:
 def test_several_texts_at_once(head: Path) -> None:
     options: dict[str, Any] = {"max_tokens": 24, "temperature": 0}
     with Duo(TARGET, n_ctx=1024, **EXACT) as alone:
-        want = [alone.generate(p, **options).tokens for p in PROMPTS[:8]]
+        want = [alone.generate(p, **options).tokens for p in PROMPTS[:5]]
     with SwitchedDuo(TARGET, head, n_ctx=1024, n_parallel=4, always=True, **EXACT) as d:
         for mode in ("async", "sync"):
-            found = d.generate_many(PROMPTS[:8], mode=mode, **options)
+            found = d.generate_many(PROMPTS[:5], mode=mode, **options)
             assert [r.tokens for r in found] == want
 
 

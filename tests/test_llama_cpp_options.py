@@ -77,7 +77,10 @@ def test_what_is_taken_can_be_given(command: str, monkeypatch: pytest.MonkeyPatc
     free += [word for p in found.params if isinstance(p, click.Option) and p.required for word in (p.opts[0], "x")]
     for name, taken, value in values():
         args = [name] if value is None else [name, value]
-        for form in (args, [f"{name}={value}"]) if value is not None and name.startswith("--") else (args,):
+        joined = (
+            value is not None and name.startswith("--") and command in ("run", "serve")
+        )  # all commands split it alike
+        for form in (args, [f"{name}={value}"]) if joined else (args,):
             if (taken.commands and command not in taken.commands) or (taken.needs and taken.needs not in own):
                 if name not in own and not any(command in t.commands for t in OF_NAME[name]):
                     with pytest.raises(click.ClickException, match=f"^(unknown option )?{name}[ ;]"):
