@@ -73,24 +73,27 @@ class SavedCache:
 class State:
     """What the caches of a Duo hold; `Duo.load_state` takes it, there or in another process. It can be pickled.
 
-    The names are those of llama_cpp.LlamaState, but for `scores`, which duo does not keep.
+    The names are those of llama_cpp.LlamaState.
     """
 
     target: SavedCache
     draft: SavedCache | None
     seed: int
+    evaluated: tuple[int, ...] = ()  # by llama_cpp's `eval`; empty: it was not used
+    # With logits_all, float32 [n_tokens, n_vocab]: logits behind the tokens that `eval` was given.
+    scores: np.ndarray[Any, Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def n_tokens(self) -> int:
-        """Tokens that need not be evaluated again."""
-        return len(self.target.head.tokens)
+        """Tokens that need not be evaluated again, or that `eval` was given."""
+        return len(self.evaluated or self.target.head.tokens)
 
     @property
     def input_ids(self) -> np.ndarray[Any, Any]:
         """These tokens."""
         import numpy as np
 
-        return np.array(self.target.head.tokens, np.intc)
+        return np.array(self.evaluated or self.target.head.tokens, np.intc)
 
     @property
     def llama_state(self) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from duo import _core
@@ -42,13 +43,7 @@ def by_name(function: str, order: Sequence[str], places: Sequence[Any], given: M
 REFUSED = {
     "ctx": "the models belong to duo's threads",
     "model": "the models belong to duo's threads; model_path and metadata say which one it is",
-    "eval": "duo evaluates whole texts; give the tokens to generate or create_completion as a prompt",
-    "sample": "duo evaluates whole texts; generate and stream sample",
-    "scores": "duo keeps no logits; logprobs= gives log-probabilities",
-    "eval_logits": "duo keeps no logits; logprobs= gives log-probabilities",
-    "eval_tokens": "duo evaluates whole texts; Result.tokens has those of a text",
-    "input_ids": "duo evaluates whole texts; Result.tokens has those of a text",
-    "n_tokens": "duo evaluates whole texts; Result.tokens has those of a text",
+    "scores": "it needs logits_all=True; without it, eval_logits has the logits behind the last token",
     "model_params": "Duo.options has what a model was loaded with",
     "context_params": "Duo.options has what a model was loaded with",
 }
@@ -89,6 +84,7 @@ class LlamaMembers(Texts):
     options: EngineOptions  # `Duo` sets them
     _made_of: tuple[Any, Any, dict[str, Any]]  # and these: its arguments
     cache = None  # see set_cache
+    _draws_seeds = False  # see set_seed
 
     if not TYPE_CHECKING:  # checkers would take it for the type of every name
 
@@ -216,11 +212,22 @@ class LlamaMembers(Texts):
     def set_seed(self, seed: int) -> None:
         """The seed of texts that are given none; -1 (or llama_cpp's 2**32 - 1): a new one each time.
 
-        Raises BadValueError for another negative number.
+        As in llama_cpp, each completion then draws its seed from the one before. `generate` and `stream` take the seed
+        as it is. Raises BadValueError for another negative number.
         """
         seed = -1 if seed == ANY_SEED else seed
         generate_options({"seed": seed})
         self.defaults["seed"] = seed
+        self._draws_seeds = True
+
+    def drawn_seed(self, given: Mapping[str, Any]) -> dict[str, int]:
+        """The seed of a completion with these arguments, if `set_seed` was called and they have none."""
+        with self.session.lock:
+            last = self.defaults.get("seed", -1)
+            if not self._draws_seeds or given.get("seed") is not None or last < 0:
+                return {}
+            self.defaults["seed"] = Random(last).randint(0, 2**32)  # as llama.py's _create_completion
+            return {"seed": self.defaults["seed"]}
 
     def set_cache(self, cache: object) -> None:
         """Nothing: what a text has in common with the one before is in the models' own caches."""
@@ -240,10 +247,3 @@ class LlamaMembers(Texts):
         below = x - np.where(np.isfinite(top), top, np.single(0))
         with np.errstate(divide="ignore"):
             return below - np.log(np.sum(np.exp(below), axis=axis, keepdims=True))
-
-    def reset(self) -> None:
-        """Nothing: each text begins anew, and what it has in common with the one before is read from the cache.
-
-        Raises DuoError if this Duo is closed.
-        """
-        _ = self.engine
