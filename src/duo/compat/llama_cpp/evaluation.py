@@ -6,9 +6,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
-
-from typing_extensions import Unpack
+from typing import TYPE_CHECKING, Any
 
 from duo.compat.llama_cpp.completion import Completions, of_llama
 from duo.compat.llama_cpp.evaluated import EvaluatedTokens
@@ -17,7 +15,6 @@ from duo.errors import BadValueError
 from duo.generation.begin import start
 from duo.generation.errand import read_ahead, turn
 from duo.generation.job import Prompt, prompt_tokens
-from duo.generation.result import Result
 from duo.generation.texts import own_defaults
 from duo.options.generate import GenerateOptions
 from duo.options.signature import keywords
@@ -243,19 +240,15 @@ class Evaluation(Completions):
         )
         return {**options, "stopping_criteria": [keep, *each]}
 
-    @overload
-    def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result: ...
+    if not TYPE_CHECKING:  # checkers know duo's own `generate`; typed programs say `generate_tokens`
 
-    @overload
-    def generate(self, prompt: Sequence[int], *places: Any, **options: Any) -> Generator[int, object, None]: ...
+        @keywords(GenerateOptions)
+        def generate(self, prompt: Prompt, *places: Any, **options: Any) -> Any:
+            """The whole text, when it has ended. Keywords and errors are those of `stream`.
 
-    @keywords(GenerateOptions)
-    def generate(self, prompt: Prompt, *places: Any, **options: Any) -> Any:
-        """The whole text, when it has ended. Keywords and errors are those of `stream`.
-
-        With arguments that only llama_cpp.Llama.generate has (temp, reset, penalize_nl, tfs_z, mirostat_mode, or
-        arguments by place), it is `generate_tokens`.
-        """
-        if places or options.keys() & ONLY_OF_LLAMA:
-            return self.generate_tokens(prompt, *places, **options)  # type: ignore[arg-type]
-        return super().generate(prompt, **options)
+            With arguments that only llama_cpp.Llama.generate has (temp, reset, penalize_nl, tfs_z, mirostat_mode, or
+            arguments by place), it is `generate_tokens`.
+            """
+            if places or options.keys() & ONLY_OF_LLAMA:
+                return self.generate_tokens(prompt, *places, **options)
+            return super().generate(prompt, **options)
