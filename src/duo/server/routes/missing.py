@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 # Paths by what they are for (llama.cpp, tools/server/server.cpp).
 MISSING = {
-    "LoRA adapters that change while the server runs": ("/lora-adapters",),
     "transcription of speech": ("/v1/audio/transcriptions", "/audio/transcriptions"),
     "tools of the server's own": ("/tools",),
     "a proxy for web pages": ("/cors-proxy",),
