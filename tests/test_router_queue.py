@@ -1,4 +1,4 @@
-"""Who waits for room in a router, without processes: a stand-in for them is alive from its start to its stop."""
+"""The models of a router: who waits for room, and what is read anew. A stand-in takes the place of a process."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -113,3 +113,17 @@ def test_a_model_that_is_unloaded_while_it_waits(monkeypatch: pytest.MonkeyPatch
         assert loaded(fleet) == "a"
 
     run(test, monkeypatch)
+
+
+def test_models_that_are_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(fleet: Fleet) -> None:
+        for name in "abc":
+            await fleet.load(fleet.members[name])
+        kept, children = fleet.members["a"], {n: m.child for n, m in fleet.members.items()}
+        await fleet.replace({"a": Source("a", ()), "b": Source("b", ("-ngl", "1")), "d": Source("d", ())})
+        assert "".join(fleet.members) == "abd" and fleet.members["a"] is kept and loaded(fleet) == "a"
+        assert [n for n, child in children.items() if child is not None and child.is_alive] == ["a"]
+        await fleet.load(fleet.members["d"])
+        assert loaded(fleet) == "ad"
+
+    run(test, monkeypatch, n_most=0)

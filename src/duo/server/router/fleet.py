@@ -183,6 +183,14 @@ class Fleet:
         if loading is not None:
             await asyncio.wait([loading])
 
+    async def replace(self, sources: Mapping[str, Source]) -> None:
+        """The models are these from now on. What is gone, or is to be loaded otherwise, is unloaded."""
+        for name, member in list(self.members.items()):
+            if sources.get(name) != member.source:
+                del self.members[name]
+                await self.unload(member)
+        self.members |= {name: Member(s) for name, s in sources.items() if name not in self.members}
+
     async def close(self) -> None:
         """Ends all. Safe to call twice."""
         self._closed = True
