@@ -50,7 +50,8 @@ def add(router: APIRouter, service: Router) -> None:
         and unloads those that are gone or are to be loaded otherwise."""
         if request.query_params.get("reload", "").lower() in ON:
             await service.reload()
-        found = await asyncio.gather(*(_listed(service, m) for m in service.fleet.members.values()))
+        shown = [m for m in service.fleet.members.values() if not m.source.is_hidden]
+        found = await asyncio.gather(*(_listed(service, m) for m in shown))
         return Json({"object": "list", "data": list(found)})
 
     for path in ("/v1/models", "/models"):
