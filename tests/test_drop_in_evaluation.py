@@ -118,6 +118,7 @@ def test_completions_draw_their_seeds_from_one(both: tuple[Any, Duo]) -> None:
         return [*texts, llm("Once", max_tokens=8, temperature=2.0)["choices"][0]["text"]]
 
     for llm in both:
+        llm.reset()  # the state is that of a text, and `eval` was not used
         one, two, three = program(llm)
         assert one == three != two
 

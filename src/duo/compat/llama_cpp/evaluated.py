@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from duo.errors import BadValueError, ContextFullError
+from duo.errors import BadValueError, ContextFullError, DoesNotFitError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,8 +27,14 @@ class EvaluatedTokens:
 
         self.input_ids: Ids = np.zeros(n_ctx, np.intc)
         self.n_tokens = 0
-        # The system gives a page of zeros its memory when it is written to.
-        self.scores: Rows | None = np.zeros((n_ctx, n_vocab), np.float32) if with_scores else None
+        self.scores: Rows | None = None
+        if with_scores:
+            try:  # the system gives a page of zeros its memory when it is written to
+                self.scores = np.zeros((n_ctx, n_vocab), np.float32)
+            except MemoryError:
+                raise DoesNotFitError(
+                    f"the logits of {n_ctx} tokens (logits_all) do not fit into memory; lower n_ctx"
+                ) from None
         self._last: tuple[bytes, Rows] | None = None
 
     @property

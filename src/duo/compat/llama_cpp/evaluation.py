@@ -113,7 +113,7 @@ class Evaluation(Completions):
     def save_state(self) -> State:
         """As `Texts.save_state`, with what was evaluated."""
         e = self._evaluated
-        scores = None if e.scores is None else e.scores[: e.n_tokens].copy()
+        scores = None if e.scores is None or not e.n_tokens else e.scores[: e.n_tokens].copy()
         return replace(super().save_state(), evaluated=tuple(e.tokens), scores=scores)
 
     def load_state(self, state: State) -> None:
