@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from duo.server.errors import ApiError
 from duo.server.router.fleet import Fleet
+from duo.server.router.routes import _answer_of
 from duo.server.router.sources import Source
 
 
@@ -127,3 +131,15 @@ def test_models_that_are_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         assert loaded(fleet) == "ad"
 
     run(test, monkeypatch, n_most=0)
+
+
+def test_a_request_for_a_model_that_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without autoload the status is llama-server's."""
+
+    async def test(fleet: Fleet) -> None:
+        service: Any = SimpleNamespace(fleet=fleet)
+        with pytest.raises(ApiError, match="POST /models/load") as e, ExitStack() as stack:
+            await _answer_of(service, fleet.members["a"], MagicMock(), stack, loads=False)
+        assert e.value.status == 400
+
+    run(test, monkeypatch)

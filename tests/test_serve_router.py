@@ -159,7 +159,7 @@ def test_without_autoload_somebody_else_loads_and_keys_are_asked_for(folder: Pat
         assert s.post("/completion", body).status_code == 401
         key = {"Authorization": "Bearer secret"}
         answer = s.post("/completion", body, headers=key)
-        assert answer.status_code == 503 and "POST /models/load" in answer.json()["error"]["message"]
+        assert answer.status_code == 400 and "POST /models/load" in answer.json()["error"]["message"]
         assert s.post("/completion?autoload=true", body, headers=key).json()["content"] == right
         pid = s.pid("alone")
     with pytest.raises(ProcessLookupError):  # its children end with it

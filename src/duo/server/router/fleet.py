@@ -95,7 +95,7 @@ class Fleet:
     def used(self, member: Member) -> Iterator[ModelProcess]:
         """The process of a loaded model, which stays meanwhile. Raises ApiError: it is not loaded."""
         if not member.is_there or member.child is None:
-            raise ApiError(503, f"the model {member.source.name} is not loaded; POST /models/load loads it")
+            raise ApiError(503, f"the model {member.source.name} has been unloaded; try again")
         member.n_inside += 1
         try:
             yield member.child

@@ -170,6 +170,8 @@ async def _answer_of(service: Router, member: Member, request: Request, stack: E
     A process that has died without an answer is started once more. If it was the request that ended it, it will not be
     better the next time.
     """
+    if not loads and not member.is_there:
+        raise ApiError(400, f"the model {member.source.name} is not loaded; POST /models/load loads it")
     for is_last in (not loads, True):
         if loads:
             await service.fleet.load(member)
