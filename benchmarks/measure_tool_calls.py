@@ -98,7 +98,7 @@ class Wish:
 
 
 def measure(drafted: Drafted, wish: Wish) -> tuple[Proof, dict[str, Any]]:
-    """Returns what was counted, and the target for the record. Raises DuoError."""
+    """Returns what was counted, and the target with its options for the record. Raises DuoError."""
     plan = Chats(prompts_of(None, wish.chats), 1, SEED, (1,))
     n_ctx, options = options_of(drafted.target, plan)
     proof, asked = Proof(lambda done, _, name: print(f"\r{done} {name:20}", end="", file=sys.stderr)), plan.chats()
@@ -108,6 +108,10 @@ def measure(drafted: Drafted, wish: Wish) -> tuple[Proof, dict[str, Any]]:
         return CountedDuo(drafted.target, load.draft, n_ctx=n * n_ctx, n_parallel=n, **options, **spec_type)
 
     with opened(ALONE, 1) as d:
+        is_exact = d.target.same_bits
+    if not is_exact:  # some of its weights have no kernels of duo's
+        options["strict"] = True
+    with opened(ALONE, 1) as d:
         head = head_of([d.target], "", {})
         proof.refer(PairWriter(d, plan), asked, NONE.name, How())
     for load in drafted.loads:
@@ -115,7 +119,7 @@ def measure(drafted: Drafted, wish: Wish) -> tuple[Proof, dict[str, Any]]:
             with opened(load, n) as d:
                 _write(proof, d, plan, load, n, wish)
     print(file=sys.stderr)
-    return proof, head["target"]
+    return proof, {"target": head["target"], "options": options}
 
 
 def _write(proof: Proof, d: CountedDuo, plan: Chats, load: Load, n: int, wish: Wish) -> None:
@@ -136,7 +140,7 @@ def record(drafted: Drafted, proof: Proof, target: dict[str, Any]) -> dict[str, 
         rows.append({"guesses": guesses, "case": case, "at_once": [t.at_once for t in same],
                      **counts(together(same)), "failures": [f for t in same for f in t.failures]})  # fmt: skip
     drafts = [Path(load.draft).name for load in drafted.loads if load.draft]
-    return {"target": target, "drafts": drafts, "rows": rows, "findings": findings(proof.tallies),
+    return {**target, "drafts": drafts, "rows": rows, "findings": findings(proof.tallies),
             "notes": list(proof.notes)}  # fmt: skip
 
 
