@@ -128,7 +128,7 @@ def write_model(to: Path, words: Vocabulary, order: bytes, seed: int) -> Path:
 
 def _matrices(rng: np.random.Generator) -> Iterable[tuple[str, Array]]:
     for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
-        yield f"blk.0.{name}.weight", rng.normal(0, 0.6 / N_EMBD**0.5, (N_EMBD, N_EMBD))
+        yield f"blk.0.{name}.weight", rng.normal(0, 1.5 / N_EMBD**0.5, (N_EMBD, N_EMBD))
     for name, shape in (("ffn_gate", (N_FF, N_EMBD)), ("ffn_up", (N_FF, N_EMBD)), ("ffn_down", (N_EMBD, N_FF))):
         yield f"blk.0.{name}.weight", rng.normal(0, 0.6 / N_EMBD**0.5, shape)
     for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
@@ -141,7 +141,7 @@ def _vectors(words: Vocabulary, order: bytes, rng: np.random.Generator) -> Mappi
     before = {b: order[i - 1] for i, b in enumerate(order)}
     own = np.random.default_rng([len(words.tokens), *words.kind.encode()])  # each vocabulary has its own
     embedding = own.normal(0, 0.1, (len(words.tokens), N_EMBD))
-    output = own.normal(0, 0.02, (len(words.tokens), N_EMBD))
+    output = own.normal(0, 0.06, (len(words.tokens), N_EMBD))
     for i, token in enumerate(words.tokens):
         if token.piece:
             embedding[i] += of_byte[token.piece[-1]]
