@@ -29,20 +29,21 @@ SAMPLINGS: tuple[dict[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class Case:
-    """order: of the letters, which target and draft mostly agree on."""
+    """order: of the letters, which target and draft mostly agree on. noise: of `write_model`."""
 
     target: Vocabulary
     draft: Vocabulary
     order: str
     prompts: tuple[tuple[int, ...], ...]
     seeds: tuple[int, int] = (1, 1)
+    noise: float = 1.0
 
     @contextmanager
     def loaded(self, folder: Path) -> Iterator[tuple[Duo, _core.Probe]]:
         """The pair, and the draft alone."""
         order = self.order.encode()
-        target = write_model(folder / "target.gguf", self.target, order, self.seeds[0])
-        draft = write_model(folder / "draft.gguf", self.draft, order, self.seeds[1])
+        target = write_model(folder / "target.gguf", self.target, order, self.seeds[0], self.noise)
+        draft = write_model(folder / "draft.gguf", self.draft, order, self.seeds[1], self.noise)
         probe = _core.Probe(options(draft, n_ctx=1024), is_draft=True)
         with SwitchedDuo(target, draft, n_ctx=256, n_ctx_draft=1024, **HELD, **EXACT) as d:
             yield d, probe

@@ -105,9 +105,10 @@ def word_pieces(words: Iterable[str], letters: str) -> Vocabulary:
     return Vocabulary("bert", tuple(tokens), 2, 3)
 
 
-def write_model(to: Path, words: Vocabulary, order: bytes, seed: int) -> Path:
+def write_model(to: Path, words: Vocabulary, order: bytes, seed: int, noise: float = 1.0) -> Path:
     """A model of the architecture llama. order: the bytes that all texts have; each one likes to follow the one before.
-    seed: models of one seed mostly want the same text."""
+    seed: models of one seed mostly want the same text. noise: how much comes from all that they have read, and from
+    what each vocabulary has of its own."""
     header: dict[str, Value] = {
         "general.architecture": (STR, "llama"),
         "llama.context_length": (U32, 512),
@@ -119,29 +120,29 @@ def write_model(to: Path, words: Vocabulary, order: bytes, seed: int) -> Path:
         "llama.vocab_size": (U32, len(words.tokens)),
     }
     rng = np.random.default_rng(seed)
-    tensors = dict(_matrices(rng))
-    tensors |= _vectors(words, order, rng)
+    tensors = dict(_matrices(rng, noise))
+    tensors |= _vectors(words, order, rng, noise)
     return write(
         to, {**header, **words.header}, [(n, np.ascontiguousarray(x, np.float32), None) for n, x in tensors.items()]
     )
 
 
-def _matrices(rng: np.random.Generator) -> Iterable[tuple[str, Array]]:
+def _matrices(rng: np.random.Generator, noise: float) -> Iterable[tuple[str, Array]]:
     for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
-        yield f"blk.0.{name}.weight", rng.normal(0, 1.5 / N_EMBD**0.5, (N_EMBD, N_EMBD))
+        yield f"blk.0.{name}.weight", rng.normal(0, 1.5 * noise / N_EMBD**0.5, (N_EMBD, N_EMBD))
     for name, shape in (("ffn_gate", (N_FF, N_EMBD)), ("ffn_up", (N_FF, N_EMBD)), ("ffn_down", (N_EMBD, N_FF))):
         yield f"blk.0.{name}.weight", rng.normal(0, 0.6 / N_EMBD**0.5, shape)
     for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
         yield f"{name}.weight", np.ones(N_EMBD)
 
 
-def _vectors(words: Vocabulary, order: bytes, rng: np.random.Generator) -> Mapping[str, Array]:
+def _vectors(words: Vocabulary, order: bytes, rng: np.random.Generator, noise: float) -> Mapping[str, Array]:
     """The embedding of a byte that follows another is also what the output matrix looks for."""
     of_byte = rng.normal(0, 1, (256, N_EMBD))
     before = {b: order[i - 1] for i, b in enumerate(order)}
     own = np.random.default_rng([len(words.tokens), *words.kind.encode()])  # each vocabulary has its own
     embedding = own.normal(0, 0.1, (len(words.tokens), N_EMBD))
-    output = own.normal(0, 0.06, (len(words.tokens), N_EMBD))
+    output = own.normal(0, 0.06 * noise, (len(words.tokens), N_EMBD))
     for i, token in enumerate(words.tokens):
         if token.piece:
             embedding[i] += of_byte[token.piece[-1]]
