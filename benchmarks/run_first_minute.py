@@ -2,10 +2,10 @@
 
 PYTHONPATH=tools:tests python -m benchmarks.run_first_minute --out FILE
 
-Each text is a process of its own, as for a new user: `duo -m X` and `duo -m X -md none` in turn, for so many rounds, with
-nothing learned before. The time is the process's own figure for the text, prompt included, loading left out. "chosen" is
-from its first lines. Targets: Qwen2.5-Coder 1.5B (`make models`) with its published draft beside it, and without; and
-models of 24 layers with one MTP layer whose weights are made, so that it is always right, or never.
+Each text is a process of its own, as for a new user: `duo -m X` and `duo -m X -md none` in turn, for so many rounds,
+with nothing learned before. The time is the process's own figure for the text, prompt included, loading left out. What
+is chosen is read from its first lines. Targets: Qwen2.5-Coder 1.5B (`make models`) with its published draft beside it,
+and without; and models of 24 layers with one MTP layer whose weights are made, so that it is always right, or never.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ CHOSEN = (
     (r"guesses from n-grams \((\S+)\)", r"n-grams (\1)"),
     (r"plain decoding", "nothing"),
 )
+FIGURES = ("predicted_n", "predicted_per_second", "prompt_n", "draft_n", "draft_n_accepted", "passes_at_rest_n",
+           "target_passes_n")  # fmt: skip
+HEAD = ("target", "what is chosen", "times plain, median", "worst", "best", "after the first token", "right guesses",
+        "same text")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -89,10 +93,8 @@ def run(job: Job, arm: str, n: int, environment: dict[str, str]) -> dict[str, An
     answer = json.loads(done.stdout)
     t = answer["timings"]
     lines = [line for line in done.stderr.splitlines() if line.startswith("duo: ")]
-    return {"text": answer["text"], "lines": lines, "ms": t["total_ms"], "ms_of_process": 1000 * (time.monotonic() - began),
-            "load": os.getloadavg()[0],
-            **{k: t.get(k, 0) for k in ("predicted_n", "predicted_per_second", "prompt_n", "draft_n", "draft_n_accepted",
-                                        "passes_at_rest_n", "target_passes_n")}}  # fmt: skip
+    times = {"ms": t["total_ms"], "ms_of_process": 1000 * (time.monotonic() - began), "load": os.getloadavg()[0]}
+    return {"text": answer["text"], "lines": lines, **times, **{name: t.get(name, 0) for name in FIGURES}}
 
 
 def chosen(lines: list[str]) -> str:
@@ -123,8 +125,8 @@ def summary(name: str, rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    yield "| target | what is chosen | times plain: median | worst | best | after the first token | right guesses | same text |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield f"| {' | '.join(HEAD)} |"
+    yield "|---" * len(HEAD) + "|"
     for r in rows:
         x, right = r["ratios"], r["right"]
         yield (
