@@ -5,7 +5,7 @@ PYTHONPATH=tools:tests python -m benchmarks.measure_tool_calls --pairs demo,mtp 
 The target alone writes each chat first, one at a time. Then each draft guesses while 1 to 8 chats are written at once,
 whole and as streams, while models work at the same time and in turn. Half of the chats are greedy, the others are drawn
 with a seed. Guesses are verified whether that pays or not, 1, 4, 8 or any number in a pass. What is asked, and what is
-compared, is that of `duo prove`. --out is written after each pair; a pair that it has already is not measured again.
+compared, is that of `duo prove`. --out is written after each draft; a pair that it has already is not measured again.
 """
 
 from __future__ import annotations
@@ -97,11 +97,10 @@ class Wish:
     modes: tuple[str, ...] = ("sync", "async")
 
 
-def measure(drafted: Drafted, wish: Wish) -> tuple[Proof, dict[str, Any]]:
-    """Returns what was counted, and the target with its options for the record. Raises DuoError."""
+def measure(drafted: Drafted, wish: Wish, proof: Proof) -> Iterator[dict[str, Any]]:
+    """Adds to the proof. Gives the target and its options for the record, after each draft. Raises DuoError."""
     plan = Chats(prompts_of(None, wish.chats), 1, SEED, (1,))
     n_ctx, options = options_of(drafted.target, plan)
-    proof, asked = Proof(lambda done, _, name: print(f"\r{done} {name:20}", end="", file=sys.stderr)), plan.chats()
 
     def opened(load: Load, n: int) -> CountedDuo:
         spec_type = {} if load.spec_type is None else {"spec_type": list(load.spec_type)}
@@ -113,13 +112,12 @@ def measure(drafted: Drafted, wish: Wish) -> tuple[Proof, dict[str, Any]]:
         options["strict"] = True
     with opened(ALONE, 1) as d:
         head = head_of([d.target], "", {})
-        proof.refer(PairWriter(d, plan), asked, NONE.name, How())
+        proof.refer(PairWriter(d, plan), plan.chats(), NONE.name, How())
     for load in drafted.loads:
         for n in wish.slots:
             with opened(load, n) as d:
                 _write(proof, d, plan, load, n, wish)
-    print(file=sys.stderr)
-    return proof, {"target": head["target"], "options": options}
+        yield {"target": head["target"], "options": options}
 
 
 def _write(proof: Proof, d: CountedDuo, plan: Chats, load: Load, n: int, wish: Wish) -> None:
@@ -158,6 +156,10 @@ def table(pairs: dict[str, Any]) -> Iterator[str]:
             )
 
 
+def progress(done: int, _: int, name: str) -> None:
+    print(f"\r{done} {name:20}", end="", file=sys.stderr)
+
+
 def is_clean(tallies: Sequence[Tally]) -> bool:
     return all(t.is_clean for t in tallies)
 
@@ -175,13 +177,14 @@ def main() -> None:
     slots, clean = tuple(map(int, args.slots.split(","))), True
     with tempfile.TemporaryDirectory() as folder:
         for name in (n for n in args.pairs.split(",") if n not in found["pairs"]):
-            drafted = PAIRS[name](Path(folder))
+            drafted, proof = PAIRS[name](Path(folder)), Proof(progress)
             wish = Wish(args.chats, slots, args.rounds, tuple(args.modes.split(",")))
-            proof, target = measure(drafted, wish)
+            head = {k: v for k, v in head_of([], command_of(sys.argv), {}).items() if k != "settings"}
+            for target in measure(drafted, wish, proof):
+                found["pairs"][name] = {**head, **record(drafted, proof, target)}
+                args.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
             clean = clean and is_clean(proof.tallies)
-            head = {k: v for k, v in head_of([], "", {}).items() if k not in ("command", "settings")}
-            found["pairs"][name] = {**head, "command": command_of(sys.argv), **record(drafted, proof, target)}
-            args.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    print(file=sys.stderr)
     print("\n".join(table(found["pairs"])))
     for name, pair in found["pairs"].items():
         print(*(f"{name}: {line}" for line in (*pair["findings"], *pair["notes"])), sep="\n")
