@@ -21,7 +21,7 @@ from duo import Duo, DuoError
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(7200)]
 
-ORDER = "Der Kölner aß 今日は, naïve users wrote C++ in 1984! 😀 \n"
+ORDER = "abcdefgh é今😀."
 
 
 @dataclass(frozen=True)
