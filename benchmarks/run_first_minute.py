@@ -4,8 +4,9 @@ PYTHONPATH=tools:tests python -m benchmarks.run_first_minute --out FILE
 
 Each text is a process of its own, as for a new user: `duo -m X` and `duo -m X -md none` in turn, for so many rounds,
 with nothing learned before. The time is the process's own figure for the text, prompt included, loading left out. What
-is chosen is read from its first lines. Targets: Qwen2.5-Coder 1.5B (`make models`) with its published draft beside it,
-and without; and models of 24 layers with one MTP layer whose weights are made, so that it is always right, or never.
+is chosen is read from its first lines. Targets: models of 24 layers with one MTP layer whose weights are made, so that
+it is always right, or never; the demo target and Qwen2.5-Coder 1.5B (`make models`), each with its draft beside it, and
+without. A row that --out has already is not measured again.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from duo.models.demo import demo_pair
 TARGET, DRAFT = "qwen2.5-coder-1.5b-q4_k_m", "qwen2.5-coder-0.5b-q4_k_m"
 EDITS = Path(__file__).parent / "prompts/edits.jsonl"
 STORY = "Tell a story of a lighthouse keeper who finds a letter in a bottle."
+REPEATED = "The dog saw the cat, and the cat saw the dog. " * 4 + "The dog"
 N_TRUNK = 24
 ARMS: dict[str, tuple[str, ...]] = {"plain": ("-md", "none"), "alone": ()}
 CHOSEN = (
@@ -67,13 +69,32 @@ def jobs(folder: Path) -> Iterator[Job]:
     }
     for name, make in made.items():
         yield Job(name, make(_own(folder, name) / "made.gguf"), "Once upon a time there was a little town.")
+    target, draft = demo_pair()
+    for name, files in (
+        ("demo, a draft beside it", [("", target), ("draft-", draft)]),
+        ("demo, nothing", [("", target)]),
+    ):
+        place = _placed(folder, name, files)
+        for kind, prompt in (("a story", "Once upon a time"), ("a text that repeats itself", REPEATED)):
+            yield Job(f"{name}, {kind}", place, prompt)
     edit = next(iter(read(EDITS))).turns[0]
-    for name, files in (("a draft beside it", {TARGET: "", DRAFT: "draft-"}), ("nothing beside it", {TARGET: ""})):
-        place = _own(folder, name)
-        for file, prefix in files.items():
-            (place / f"{prefix}{file}.gguf").symlink_to(real_models.MODELS[file].path.resolve())
+    target, draft = (real_models.MODELS[name].path for name in (TARGET, DRAFT))
+    for name, files in (
+        ("Qwen, a draft beside it", [("", target), ("draft-", draft)]),
+        ("Qwen, nothing", [("", target)]),
+    ):
+        place = _placed(folder, name, files)
         for kind, prompt in (("a story", STORY), ("a file to be edited", edit)):
-            yield Job(f"{name}, {kind}", place / f"{TARGET}.gguf", chatml(prompt))
+            yield Job(f"{name}, {kind}", place, chatml(prompt))
+
+
+def _placed(folder: Path, name: str, files: list[tuple[str, Path]]) -> Path:
+    """Links with these prefixes in a folder of their own. Returns the first one."""
+    place = _own(folder, name)
+    links = [place / f"{prefix}{path.name}" for prefix, path in files]
+    for link, (_, path) in zip(links, files, strict=True):
+        link.symlink_to(path.resolve())
+    return links[0]
 
 
 def _own(folder: Path, name: str) -> Path:
@@ -143,22 +164,24 @@ def main() -> None:
     p.add_argument("--only", default="", help="targets with this in their name")
     p.add_argument("--out", type=Path, required=True)
     args = p.parse_args()
-    rows: list[dict[str, Any]] = []
+    found = json.loads(args.out.read_text("utf-8")) if args.out.exists() else {"rows": []}
+    rows: list[dict[str, Any]] = found["rows"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         # Kernels are raced once and no pair has learned anything; no list of pairs but duo's own.
         environment = {"DUO_PROFILES": "off", "XDG_CACHE_HOME": f"{name}/cache", "XDG_CONFIG_HOME": f"{name}/config",
                        "HF_HUB_CACHE": f"{name}/hub"}  # fmt: skip
-        for job in (j for j in jobs(folder) if args.only in j.name):
+        done = {row["name"] for row in rows}
+        for job in (j for j in jobs(folder) if args.only in j.name and j.name not in done):
             run(job, "plain", 1, environment)
             order = list(ARMS)
             rounds = [
                 {arm: run(job, arm, args.n, environment) for arm in order[:: (-1) ** i]} for i in range(args.rounds)
             ]
-            rows.append(summary(job.name, rounds))
+            rows.append({**summary(job.name, rounds), "command": command_of(sys.argv), "rounds": args.rounds})
             print(*table(rows[-1:]), sep="\n", file=sys.stderr)
-            head = {k: v for k, v in head_of([], command_of(sys.argv), {}).items() if k != "settings"}
-            args.out.write_text(json.dumps({**head, "rounds": args.rounds, "rows": rows}, indent=1) + "\n", "utf-8")
+            head = {k: v for k, v in head_of([], "", {}).items() if k not in ("settings", "command")}
+            args.out.write_text(json.dumps({**head, "rows": rows}, indent=1) + "\n", "utf-8")
     print("\n".join(table(rows)))
 
 

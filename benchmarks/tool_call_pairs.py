@@ -59,6 +59,12 @@ def mtp(folder: Path) -> Drafted:
     return Drafted("mtp", str(path), (MTP, NO_MODEL))
 
 
+def mla(folder: Path) -> Drafted:
+    """The same with a compressed cache: DeepSeek V3's architecture."""
+    path = foreseeing("deepseek2", demo_pair()[1], folder / "deepseek2.gguf")
+    return Drafted("mla", str(path), (MTP, NO_MODEL))
+
+
 def recurrent(folder: Path) -> Drafted:
     """Random weights, a recurrent state, and MTP layers: Qwen3.5's architecture."""
     path = tiny("qwen35", demo_pair()[1], folder / "qwen35.gguf", n_mtp=1)
@@ -83,4 +89,4 @@ def _real(name: str) -> str:
     return str(real_models.MODELS[name].path)
 
 
-PAIRS: dict[str, Callable[[Path], Drafted]] = {f.__name__: f for f in (demo, mtp, recurrent, smollm2, qwen)}
+PAIRS: dict[str, Callable[[Path], Drafted]] = {f.__name__: f for f in (demo, mtp, mla, recurrent, smollm2, qwen)}

@@ -121,7 +121,7 @@ def write_model(to: Path, words: Vocabulary, order: bytes, seed: int, noise: flo
     }
     rng = np.random.default_rng(seed)
     tensors = dict(_matrices(rng, noise))
-    tensors |= _vectors(words, order, rng, noise)
+    tensors |= _vectors(words, order, rng, seed, noise)
     return write(
         to, {**header, **words.header}, [(n, np.ascontiguousarray(x, np.float32), None) for n, x in tensors.items()]
     )
@@ -136,7 +136,7 @@ def _matrices(rng: np.random.Generator, noise: float) -> Iterable[tuple[str, Arr
         yield f"{name}.weight", np.ones(N_EMBD)
 
 
-def _vectors(words: Vocabulary, order: bytes, rng: np.random.Generator, noise: float) -> Mapping[str, Array]:
+def _vectors(words: Vocabulary, order: bytes, rng: np.random.Generator, seed: int, noise: float) -> Mapping[str, Array]:
     """The embedding of a byte that follows another is also what the output matrix looks for."""
     of_byte = rng.normal(0, 1, (256, N_EMBD))
     before = {b: order[i - 1] for i, b in enumerate(order)}
@@ -147,5 +147,6 @@ def _vectors(words: Vocabulary, order: bytes, rng: np.random.Generator, noise: f
         if token.piece:
             embedding[i] += of_byte[token.piece[-1]]
             if token.piece[0] in before:
-                output[i] += (0.1 + 0.01 * len(token.piece)) * of_byte[before[token.piece[0]]]
+                output[i] += (0.1 + 0.01 * min(len(token.piece), 6)) * of_byte[before[token.piece[0]]]
+                output[i] += np.random.default_rng([seed, *token.piece]).normal(0, 0.03, N_EMBD)  # as in any vocabulary
     return {"token_embd.weight": embedding, "output.weight": output}
