@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from gguf_files import U32, Array, header_of, rewrite
+from tiny_keys import N_LAYER
 from tiny_models import random_weights, tiny
 
 _ADDS = re.compile(r"(attn_output|ssm_out|ffn_down\w*)\.weight")
@@ -56,9 +57,9 @@ def _weights(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Arr
     return 0.01 * x if _ADDS.search(name) else x
 
 
-def foreseeing(name: str, source: Path, to: Path) -> Path:
-    """A model of the architecture `name` whose MTP layer is right."""
-    return tiny(name, source, to, n_mtp=1, weights=_weights)
+def foreseeing(name: str, source: Path, to: Path, n_trunk: int = N_LAYER) -> Path:
+    """A model of the architecture `name` whose MTP layer is right. n_trunk: its other layers."""
+    return tiny(name, source, to, n_mtp=1, n_trunk=n_trunk, weights=_weights)
 
 
 def _n_trunk(path: Path) -> int:

@@ -12,6 +12,7 @@ from gguf_files import rewrite
 from hosts import KERNELS
 from mtp_models import foreseeing
 from other_vocabularies import shuffled
+from tiny_models import tiny
 
 from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.models.beside import find
@@ -141,6 +142,18 @@ def test_mtp_layers_of_the_target_draft(tmp_path: Path, run: Run) -> None:
     assert (code, alone) == (0, text) and "MTP" not in err.splitlines()[0]
     code, alone, err = run("-m", whole, *LINE, "--strict", "-md", "none")
     assert (code, alone) == (0, text) and "no draft was given" in err
+
+
+def test_layers_that_duo_cannot_run_are_named(tmp_path: Path, run: Run) -> None:
+    whole = tiny("glm5-next", DRAFT, tmp_path / "whole.gguf", n_mtp=1)
+    why = "the target has 1 MTP layer, but duo cannot run those of glm5-next models"
+    code, text, err = run("-m", whole, *LINE)
+    assert code == 0 and text and why in err and "+ its MTP layers" not in err
+    code, out, _ = run("check", whole)
+    assert code == 0 and why in out
+    shutil.copy(DRAFT, whole.with_name("draft-small.gguf"))
+    code, _, err = run("-m", whole, *LINE)
+    assert code == 0 and why not in err and "draft-small.gguf lies beside the target" in err
 
 
 def test_race_bench_and_tune_take_it_too(target: Path, run: Run) -> None:

@@ -40,8 +40,9 @@ _EXPERTS = {
 }
 
 
-def keys_of(name: str, n_mtp: int, n_vocab: int) -> dict[str, Value]:
-    n_layer = {"nemotron_h": 3, "nemotron_h_moe": 3, "llama4": 4, "deepseek4": 4}.get(name, N_LAYER) + n_mtp
+def keys_of(name: str, n_mtp: int, n_vocab: int, n_trunk: int = N_LAYER) -> dict[str, Value]:
+    """n_trunk: layers without the MTP layers, if the architecture does not want a certain number."""
+    n_layer = {"nemotron_h": 3, "nemotron_h_moe": 3, "llama4": 4, "deepseek4": 4}.get(name, n_trunk) + n_mtp
     n_embd, n_head, n_ff = (128, 1, 192) if name in _LATENT else (N_EMBD, N_HEAD, N_FF)
     if name == "deepseek4":
         n_embd, n_head, n_ff = 512, 8, 1024

@@ -21,7 +21,7 @@ import numpy as np
 from gguf import GGMLQuantizationType
 from gguf_files import STR, U32, Array, header_of, tokens_of, write
 from model_files import quantized
-from tiny_keys import keys_of
+from tiny_keys import N_LAYER, keys_of
 
 # How a target takes back a wrong guess: by snapshots of its state (llama_n_rs_seq), or from a state that was kept.
 SNAPSHOTS = (
@@ -65,14 +65,15 @@ def tiny(
     seed: int = 1,
     apart: float = 0.0,
     n_mtp: int = 0,
+    n_trunk: int = N_LAYER,
     weights: Weights | None = None,
 ) -> Path:
     """A model of the architecture `name` with random weights and the vocabulary of `source`.
 
     apart: so much of the output matrix is other noise, so that a model drafts for one of the same seed and is
-    sometimes wrong. n_mtp: MTP layers behind the others. weights: in place of the random ones.
+    sometimes wrong. n_mtp: MTP layers behind n_trunk others. weights: in place of the random ones.
     """
-    shutil.copyfile(_written(name, source, seed, apart, n_mtp, weights or random_weights), to)
+    shutil.copyfile(_written(name, source, seed, apart, n_mtp, n_trunk, weights or random_weights), to)
     return to
 
 
@@ -84,11 +85,11 @@ def _folder() -> Path:
 
 
 @cache  # many tests of a file want the same model
-def _written(name: str, source: Path, seed: int, apart: float, n_mtp: int, weights: Weights) -> Path:
+def _written(name: str, source: Path, seed: int, apart: float, n_mtp: int, n_trunk: int, weights: Weights) -> Path:
     to = _folder() / f"{len(list(_folder().iterdir()))}.gguf"
     header = {n: v for n, v in header_of(source).items() if n.startswith("tokenizer.")}
     header |= {"general.architecture": (STR, name), f"{name}.vocab_size": (U32, len(tokens_of(source)))}
-    header |= keys_of(name, n_mtp, len(tokens_of(source)))
+    header |= keys_of(name, n_mtp, len(tokens_of(source)), n_trunk)
     write(to, header, [])
     tensors = []
     for tensor, shape in _wanted(to, fused=name == "mimo2"):

@@ -25,7 +25,7 @@ def print_check(c: PairCheck, cache_types: tuple[str, str]) -> None:
     from rich.table import Table
 
     from duo import _core
-    from duo.models.head import cache_warning
+    from duo.models.head import cache_warning, refused_layers
     from duo.placement import states
 
     out = Console(highlight=False, soft_wrap=True)
@@ -54,6 +54,8 @@ def print_check(c: PairCheck, cache_types: tuple[str, str]) -> None:
             out.print(line)
     elif (n := c.target.header.n_mtp) and _core.runs_mtp(c.target.header.architecture):
         out.print(f"the target has {plural(n, 'MTP layer')}, which can be its draft: --spec-type draft-mtp without -md")
+    elif line := refused_layers(c.target.header):
+        out.print(line)
     if line := states.sentence(c.target.header):
         out.print(line)
     if line := _stock_sentence(c.target.header):

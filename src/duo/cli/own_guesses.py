@@ -55,7 +55,9 @@ def _without_draft(pair: str | None) -> bool:
 
 
 def tell_of(found: DraftSource) -> None:
-    """A file that is the draft, why it is not, or where there is one."""
+    """A file that is the draft, why it is not, or where there is one; why MTP layers are not used."""
+    if found.refused:
+        show.warn(found.refused)
     if found.path is not None:
         show.warn(f"{Path(found.path).name} {found.where} and drafts for it; -md none does without it")
     elif found.why_not:

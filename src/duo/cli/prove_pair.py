@@ -51,22 +51,22 @@ def _drafts(params: dict[str, Any], models: Models) -> Iterator[Load]:
     if params["draft_host"] is not None:
         yield Load((Guesses("a draft elsewhere"),))
     if models.draft is not None:
-        yield _of_file(models.draft)
+        yield load_of_file(models.draft)
     if models.target is None:
         if models.draft is None:
-            yield from (_of_file(str(path)) for path in (demo_pair()[1], demo_head()))
+            yield from (load_of_file(str(path)) for path in (demo_pair()[1], demo_head()))
         return
     left = left_to_duo(params, models)
     found = draft_of_target(models)
     if left:
         tell_of(found)
         if found.path is not None:
-            yield _of_file(found.path)
+            yield load_of_file(found.path)
     if found.own and (left or models.draft is not None):
         yield Load((Guesses("own MTP layers"),), spec_type=("draft-mtp",))
 
 
-def _of_file(path: str) -> Load:
+def load_of_file(path: str) -> Load:
     """Raises DuoError: it is no model."""
     head = Head.of(read_header(path))
     if head is not None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from duo.errors import DuoError
 from duo.models.file_name import base_name
-from duo.models.head import Head
+from duo.models.head import Head, refused_layers
 from duo.models.header import Header, read_header
 
 # llama.cpp's common/preset.cpp: beside a model in its own folder, such a file is its draft.
@@ -20,13 +20,15 @@ _KINDS = tuple(prefix.strip("-") for prefix in PREFIXES)
 
 class DraftSource(NamedTuple):
     """own: the target's MTP layers. path: another file, or None; where: where it is. why_not: why a file beside the
-    target is not used. tip: options that would download a draft."""
+    target is not used. tip: options that would download a draft. refused: why the target's own MTP layers do not draft,
+    if nothing else does."""
 
     own: bool = False
     path: str | None = None
     where: str = "lies beside the target"
     why_not: str = ""
     tip: str = ""
+    refused: str = ""
 
 
 def find(target: str) -> DraftSource:
@@ -51,7 +53,7 @@ def find(target: str) -> DraftSource:
             tip = tip or draft.options
         elif not _why_not(draft.path, target, header):
             return DraftSource(path=str(draft.path), where=f"is the draft of this target in the pair {draft.pair}")
-    return DraftSource(why_not=why_not, tip=tip)
+    return DraftSource(why_not=why_not, tip=tip, refused=refused_layers(header))
 
 
 def _why_not(draft: Path, target: str, header: Header) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from duo.errors import BadValueError
 from duo.models.header import Header, read_header
+from duo.support.wording import plural
 
 Kind = Literal["eagle3", "mtp", "dflash", "dspark"]
 HEADS = {"eagle3": "an EAGLE-3 head", "mtp": "MTP layers", "dflash": "a DFlash head", "dspark": "a DSpark head"}
@@ -72,6 +73,15 @@ def cache_warning(type_k: str, type_v: str) -> list[str]:
         return []
     why = "a quantised cache of a draft head can cost nearly all right guesses (from 99 to 2%, llama.cpp #25725)"
     return [f"{why}; leave out {' and '.join(asked)}, and it is f16"]
+
+
+def refused_layers(h: Header) -> str:
+    """Why a target's own MTP layers are not used, in a sentence; empty if it has none, or they can be."""
+    from duo import _core
+
+    if not h.n_mtp or not h.has_trunk or _core.runs_mtp(h.architecture):
+        return ""
+    return f"the target has {plural(h.n_mtp, 'MTP layer')}, but duo cannot run those of {h.architecture} models"
 
 
 def check_kind(draft: str | os.PathLike[str], wanted: str) -> None:
