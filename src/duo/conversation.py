@@ -140,7 +140,7 @@ class Conversation:
         except (ValueError, RecursionError) as e:
             raise DuoError(f"{path} is not a conversation in JSON ({e}); /save writes such files") from None
         try:
-            given = found.get("messages") if isinstance(found, dict) else found
+            given: Any = found.get("messages") if isinstance(found, dict) else found
             checked = check_messages(Pictures().taken_out_of(given))
         except DuoError as e:
             raise DuoError(f"{path}: {e}") from None
