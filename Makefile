@@ -2,6 +2,7 @@
 # make test   C++ and Python tests          make lint   style and types
 # make test-setup   installs the programs without which some tests are skipped: a browser, balancers, an emulator (Debian, root)
 # make test-quick   Python tests for before each commit: none that is marked slow, remote or full (a minute)
+# make test-daily   the Python cases for which usual ones stand in `make test`: all products of parameters, the slowest programs
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
 # make bench  all tables on this machine, in 47 minutes (MINUTES=10: fewer prompts); writes benchmarks/report.md
 # make proof  thousands of schedules under both sanitizers, and the long Python runs (about two hours)
@@ -44,7 +45,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # The number of compile jobs, whatever CMake chooses.
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
-.PHONY: demo demo-head bench models test test-setup test-real proof torture test-quick test-cpp test-arm test-arm-kernels test-vulkan test-gpu test-python \
+.PHONY: demo demo-head bench models test test-setup test-real proof torture test-quick test-daily test-cpp test-arm test-arm-kernels test-vulkan test-gpu test-python \
     wheel test-wheel lint format tsan asan docs protocol clean
 
 demo: $(VENV)/duo
@@ -131,6 +132,9 @@ test-setup: $(VENV)/test $(VENV)/train $(VENV)/others.made
 test-quick: $(VENV)/duo $(VENV)/test
 	@$(PY) -m pytest -q -m "not slow and not remote and not full" $(SIDE_BY_SIDE)
 
+test-daily: $(VENV)/duo $(VENV)/test $(VENV)/train
+	@$(PY) -m pytest -m daily $(SIDE_BY_SIDE)
+
 tsan: $(VENV)/tools
 	@$(call cpp_tests,tsan,-DDUO_SANITIZE=thread)
 	@$(CTEST) --test-dir build/tsan
@@ -147,7 +151,7 @@ proof: $(VENV)/duo $(VENV)/test
 	@$(call cpp_tests,asan,-DDUO_SANITIZE=address)
 	@$(CTEST) --test-dir build/asan -C proof -R ^proof
 	@rm -f build/proof.jsonl
-	@DUO_PROOF=build/proof.jsonl DUO_TEST_SCALE=25 $(PY) -m pytest -m "proof or random" --timeout 7200
+	@DUO_PROOF=build/proof.jsonl DUO_TEST_SCALE=25 $(PY) -m pytest -m "proof or random or daily" --timeout 7200
 	@$(PY) -m pytest -m "real and proof" --timeout 7200 tests/test_real_pair.py
 
 # Replays a fault: make torture TORTURE="--seed 1 --only 137"
@@ -161,6 +165,7 @@ lint: $(VENV)/duo $(VENV)/test $(VENV)/lint
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/clang-format --dry-run --Werror $$(find csrc tests benchmarks -name '*.cpp' -o -name '*.h' | grep -v /build/)
 	@$(PY) -m duo.cli.docs --check docs/cli.md
+	@$(PY) tools/api_docs.py --check
 	@$(PY) tools/protocol.py --check
 
 format: $(VENV)/lint
@@ -168,8 +173,9 @@ format: $(VENV)/lint
 	@$(VENV)/bin/ruff format -q src tests tools benchmarks deploy
 	@$(VENV)/bin/clang-format -i $$(find csrc tests benchmarks -name '*.cpp' -o -name '*.h' | grep -v /build/)
 
-docs: $(VENV)/duo
+docs: $(VENV)/duo $(VENV)/test $(VENV)/lint
 	@$(PY) -m duo.cli.docs > docs/cli.md
+	@$(PY) tools/api_docs.py
 
 protocol: $(VENV)/lint
 	@$(PY) tools/protocol.py

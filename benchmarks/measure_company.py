@@ -1,4 +1,4 @@
-"""What texts in company do to each other: three figures of a Duo with four slots.
+"""How batched texts affect each other: three figures of a Duo with four slots.
 
     python benchmarks/measure_company.py [--target big.gguf --draft medium.gguf] [--rounds 5] [--out FILE]
 

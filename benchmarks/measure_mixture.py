@@ -3,7 +3,9 @@
     python -m benchmarks.measure_mixture [--types q4_K,mxfp4,...] [--cores 0-1] [--rounds 24] [--out FILE]
 
 The model is a Qwen3-MoE with random weights (24 layers, 64 experts, 8 of them for each token), so that each token of a
-pass takes experts of its own. Both have the same file loaded and take turns, pass by pass; a figure is the median.
+pass takes experts of its own. Both have the same file loaded and take turns, pass by pass; a figure is the median. The
+limit of a pass is the time in which the same threads read, as a plain sum (read_speed.cpp), what the pass needs: the
+distinct experts of its tokens and all other weights.
 """
 
 from __future__ import annotations
@@ -13,13 +15,14 @@ import json
 import os
 import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
 from benchmarks import models
-from benchmarks.run_kernels import SIDES
+from benchmarks.run_kernels import SIDES, read_speed
 from benchmarks.run_pair import cores
 
 from duo.benchmark.bench.head import command_of, machine
@@ -82,24 +85,46 @@ def made(out: Path) -> Path:
     return models.written(writer, part, out)
 
 
-def measure(path: Path, n_threads: int, rounds: int) -> dict[str, dict[str, float]]:
-    probes = {side: models.probe(path, n_threads, 2 * N_CONTEXT, ours=side == "duo") for side in SIDES}
+def bytes_of(path: Path) -> tuple[int, int]:
+    """Of all experts, and of the other weights."""
+    sizes = [(t.name.endswith("_exps.weight"), int(t.n_bytes)) for t in gguf.GGUFReader(path).tensors]
+    return sum(n for expert, n in sizes if expert), sum(n for expert, n in sizes if not expert)
+
+
+def measure(path: Path, on: Sequence[int], rounds: int, work: Path) -> dict[str, Any]:
+    """By kernels and width: milliseconds. By width: distinct experts of a layer; the limit in milliseconds."""
+    n_experts, n_others = bytes_of(path)
+    speed = read_speed(work, n_experts + n_others, on)["median"]
+    probes = {side: models.probe(path, len(on), 2 * N_CONTEXT, ours=side == "duo") for side in SIDES}
     rng = np.random.default_rng(2)
     for p in probes.values():
         p.decode(rng.integers(5, 2000, N_CONTEXT).tolist(), 0, only_last=True)
     ms: dict[str, dict[int, list[float]]] = {side: {width: [] for width in WIDTHS} for side in SIDES}
+    distinct: dict[int, list[float]] = {width: [] for width in WIDTHS}
     for r in range(rounds):
         for width in WIDTHS:
             tokens = rng.integers(5, 2000, width).tolist()
             for side in SIDES[:: 1 - r % 2 * 2]:
                 ms[side][width].append(probes[side].decode(tokens, N_CONTEXT) / 1000)
-    return {side: {str(w): round(statistics.median(x), 2) for w, x in ms[side].items()} for side in SIDES}
+            n_products, n, _ = probes["duo"].experts_read
+            distinct[width].append(n / n_products)
+    mean = {w: statistics.mean(x) for w, x in distinct.items()}
+    return {
+        **{side: {str(w): round(statistics.median(x), 2) for w, x in ms[side].items()} for side in SIDES},
+        "distinct": {str(w): round(n, 1) for w, n in mean.items()},
+        "limit": {str(w): round(1000 * (n_others + n_experts * n / N_EXPERT) / speed, 2) for w, n in mean.items()},
+    }
 
 
 def table(found: dict[str, dict[str, dict[str, float]]]) -> str:
-    lines = [f"| experts | kernels | {' | '.join(f'{w}, ms' for w in WIDTHS)} |", "|" + "---|" * (2 + len(WIDTHS))]
-    for kind, sides in found.items():
-        lines += [f"| {kind} | {side} | {' | '.join(f'{ms:.1f}' for ms in x.values())} |" for side, x in sides.items()]
+    lines = [f"| experts | | {' | '.join(f'{w}' for w in WIDTHS)} |", "|" + "---|" * (2 + len(WIDTHS))]
+    for kind, of in found.items():
+        lines.append(
+            f"| {kind} | distinct experts of {N_EXPERT} | {' | '.join(f'{n:.1f}' for n in of['distinct'].values())} |"
+        )
+        for side in SIDES:
+            cells = [f"{ms:.1f} ({100 * of['limit'][w] / ms:.0f}%)" for w, ms in of[side].items()]
+            lines.append(f"| {kind} | {side}, ms (limit / time) | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -114,16 +139,16 @@ def main() -> None:
     on = cores(args.cores)
     os.sched_setaffinity(0, on)
     source = made(args.work / "mixture-f16.gguf")
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    found: dict[str, Any] = {}
     for kind in args.types.split(","):
         path = models.quantized(source, args.work / f"mixture-{kind}.gguf", kind)
-        found[kind] = measure(path, len(on), args.rounds)
+        found[kind] = measure(path, on, args.rounds, args.work)
         print(kind, found[kind], file=sys.stderr)
     result: dict[str, Any] = {
         "command": command_of(sys.argv),
         "machine": machine(),
         "versions": models.versions(),
-        "ms": found,
+        "milliseconds": found,
     }
     if args.out:
         args.out.write_text(json.dumps(result, indent=1) + "\n")

@@ -28,11 +28,11 @@ from benchmarks.servers.child import Child, started
 
 from duo.benchmark.bench.arms import Arm
 from duo.benchmark.bench.endpoint.address import parse_address
-from duo.benchmark.bench.endpoint.client import Client
+from duo.benchmark.bench.endpoint.client import EndpointClient
 from duo.benchmark.bench.endpoint.writer import EndpointWriter
 from duo.benchmark.bench.head import command_of, machine, settings_of
 from duo.benchmark.bench.questions import Question, choose, read
-from duo.benchmark.bench.record import Answer
+from duo.benchmark.bench.record import MeasuredAnswer
 from duo.benchmark.bench.slots import Round, each_round
 from duo.errors import DuoError, PeerLostError
 
@@ -44,11 +44,11 @@ N_CTX = 2048  # of a text; llama-cpp-python's default
 class Failures(EndpointWriter):
     """Counts requests that fail, and goes on."""
 
-    def __init__(self, clients: Sequence[Client], fields: dict[str, Any]) -> None:
+    def __init__(self, clients: Sequence[EndpointClient], fields: dict[str, Any]) -> None:
         super().__init__(clients, fields, count_chunks=True)
         self.failed: list[str] = []
 
-    def answers(self, question: Question, arm: Arm) -> list[Answer]:
+    def answers(self, question: Question, arm: Arm) -> list[MeasuredAnswer]:
         try:
             try:
                 return super().answers(question, arm)
@@ -137,8 +137,8 @@ def measure(args: argparse.Namespace, out: dict[str, Any]) -> None:
 
 
 @contextmanager
-def client_of(child: Child) -> Iterator[Client]:
-    client = Client(parse_address(f"{child.name}={child.url}"), None, 600.0, None)
+def client_of(child: Child) -> Iterator[EndpointClient]:
+    client = EndpointClient(parse_address(f"{child.name}={child.url}"), None, 600.0, None)
     try:
         client.meet()
         yield client

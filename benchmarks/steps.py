@@ -105,7 +105,7 @@ STEPS = [
     Step("kernels2", ENGINE, "CPU kernels, two cores", 110, "The same with two threads.",
          lambda m, s, out: script("run_kernels", "--work", m.kernels, "--cores", "0-1", "--types",
                                   "q8_0,q4_K_M,q4_0,q6_K,bf16", "--rounds", s.of(5, 3), "--out", out)),
-    Step("company", ENGINE, "Texts in company", 110,
+    Step("company", ENGINE, "Batched texts", 110,
          "A text alone with four slots against one slot; four equal texts; a prompt of 2,000 tokens joins a text.",
          lambda m, s, out: script("measure_company", "--target", m.target, "--draft", m.d120, "-n", 48,
                                   "--prompt", 2000, "--rounds", s.of(3, 2), "--out", out)),

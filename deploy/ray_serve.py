@@ -16,7 +16,7 @@ from starlette.routing import Mount
 from duo import Duo
 from duo.server.app import make_app
 from duo.server.service import Service
-from duo.server.settings import Settings
+from duo.server.settings import ServerSettings
 
 
 class Args(BaseModel):
@@ -40,7 +40,7 @@ async def _asgi(scope: Any, receive: Any, send: Any) -> None:
 @serve.ingress(Starlette(routes=[Mount("", _asgi)]))
 class Replica:
     def __init__(self, a: Args) -> None:
-        self._service = Service(Settings.of({"alias": "duo", "ui": False}, "duo"))
+        self._service = Service(ServerSettings.of({"alias": "duo", "ui": False}, "duo"))
         models = {k: v for k, v in (("model", a.model), ("draft", a.draft)) if v}
         self._service.loaded(Duo(**models, n_ctx=a.n_ctx, n_parallel=a.n_parallel))
         self.asgi = make_app(self._service)

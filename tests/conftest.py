@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # Files with slow tests go first: none of them is left over for one process at the end.
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
-    for mark in ("proof", "gpu", "real", "wheel"):
+    for mark in ("proof", "daily", "gpu", "real", "wheel"):
         if mark not in config.getoption("markexpr"):  # whatever else -m says
             others = [item for item in items if item.get_closest_marker(mark)]
             items[:] = [item for item in items if item not in others]

@@ -25,7 +25,7 @@ class FaultyServer:
     seeds (they count for nothing there), fails (a text in five ends with status 500 there), full (one in five is
     refused there), streams (a stream lacks a word), tools and logprobs (they are refused), schema (OpenAI's form of it
     is refused), dies (all is refused with a broken connection, after 12 texts), flaky (calls and JSON alone end with
-    status 500), full_house (all texts in company are refused)."""
+    status 500), full_house (all texts in a batch are refused)."""
 
     def __init__(self, *faults: str) -> None:
         self.faults = frozenset(faults)

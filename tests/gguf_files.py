@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from gguf import GGUFValueType, GGUFWriter, ReaderTensor
 
-from duo.gguf_tools.whole_file import Reader
+from duo.gguf_tools.whole_file import CheckedGgufReader
 
 Array = np.ndarray[Any, Any]
 Value = tuple[GGUFValueType, Any]  # type and value of a header key; an array's type is that of its elements
@@ -46,7 +46,7 @@ def _parts(source: Path) -> tuple[dict[str, Value], list[ReaderTensor]]:
 
 @lru_cache(32)
 def _parts_of(source: Path, *_: int) -> tuple[dict[str, Value], list[ReaderTensor]]:
-    reader = Reader(source)
+    reader = CheckedGgufReader(source)
     header = {n: (f.types[-1], f.contents()) for n, f in reader.fields.items() if not n.startswith("GGUF.")}
     return header, reader.tensors
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from conftest import EXACT
 from prompts import PROMPTS
-from sizes import size
+from sizes import LARGE, size
 
 from duo import Duo
 from duo.gguf_tools.switched_duo import SwitchedDuo
@@ -61,8 +61,9 @@ def guessing(head: Path) -> Iterator[Duo]:
 def check_same(pair: Duo, plain: Written, mode: str, **way: Any) -> int:
     """Every text is plain's. Returns how many tokens were guessed."""
     n_drafted = 0
-    for text, wanted in zip(TEXTS, plain, strict=True):
-        for sampling, want in zip(SAMPLINGS, wanted, strict=True):
+    for i, (text, wanted) in enumerate(zip(TEXTS, plain, strict=True)):
+        # Each text and each way to sample; `make proof` has all pairs.
+        for sampling, want in list(zip(SAMPLINGS, wanted, strict=True))[0 if LARGE else i % 2 :: size(2, 1)]:
             r = pair.generate(text, max_tokens=N_TOKENS, mode=mode, **sampling, **way)
             assert r.tokens == want, f"{text[:20]!r}, {sampling}"
             assert not r.warning

@@ -6,11 +6,11 @@ from typing import Any
 
 from conftest import EXACT
 
-from duo.make_draft.candidates import Wish
-from duo.make_draft.make import Asked
+from duo.make_draft.candidates import DraftSearch
+from duo.make_draft.make import DraftRequest
 from duo.make_draft.measure import Bench
 from duo.make_draft.quantize import Quantizer
-from duo.make_draft.recipe import Source
+from duo.make_draft.recipe import TargetSource
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 
@@ -26,13 +26,15 @@ ENGINE: dict[str, Any] = {"n_ctx": 256, "n_ctx_draft": 256, "n_threads": 1, "n_t
 Run = Callable[..., tuple[int, str, str]]
 
 
-def asked(out: Path, target: Path = TARGET, **other: Any) -> Asked:
-    wish = Wish(other.pop("types", ("q4_0",)), other.pop("n_layers", None), other.pop("tries_layers", False), 5.0)
-    return Asked(str(target), out, wish, PROMPTS, 32, ENGINE, **{"force": True, **other})
+def asked(out: Path, target: Path = TARGET, **other: Any) -> DraftRequest:
+    wish = DraftSearch(
+        other.pop("types", ("q4_0",)), other.pop("n_layers", None), other.pop("tries_layers", False), 5.0
+    )
+    return DraftRequest(str(target), out, wish, PROMPTS, 32, ENGINE, **{"force": True, **other})
 
 
 def quantizer(target: Path) -> Quantizer:
-    return Quantizer(Source(read_header(target)), 1)
+    return Quantizer(TargetSource(read_header(target)), 1)
 
 
 def bench(target: Path, progress: Callable[[str], None] = lambda _: None) -> Bench:

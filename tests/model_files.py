@@ -68,14 +68,16 @@ _LARGE: dict[tuple[bytes, int], Array] = {}  # models of several architectures h
 
 
 CODEBOOKS = ("iq1", "iq2", "iq3")
+SLOW = (*CODEBOOKS, "iq4")  # to quantize
 N_ROWS_SLOW = 256
+LARGE_SIZE = 5_000_000  # of matrices whose numbers matter less than their bytes: the first rows are repeated
 
 
 def quantized(x: Array, kind: GGMLQuantizationType) -> Array:
     """The rows of x as ggml's own quantizer writes them. Where it is slow, the first rows are repeated."""
     x = np.ascontiguousarray(x, np.float32)
     n_rows = x.size // x.shape[-1]
-    if kind.name.lower().startswith(CODEBOOKS) and n_rows > N_ROWS_SLOW:
+    if n_rows > N_ROWS_SLOW and (kind.name.lower().startswith(SLOW) or x.size > LARGE_SIZE):
         some = quantized(x.reshape(n_rows, -1)[:N_ROWS_SLOW], kind)
         return np.resize(some, (n_rows, some.shape[-1])).reshape(*x.shape[:-1], -1)
     if x.size < 1 << 20:
@@ -152,8 +154,9 @@ def _drawn(architecture: str, s: Shape, rng: np.random.Generator) -> Iterator[tu
     n_kv = s.n_head_kv * n_head_dim
 
     def matrix(*shape: int) -> Array:
-        x: Array = rng.standard_normal(shape, np.float32) / np.float32(shape[-1] ** 0.5)
-        return x
+        some = (N_ROWS_SLOW, shape[-1]) if np.prod(shape) > LARGE_SIZE else shape
+        x: Array = rng.standard_normal(some, np.float32) / np.float32(shape[-1] ** 0.5)
+        return x if some == shape else np.resize(x, shape)
 
     embeddings = rng.standard_normal((s.n_vocab, s.n_embd), np.float32)
     if architecture == "mixtral":  # each token has its experts, by far: no rounding changes the choice

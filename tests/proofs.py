@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duo.benchmark.prove.plan import Item, Plan
+from duo.benchmark.prove.plan import Item, ProofPlan
 
-SMALL = Plan(("Once upon a time", "The king said"), 6, 1, (1, 2))
+SMALL = ProofPlan(("Once upon a time", "The king said"), 6, 1, (1, 2))
 ITEM = Item("greedy", 0)

@@ -19,7 +19,7 @@ from duo.server.router.fleet import Member
 from duo.server.router.service import Router
 from duo.server.router.serving import RouterServing
 from duo.server.router.sources import known_models
-from duo.server.settings import Settings
+from duo.server.settings import ServerSettings
 
 pytestmark = pytest.mark.full
 
@@ -56,7 +56,7 @@ class Served:
 @contextmanager
 def routed(folder: Path, *own: str, n_most: int = 2, autoload: bool = True, **given: Any) -> Iterator[Served]:
     asked = {"port": 0, "ui": False, **given}
-    settings = Settings.of(asked, "duo")
+    settings = ServerSettings.of(asked, "duo")
     found = listeners(serve_options(asked))
     there = threading.Event()
     sources = known_models(folder=folder, presets={}, cached=[], own=["-c", "4096", *KERNELS, *own])

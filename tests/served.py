@@ -20,7 +20,7 @@ from duo.options.validate import serve_options
 from duo.server.lifecycle import Serving
 from duo.server.listening import listeners
 from duo.server.service import Service
-from duo.server.settings import Settings
+from duo.server.settings import ServerSettings
 
 # A template with everything that templates may have: tools, thoughts, a system prompt.
 TEMPLATE = (
@@ -158,7 +158,7 @@ def parsed(stream: str) -> list[tuple[str, Any]]:
 def served(given: dict[str, Any] | None = None, **options: Any) -> Iterator[Server]:
     """given: options of the server; the rest are those of Duo."""
     asked = {"port": 0, "drain": 5.0, **(given or {})}
-    settings = Settings.of(asked, "demo")
+    settings = ServerSettings.of(asked, "demo")
     service = Service(settings)
     found = listeners(serve_options(asked))
     there = threading.Event()

@@ -21,6 +21,17 @@ def mostly_proof(values: Iterable[Any], usual: Collection[Any]) -> list[Any]:
     return [v if v in usual else pytest.param(v, marks=pytest.mark.proof) for v in values]
 
 
+def mostly_daily(values: Iterable[Any], usual: Collection[Any]) -> list[Any]:
+    """The same, and the others are tried once a day (`make test-daily`). Values may be tuples of several parameters."""
+    values = list(values)
+    assert all(v in values for v in usual)
+    return [v if v in usual else _later(v) for v in values]
+
+
+def _later(value: Any) -> Any:
+    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.daily)
+
+
 def mostly_proof_of_two(first: Iterable[Any], second: Iterable[Any], usual: Collection[tuple[Any, Any]]) -> list[Any]:
     """The same for all pairs of two parameters."""
     cases = list(product(first, second))

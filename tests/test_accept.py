@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from conftest import HELD
 from prompts import PROMPTS
+from sizes import size
 
 from duo import Duo, DuoError, _core
 from duo.benchmark.doctor import options
@@ -128,10 +129,11 @@ def test_the_distribution_is_what_a_text_is_drawn_from() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.random
 def test_texts_have_the_targets_distribution(pair: Duo) -> None:
     """The third token of many texts, after two that are the same: with rejection as often as with the target alone."""
     text: dict[str, Any] = {"max_tokens": 3, "temperature": 1.0, "top_k": 6, "top_p": 1.0, "min_p": 0.0}
-    n = 600
+    n = size(400, 3000)
 
     def counts(**o: Any) -> dict[tuple[int, ...], int]:
         found: dict[tuple[int, ...], int] = {}

@@ -14,14 +14,14 @@ from rights import of_an_ordinary_user
 from sizes import size
 
 import duo
-from duo.gguf_tools.whole_file import Reader
+from duo.gguf_tools.whole_file import CheckedGgufReader
 from duo.models.demo import demo_pair
 
 pytestmark = pytest.mark.full
 
 TARGET, DRAFT = demo_pair()
-HEADER_BYTES = {source: int(Reader(source).data_offset) for source in (TARGET, DRAFT)}
-N_FLIPS = size(120, 300)
+HEADER_BYTES = {source: int(CheckedGgufReader(source).data_offset) for source in (TARGET, DRAFT)}
+N_FLIPS = size(60, 300)
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489") + zlib.compress(b"\0" * 5)
 

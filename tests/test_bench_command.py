@@ -15,7 +15,7 @@ from duo import Duo, DuoError
 from duo.benchmark.bench import chart
 from duo.benchmark.bench.arms import ALONE, PLAIN, Arm
 from duo.benchmark.bench.questions import Question
-from duo.benchmark.bench.record import Answer
+from duo.benchmark.bench.record import MeasuredAnswer
 from duo.benchmark.bench.writer import DuoWriter
 from duo.cli.main import main
 from duo.models.demo import demo_pair
@@ -130,7 +130,7 @@ def test_the_pairs_texts_are_kept_if_the_target_alone_fails(
     where, written = tmp_path / "x.json", 0
     write, init = DuoWriter.write, Duo.__init__
 
-    def writing(self: DuoWriter, question: Question, arm: Arm) -> list[Answer]:
+    def writing(self: DuoWriter, question: Question, arm: Arm) -> list[MeasuredAnswer]:
         nonlocal written
         if arm == ALONE:
             if written == (1 if how == "Ctrl-C in it" else 0):

@@ -9,9 +9,9 @@ import pytest
 from fake_endpoint import fake_endpoint
 
 from duo import DuoError
-from duo.benchmark.bench.endpoint.address import Address, parse_address, parse_addresses
+from duo.benchmark.bench.endpoint.address import EndpointAddress, parse_address, parse_addresses
 from duo.benchmark.bench.endpoint.answer import BadStream, StreamedAnswer
-from duo.benchmark.bench.endpoint.client import Client, read_key
+from duo.benchmark.bench.endpoint.client import EndpointClient, read_key
 from duo.benchmark.bench.endpoint.events import EventReader
 
 # ---- addresses
@@ -20,14 +20,14 @@ from duo.benchmark.bench.endpoint.events import EventReader
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("http://h:1", Address("h:1", "http://h:1/v1", False)),
-        ("x=http://h:1/v1/", Address("x", "http://h:1/v1", False)),
-        ("http://h/v1/chat/completions", Address("h", "http://h/v1", True)),
-        ("a b=https://h/llm/v1/completions", Address("a b", "https://h/llm/v1", False)),
-        ("http://[::1]:8080", Address("[::1]:8080", "http://[::1]:8080/v1", False)),
+        ("http://h:1", EndpointAddress("h:1", "http://h:1/v1", False)),
+        ("x=http://h:1/v1/", EndpointAddress("x", "http://h:1/v1", False)),
+        ("http://h/v1/chat/completions", EndpointAddress("h", "http://h/v1", True)),
+        ("a b=https://h/llm/v1/completions", EndpointAddress("a b", "https://h/llm/v1", False)),
+        ("http://[::1]:8080", EndpointAddress("[::1]:8080", "http://[::1]:8080/v1", False)),
     ],
 )
-def test_addresses(text: str, found: Address) -> None:
+def test_addresses(text: str, found: EndpointAddress) -> None:
     assert parse_address(text) == found
 
 
@@ -89,7 +89,7 @@ def test_bad_events(name: str, data: str) -> None:
 
 def test_times_and_tokens_are_the_clients() -> None:
     with fake_endpoint() as f:
-        client = Client(parse_address(f.url), "k", 10)
+        client = EndpointClient(parse_address(f.url), "k", 10)
         client.meet()
         asked = client.ask({"prompt": "x"})
         client.close()

@@ -11,9 +11,9 @@ import pytest
 from duo import BadValueError, DuoError
 from duo.benchmark.bench import placed_run
 from duo.benchmark.bench.arms import PLAIN, Arm
-from duo.benchmark.bench.places import Place, Placement, parse_places, placements_of
+from duo.benchmark.bench.places import BenchPlacement, Place, parse_places, placements_of
 from duo.benchmark.bench.questions import Question
-from duo.benchmark.bench.record import Answer
+from duo.benchmark.bench.record import MeasuredAnswer
 from duo.placement.devices import Device
 
 Run = Callable[..., tuple[int, str, str]]
@@ -69,18 +69,18 @@ class Scripted:
         self._fails, self._stops = fails, stops
 
     @contextmanager
-    def __call__(self, p: Placement) -> "Iterator[Scripted]":
+    def __call__(self, p: BenchPlacement) -> "Iterator[Scripted]":
         self.opened.append(p.name)
         if p.name == self._fails:
             raise DuoError("no memory")
         self._here = p
         yield self
 
-    def write(self, question: Question, arm: Arm) -> Sequence[Answer]:
+    def write(self, question: Question, arm: Arm) -> Sequence[MeasuredAnswer]:
         if self._here.name == self._stops:
             raise KeyboardInterrupt
         ms = 500 if self._here.has_draft else 1000 if self._here.name == "target A" else 2000
-        return [Answer([1] * 11, list(range(11)), {"predicted_n": 11, "predicted_ms": ms})]
+        return [MeasuredAnswer([1] * 11, list(range(11)), {"predicted_n": 11, "predicted_ms": ms})]
 
 
 def test_the_others_are_compared_with_the_first() -> None:

@@ -18,7 +18,7 @@ from duo.benchmark.bench.arms import ALONE, PLAIN, Arm
 from duo.benchmark.bench.costs import acceptances, costs_of
 from duo.benchmark.bench.questions import Question
 from duo.benchmark.bench.quote import quote
-from duo.benchmark.bench.record import Answer, Record
+from duo.benchmark.bench.record import AnswerRecord, MeasuredAnswer
 from duo.benchmark.bench.run import interleaved
 
 # ---- the race
@@ -31,11 +31,11 @@ class Scripted:
         self.order: list[tuple[int | str, str]] = []
         self.stop_at = stop_at
 
-    def write(self, question: Question, arm: Arm) -> Sequence[Answer]:
+    def write(self, question: Question, arm: Arm) -> Sequence[MeasuredAnswer]:
         if len(self.order) == self.stop_at:
             raise KeyboardInterrupt
         self.order.append((question.question_id, arm.name))
-        return [Answer([1, 2], [10, 20], {"predicted_n": 2, "predicted_ms": 0.01}) for _ in question.turns]
+        return [MeasuredAnswer([1, 2], [10, 20], {"predicted_n": 2, "predicted_ms": 0.01}) for _ in question.turns]
 
 
 def test_arms_take_turns_on_each_question() -> None:
@@ -65,11 +65,13 @@ def test_ctrl_c_keeps_what_was_measured() -> None:
 # ---- the figures
 
 
-def record(arm: Arm, q: int, rate: float, *, rep: int = 0, tokens: Sequence[int] = (1, 2, 3), **timings: Any) -> Record:
+def record(
+    arm: Arm, q: int, rate: float, *, rep: int = 0, tokens: Sequence[int] = (1, 2, 3), **timings: Any
+) -> AnswerRecord:
     """An answer of 11 tokens by the clock, at so many tokens/s."""
     base = {"predicted_n": 11, "predicted_ms": 1e4 / rate, "ttft_ms": 5.0 + q, "target_busy_share": 0.5}
     t_us = (0, 0, 3000)
-    return Record(arm, q, "ab"[q % 2], rep, 0, tuple(tokens), t_us, {**base, **timings})
+    return AnswerRecord(arm, q, "ab"[q % 2], rep, 0, tuple(tokens), t_us, {**base, **timings})
 
 
 def drafted(passes: int, by_position: Sequence[float], n_drafted: int, hits: int = 0) -> dict[str, Any]:
@@ -149,7 +151,7 @@ def test_rarely_tested_positions_do_not_count() -> None:
 
 
 def test_plain_alone_and_answers_of_one_token() -> None:
-    one = Record(PLAIN, 1, "a", 0, 0, (5,), (7,), {"predicted_n": 1, "predicted_ms": 0.001})
+    one = AnswerRecord(PLAIN, 1, "a", 0, 0, (5,), (7,), {"predicted_n": 1, "predicted_ms": 0.001})
     (s,) = measures.summarise([one])
     assert (s.tokens_per_s, s.to_plain, s.p50_ms, s.ttft_ms, s.equal_share) == (None, None, None, None, 1.0)
     report.show([one])
@@ -187,7 +189,7 @@ def test_json_csv_and_screen_say_the_same(tmp_path: Path, capsys: pytest.Capture
     assert out.splitlines()[-1] == found["quote"] == "2.00x plain, 1.33x the best turn-taking, 0 of 3 texts differ"
 
 
-def of_arms(*arms: Arm) -> list[Record]:
+def of_arms(*arms: Arm) -> list[AnswerRecord]:
     return [r for r in RECORDS if r.arm in arms]
 
 

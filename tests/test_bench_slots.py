@@ -14,7 +14,7 @@ from duo import DuoError
 from duo.benchmark.bench import slot_figures, slot_report
 from duo.benchmark.bench.arms import PLAIN, Arm, parse_slots
 from duo.benchmark.bench.questions import Question
-from duo.benchmark.bench.record import Answer, Record
+from duo.benchmark.bench.record import AnswerRecord, MeasuredAnswer
 from duo.benchmark.bench.slots import Round, rounds_of
 from duo.benchmark.bench.strangers import strangers
 from duo.cli.main import main
@@ -42,9 +42,9 @@ class Scripted:
             raise KeyboardInterrupt
         self.cleared.append((len(questions), n))
 
-    def answers(self, question: Question, arm: Arm) -> Sequence[Answer]:
+    def answers(self, question: Question, arm: Arm) -> Sequence[MeasuredAnswer]:
         self.answered.append((arm.name, question.question_id))
-        return [Answer([1, 2], [10, 20], {"predicted_n": 2, "predicted_ms": 0.01})]
+        return [MeasuredAnswer([1, 2], [10, 20], {"predicted_n": 2, "predicted_ms": 0.01})]
 
 
 def test_every_arm_answers_all_with_each_number() -> None:
@@ -69,10 +69,10 @@ def test_ctrl_c_keeps_the_rounds_that_are_whole() -> None:
         rounds_of(Scripted(stop_at=0), ASKED, [PLAIN], [1])
 
 
-def record(arm: Arm, q: int, rate: float, tokens: Sequence[int] = (1, 2, 3)) -> Record:
+def record(arm: Arm, q: int, rate: float, tokens: Sequence[int] = (1, 2, 3)) -> AnswerRecord:
     """11 tokens by the clock, at so many tokens/s."""
     timings = {"predicted_n": 11, "predicted_ms": 1e4 / rate, "ttft_ms": 5.0 + q, "draft_n": 4, "draft_n_accepted": 3}
-    return Record(arm, q, "a", 0, 0, tuple(tokens), (0, 0, 3000), {} if arm == Arm("", "plain") else timings)
+    return AnswerRecord(arm, q, "a", 0, 0, tuple(tokens), (0, 0, 3000), {} if arm == Arm("", "plain") else timings)
 
 
 def made(slots: int, arm: Arm, seconds: Sequence[float], rates: Sequence[float] = (10, 20), **more: Any) -> list[Round]:

@@ -13,7 +13,7 @@ from fake_endpoint import DONE, GOOD, Reply, chunk, event, fake_endpoint
 from served import Server, served
 
 from duo.benchmark.bench.endpoint.address import parse_address
-from duo.benchmark.bench.endpoint.client import Client
+from duo.benchmark.bench.endpoint.client import EndpointClient
 
 Run = Callable[..., tuple[int, str, str]]
 SHORT = ("-n", 12, "--questions", 3, "--repetitions", 1, "--warm-up", 0)
@@ -200,7 +200,7 @@ def test_mistakes(args: list[str], words: str, run: Run) -> None:
 
 
 def test_duos_models_are_known_by_their_owner(server: Server) -> None:
-    client = Client(parse_address(server.url), None, 10)
+    client = EndpointClient(parse_address(server.url), None, 10)
     client.meet()
     client.close()
     assert client.is_duo and client.is_llama_cpp and client.model == "demo"

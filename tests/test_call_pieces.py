@@ -8,8 +8,8 @@ import random
 import pytest
 from test_tools import FORMS, NAMES
 
-from duo.chat.call_pieces import Piece
-from duo.chat.reading import CallReader, Part, Reader, joined
+from duo.chat.call_pieces import CallPiece
+from duo.chat.reading import AnswerReader, CallReader, Part, joined
 from duo.compat.llama_cpp.answer import Reading
 from duo.generation.result import Chunk
 
@@ -34,9 +34,11 @@ class Plain:
         return taken
 
 
-def read(text: str, cuts: list[int], reader: Reader | CallReader | None = None) -> tuple[list[Part], list[Piece]]:
+def read(
+    text: str, cuts: list[int], reader: AnswerReader | CallReader | None = None
+) -> tuple[list[Part], list[CallPiece]]:
     """What the text is read as, and the pieces in the order in which they come."""
-    used = Reader("", reasoning=True, tools=NAMES) if reader is None else reader
+    used = AnswerReader("", reasoning=True, tools=NAMES) if reader is None else reader
     reading = Reading(Plain(), used, NAMES)  # type: ignore[arg-type]
     parts: list[Part] = []
     for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
@@ -45,7 +47,7 @@ def read(text: str, cuts: list[int], reader: Reader | CallReader | None = None) 
     return parts, [p for part in parts for p in part.pieces]
 
 
-def calls_of(pieces: list[Piece]) -> list[tuple[str, str, str]]:
+def calls_of(pieces: list[CallPiece]) -> list[tuple[str, str, str]]:
     """(name, id, arguments) of each call. A call's pieces follow each other, its name first."""
     found: list[tuple[str, str, str]] = []
     for p in pieces:

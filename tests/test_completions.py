@@ -14,7 +14,7 @@ from llama_code import DRAFT, LOAD, MESSAGES, PROMPT, TARGET
 
 from duo import Duo, DuoError
 from duo.compat.llama_cpp.infill import infill
-from duo.compat.llama_cpp.members import PLACES_OF_CHAT, PLACES_OF_COMPLETION
+from duo.compat.llama_cpp.members import CHAT_ARGUMENTS, COMPLETION_ARGUMENTS
 
 INTEGER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -63,8 +63,8 @@ def test_completions_are_equal(both: tuple[Any, Duo], options: dict[str, Any]) -
 
 def test_arguments_by_place_are_llama_cpps(both: tuple[Any, Duo]) -> None:
     for order, method in (
-        (PLACES_OF_COMPLETION, llama_cpp.Llama.create_completion),
-        (PLACES_OF_CHAT, llama_cpp.Llama.create_chat_completion),
+        (COMPLETION_ARGUMENTS, llama_cpp.Llama.create_completion),
+        (CHAT_ARGUMENTS, llama_cpp.Llama.create_chat_completion),
     ):
         assert list(order) == list(inspect.signature(method).parameters)[2:]
     theirs, ours = (llm.create_completion(PROMPT, None, 6, 0.0) for llm in both)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import llama_cpp
+import numpy as np
 import pytest
 from conftest import EXACT, HELD
 from hosts import host, remote
@@ -24,9 +25,13 @@ from duo.models.demo import demo_pair
 TARGET, DRAFT = demo_pair()
 PROMPT = "Once upon a time there was a little tin soldier who lived in a box."
 N_CTX = 256
-SHIFT: dict[str, Any] = {"context_shift": True, "ignore_eos": True, "max_tokens": size(500, 900)}
+SHIFT: dict[str, Any] = {"context_shift": True, "ignore_eos": True, "max_tokens": size(380, 900)}
 GREEDY: dict[str, Any] = {**SHIFT, "temperature": 0}
-SEEDED: dict[str, Any] = {**SHIFT, "temperature": 0.8, "seed": 3, "n_keep": -1, "n_discard": 40, "repeat_penalty": 1.1}
+SEEDED: dict[str, Any] = {**SHIFT, "temperature": 0.8, "seed": 3, "n_keep": -1, "n_discard": 40, "repeat_penalty": 1.1,
+                          "max_tokens": size(300, 900)}  # fmt: skip
+# A context that is full sooner. Those above fill all cells that libllama has for them, these do not.
+LITTLE: dict[str, Any] = {"max_tokens": size(170, 900)}
+N_LITTLE = 96
 # Whether a passage of the text lies in what was left out or not, n-grams find it.
 NGRAM: dict[str, Any] = {"spec_type": ["draft-simple", "ngram-map-k"], "ngram_size_n": 2}
 Run = Callable[..., tuple[int, str, str]]
@@ -61,7 +66,7 @@ def shifting_loop(prompt: list[int], n_tokens: int, n_keep: int, n_discard: int)
         llama_cpp.llama_batch_free(batch)
         n_past += len(fresh)
         logits = llama_cpp.llama_get_logits_ith(context, len(fresh) - 1)
-        out.append(max(range(n_vocab), key=lambda t: logits[t]))
+        out.append(int(np.ctypeslib.as_array(logits, (n_vocab,)).argmax()))
         fresh = out[-1:]
         if len(out) == n_tokens:
             break
@@ -87,6 +92,7 @@ def test_it_is_the_text_of_llama_cpps_loop(n_keep: int, n_discard: int) -> None:
     assert list(r.tokens) == want
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED])
 def test_no_mode_changes_the_text(pair: Duo, sampling: dict[str, Any]) -> None:
     want = pair.generate(PROMPT, mode="plain", **sampling)
@@ -105,21 +111,23 @@ def test_the_noise_goes_on_where_it_was(pair: Duo) -> None:
     """Both models share the noise, so as many guesses are right behind the gap as before it."""
     o = {"temperature": 1.0, "seed": 5, "mode": "sync", "n_draft": 4, "ignore_eos": True}
     before = pair.generate(PROMPT, max_tokens=200, **o).timings["draft_acceptance"]
-    whole = pair.generate(PROMPT, max_tokens=900, context_shift=True, **o).timings["draft_acceptance"]
+    whole = pair.generate(PROMPT, max_tokens=size(500, 900), context_shift=True, **o).timings["draft_acceptance"]
     assert whole > 0.6 * before > 0
 
 
 # With YaRN, a shift would scale the keys of all texts, so a text is read again.
+@pytest.mark.random
 @pytest.mark.parametrize("more", [{}, {"rope_scaling_type": "yarn", "rope_freq_scale": 0.5}])
 def test_texts_at_once_are_those_alone(more: dict[str, Any]) -> None:
     prompts = [PROMPT, "The dog saw the cat", "A king had three sons"]
-    with SwitchedDuo(TARGET, DRAFT, n_ctx=N_CTX, n_parallel=3, always=True, **EXACT, **more) as d:
-        alone = [d.generate(p, **SEEDED).tokens for p in prompts]
-        streams = [d.stream(p, **SEEDED) for p in prompts]
+    with SwitchedDuo(TARGET, DRAFT, n_ctx=N_LITTLE, n_parallel=3, always=True, **EXACT, **more) as d:
+        alone = [d.generate(p, **SEEDED | LITTLE) for p in prompts]
+        assert min(r.timings["context_shift_n"] for r in alone) >= 2
+        streams = [d.stream(p, **SEEDED | LITTLE) for p in prompts]
         for s in streams:
             for _ in s:
                 pass
-        assert [s.result.tokens for s in streams] == alone
+        assert [s.result.tokens for s in streams] == [r.tokens for r in alone]
 
 
 # Sliding windows, also ones that reach back to what is kept; latent attention; recurrent states and positions in
@@ -132,7 +140,7 @@ OFTEN = (("gemma2", 48), ("llama4", 96), ("deepseek2", 48), ("qwen35", 96), ("ma
 def test_all_kinds_of_caches(name: str, n_ctx: int, tmp_path: Path) -> None:
     target = tiny(name, DRAFT, tmp_path / "target.gguf")
     draft = tiny(name, DRAFT, tmp_path / "draft.gguf", apart=0.02)
-    o = SEEDED | {"max_tokens": 200, "n_discard": 0}
+    o = SEEDED | {"max_tokens": size(150, 200) if n_ctx > 48 else size(110, 200), "n_discard": 0}
     with SwitchedDuo(target, draft, n_ctx=n_ctx, strict=True, always=True) as d:
         want = d.generate("once upon a time", mode="plain", **o)
         assert want.timings["context_shift_n"] >= 2
@@ -144,9 +152,9 @@ def test_all_kinds_of_caches(name: str, n_ctx: int, tmp_path: Path) -> None:
 # libllama moves keys of these types not at all, or not in all shapes (head sizes), so the text is read again.
 @pytest.mark.parametrize("kind", mostly_proof(["q8_0", "bf16", "q4_0"], ["q8_0"]))
 def test_other_types_of_the_cache(kind: str) -> None:
-    with SwitchedDuo(TARGET, DRAFT, n_ctx=N_CTX, type_k=kind, type_v=kind, strict=True, always=True) as d:
-        want = d.generate(PROMPT, mode="plain", **GREEDY)
-        assert d.generate(PROMPT, mode="sync", **GREEDY).tokens == want.tokens
+    with SwitchedDuo(TARGET, DRAFT, n_ctx=N_LITTLE, type_k=kind, type_v=kind, strict=True, always=True) as d:
+        want = d.generate(PROMPT, mode="plain", **GREEDY | LITTLE)
+        assert d.generate(PROMPT, mode="sync", **GREEDY | LITTLE).tokens == want.tokens
         assert want.timings["context_shift_n"] >= 2
 
 
@@ -162,11 +170,12 @@ def test_mtp_layers_go_on_behind_the_gap(tmp_path: Path) -> None:
 
 
 def test_a_draft_on_another_machine() -> None:
-    with host("draft") as h, remote("draft", h, n_ctx=N_CTX) as d:
-        want = d.generate(PROMPT, mode="plain", **SEEDED)
-        r = d.generate(PROMPT, mode="sync", **SEEDED)
+    with host("draft") as h, remote("draft", h, n_ctx=N_LITTLE) as d:
+        want = d.generate(PROMPT, mode="plain", **SEEDED | LITTLE)
+        r = d.generate(PROMPT, mode="sync", **SEEDED | LITTLE)
+        assert want.timings["context_shift_n"] >= 2
         assert (r.tokens, r.warning) == (want.tokens, "")
-        assert r.timings["draft_n_accepted"] > 100
+        assert r.timings["draft_n_accepted"] > size(34, 100)
 
 
 def test_without_it_a_text_ends_with_its_context(pair: Duo) -> None:
@@ -175,11 +184,12 @@ def test_without_it_a_text_ends_with_its_context(pair: Duo) -> None:
     assert r.timings["context_shift_n"] == 0
 
 
-def test_a_grammar_holds_behind_the_gap(pair: Duo) -> None:
-    o = SEEDED | {"grammar": 'root ::= ([a-z]+ "! ")+', "max_tokens": 400}
-    want = pair.generate(PROMPT, mode="plain", **o)
-    assert want.timings["context_shift_n"] >= 2
-    assert pair.generate(PROMPT, mode="sync", **o).tokens == want.tokens
+def test_a_grammar_holds_behind_the_gap() -> None:
+    o = SEEDED | LITTLE | {"grammar": 'root ::= ([a-z]+ "! ")+'}
+    with SwitchedDuo(TARGET, DRAFT, n_ctx=N_LITTLE, **HELD, **EXACT) as d:
+        want = d.generate(PROMPT, mode="plain", **o)
+        assert want.timings["context_shift_n"] >= 2
+        assert d.generate(PROMPT, mode="sync", **o).tokens == want.tokens
     assert set(want.text) <= set("abcdefghijklmnopqrstuvwxyz! ")
 
 
@@ -227,10 +237,10 @@ def test_the_next_text_is_not_made_of_what_was_shifted(pair: Duo) -> None:
 
 
 def test_a_prompt_cache_is_not_written_from_a_cache_with_a_gap(tmp_path: Path) -> None:
-    o = GREEDY | {"prompt_cache": tmp_path / "cache", "prompt_cache_all": True, "n_keep": 8}
+    o = GREEDY | LITTLE | {"prompt_cache": tmp_path / "cache", "prompt_cache_all": True, "n_keep": 8}
     found = []
     for _ in range(2):
-        with Duo(TARGET, DRAFT, n_ctx=N_CTX, **EXACT) as d:
+        with Duo(TARGET, DRAFT, n_ctx=N_LITTLE, **EXACT) as d:
             found.append(d.generate(PROMPT, **o))
     assert found[0].tokens == found[1].tokens
     assert found[0].warning == found[1].warning and "because the context was shifted" in found[0].warning

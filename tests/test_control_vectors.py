@@ -13,7 +13,7 @@ from hosts import KERNELS, host
 
 from duo import BadValueError, Duo, UnknownModelError
 from duo.gguf_tools.switched_duo import SwitchedDuo
-from duo.gguf_tools.whole_file import Reader
+from duo.gguf_tools.whole_file import CheckedGgufReader
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 
@@ -84,7 +84,7 @@ def test_libllama_adds_the_same(tmp_path: Path) -> None:
 
     need_llama_cpp()
     file = directions(tmp_path / "a.gguf")
-    reader = {t.name: t.data for t in Reader(file).tensors}
+    reader = {t.name: t.data for t in CheckedGgufReader(file).tensors}
     data = np.concatenate([reader[f"direction.{i}"] for i in range(1, HEADER.n_layer)]).astype(np.float32)
     llama = llama_cpp.Llama(str(TARGET), n_ctx=256, verbose=False)
     pointer = data.ctypes.data_as(ctypes.POINTER(ctypes.c_float))

@@ -9,6 +9,7 @@ from tiny_models import tiny
 
 from duo import _core
 from duo.models.demo import demo_pair
+from duo.models.header import read_header
 
 pytestmark = [needs_kernels, pytest.mark.full]
 
@@ -23,3 +24,20 @@ def test_experts_with_a_shared_one_or_biases(name: str, tmp_path: Path) -> None:
     moved = options(path)
     moved.override_tensors = [(r"ffn_gate_inp\.weight", "CPU")]
     assert not _core.Probe(moved).uses_stock
+
+
+def test_a_pass_tells_how_many_experts_it_read(tmp_path: Path) -> None:
+    path = tiny("qwen2moe", demo_pair()[1], tmp_path / "m.gguf")
+    h = read_header(str(path))
+    experts = [t for t in h.tensors if t.name.endswith("_exps.weight")]
+    n_used, n_all = h.values["qwen2moe.expert_used_count"], experts[0].shape[2]
+    p = _core.Probe(options(path))
+    p.decode([5], 0)
+    assert p.experts_read[:2] == (len(experts), len(experts) * n_used)
+    p.decode(list(range(5, 37)), 0)
+    n_products, n_distinct, n_bytes = p.experts_read
+    assert n_products == len(experts) and len(experts) * n_used < n_distinct <= len(experts) * n_all
+    assert n_bytes > 0
+    dense = _core.Probe(options(demo_pair()[1]))
+    dense.decode([5], 0)
+    assert dense.experts_read == (0, 0, 0)

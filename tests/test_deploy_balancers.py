@@ -28,7 +28,7 @@ SLOW = {"n_parallel": N_PLACES, "delay": (20_000, 1)}  # µs of a pass: a text l
 SERVER = {"queue": 0, "alias": "duo", "drain": 60.0}
 BALANCERS = {"nginx": nginx, "haproxy": haproxy, "litellm": litellm, "sglang": sglang}
 PLAIN = ("nginx", "haproxy")  # they pass on what they get
-FEW = [*PLAIN, pytest.param("litellm", marks=pytest.mark.slow), "sglang"]
+FEW = [*PLAIN, pytest.param("litellm", marks=[pytest.mark.slow, pytest.mark.daily]), "sglang"]  # 20 s to start
 
 
 @contextmanager
@@ -181,7 +181,9 @@ def test_a_replica_that_drains_gets_no_requests(both: tuple[str, Balancer, list[
 
 
 # To start LiteLLM a second time takes half a minute.
-@pytest.mark.parametrize("name", [*PLAIN, pytest.param("litellm", marks=pytest.mark.proof), "sglang"])
+@pytest.mark.parametrize(
+    "name", [*PLAIN, pytest.param("litellm", marks=pytest.mark.proof), pytest.param("sglang", marks=pytest.mark.daily)]
+)
 def test_a_replica_that_is_killed(name: str, tmp_path: Path) -> None:
     """Texts that are sent as a whole are written by the other replica."""
     program_of(name)

@@ -25,7 +25,7 @@ from ports import free_port
 from served import TALE, served
 
 from duo.cli.commands.serve import command as serve_command
-from duo.cli.options import given
+from duo.cli.options import given_options
 from duo.options.tables import SERVE_OPTIONS
 from duo.options.validate import serve_options
 from duo.server.lifecycle import END_S
@@ -45,7 +45,7 @@ def options_of(args: list[str]) -> dict[str, Any]:
     """The options that `duo serve` would have. Fails on one that it does not know."""
     assert args[0] == "serve"
     context: click.Context = serve_command.make_context("serve", args[1:])
-    return {**context.params, **serve_options(given(context.params, SERVE_OPTIONS))}
+    return {**context.params, **serve_options(given_options(context.params, SERVE_OPTIONS))}
 
 
 # ---- the image

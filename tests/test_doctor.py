@@ -69,7 +69,7 @@ def test_the_choice_is_for_the_whole_text_and_all_teams(races: Races) -> None:
 def test_stock_kernels_must_be_faster_by_a_twentieth() -> None:
     """Otherwise the choice, and with it the bits, would differ with and without a draft, and from race to race."""
     for stock, drafted in itertools.product((0.9, 0.94, 0.96, 1.04), (False, True)):
-        speed = kernels.Speed(dict.fromkeys(kernels.WIDTHS, stock), dict.fromkeys(kernels.WIDTHS, 1.0), 0)
+        speed = kernels.KernelSpeed(dict.fromkeys(kernels.WIDTHS, stock), dict.fromkeys(kernels.WIDTHS, 1.0), 0)
         assert speed.duo_is_faster(drafted=drafted) == (stock > 0.95)
 
 
@@ -79,7 +79,9 @@ def test_prompts_are_read_by_a_team_of_their_own(races: Races) -> None:
     assert kernels.duo_is_faster("f16", [1], 1, drafted=False)
     assert not kernels.duo_is_faster("f16", [2], 2, drafted=False)
     assert races == [("f16", [1]), ("f16", [2])]
-    one, two = (kernels.Speed({1: 1.0, 64: 4.0}, {1: duo, 64: 4.0 * prompt}, 0) for duo, prompt in ((0.9, 9), (9, 0.9)))
+    one, two = (
+        kernels.KernelSpeed({1: 1.0, 64: 4.0}, {1: duo, 64: 4.0 * prompt}, 0) for duo, prompt in ((0.9, 9), (9, 0.9))
+    )
     assert one.cost("duo", two, drafted=False) == pytest.approx(256 * 0.9 + 8 * 4 * 0.9)
     assert two.cost("stock", one, drafted=False) == 256 + 8 * 4
     kernels.duo_is_faster("q8_0", [1], 3, drafted=True)

@@ -10,7 +10,7 @@ import pytest
 from conftest import need_llama_cpp
 
 from duo import BadValueError, Duo, DuoError
-from duo.gguf_tools.whole_file import Reader
+from duo.gguf_tools.whole_file import CheckedGgufReader
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
@@ -21,7 +21,7 @@ PROMPT = "Once upon a time"
 
 def lora_of(path: Path, seed: int, alpha: float = 2.0) -> Path:
     """An adapter for some of the target's matrices, of rank 2."""
-    reader = Reader(TARGET)
+    reader = CheckedGgufReader(TARGET)
     arch = reader.fields["general.architecture"].contents()
     w, random = gguf.GGUFWriter(str(path), arch), np.random.default_rng(seed)
     w.add_string("general.type", "adapter")

@@ -16,7 +16,7 @@ from duo import Duo, DuoError
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
-LOAD: dict[str, Any] = {"n_ctx": 512, "verbose": False, "seed": 7, "logits_all": True}
+LOAD: dict[str, Any] = {"n_ctx": 256, "verbose": False, "seed": 7, "logits_all": True}
 PROMPT = "Once upon a time"
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 12}
 ASK = [{"role": "system", "content": "You tell tales."}, {"role": "user", "content": "Tell me the tale of the frog."}]

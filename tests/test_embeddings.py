@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 from bert_models import N_CTX, N_EMBD, bert
 from conftest import HANG_S
-from openai import OpenAI
+from late import Late
 from served import Server, served
 from waits import wait_until
 
 from duo import BadValueError, CancelledError, Duo, DuoError
 from duo.generation.embeddings import normalized
 from duo.models.demo import demo_pair
+
+openai = Late("openai")
 
 TEXTS = ["a king and his daughter", "the sea", "x", "a king and his son went to the sea"]
 TARGET, DRAFT = map(str, demo_pair())
@@ -166,7 +168,7 @@ def test_the_server_answers_as_openai_and_llama_server(server: Server) -> None:
     assert alike([x["embedding"] for x in answer["data"]], want) and answer["model"] == "demo"
     packed = server.post("/v1/embeddings", {"input": TEXTS[0], "encoding_format": "base64"}).json()["data"][0]
     assert alike(np.frombuffer(base64.b64decode(packed["embedding"]), "<f4"), want[0])
-    client = OpenAI(base_url=server.url + "/v1", api_key="none")
+    client = openai.OpenAI(base_url=server.url + "/v1", api_key="none")
     found = client.embeddings.create(model="any", input=TEXTS)
     assert alike([x.embedding for x in found.data], want) and found.usage.prompt_tokens > 0
     for path in ("/embedding", "/embeddings"):

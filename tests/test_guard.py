@@ -10,6 +10,7 @@ import pytest
 from conftest import run_python
 from faulty_machine import Machine
 from model_files import random_model
+from sizes import mostly_daily
 
 from duo import _core
 from duo._libs import library_dir
@@ -62,7 +63,7 @@ def lines_of(err: str, what: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [*CRASHES, "wrong", "exit", "kill"])
+@pytest.mark.parametrize("how", mostly_daily([*CRASHES, "wrong", "exit", "kill"], ["SIGILL", "wrong", "exit", "kill"]))
 def test_buffers_whose_products_fail_are_not_used(
     how: str, machine: MachineMaker, model: Path, plain_text: str
 ) -> None:
@@ -168,7 +169,11 @@ def test_without_child_processes_only_amx_is_left_out(machine: MachineMaker, mod
 
 
 @pytest.mark.parametrize(
-    "command", [["-p", "x"], ["devices"], ["doctor"], ["draft-host"], ["verify-host"], ["rpc-server", "-p", "0"]]
+    "command",
+    mostly_daily(
+        [["-p", "x"], ["devices"], ["doctor"], ["draft-host"], ["verify-host"], ["rpc-server", "-p", "0"]],
+        [["-p", "x"], ["devices"], ["draft-host"], ["rpc-server", "-p", "0"]],
+    ),
 )
 def test_a_crash_of_stock_kernels_is_reported(command: list[str], machine: MachineMaker) -> None:
     done = machine("plain=SIGILL").duo(*command)

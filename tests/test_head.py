@@ -18,7 +18,7 @@ from sizes import mostly_proof_of_two
 
 from duo import Duo, DuoError
 from duo.cli.main import main
-from duo.gguf_tools.random_head import HeadShape, random_head, random_weights, write_head
+from duo.gguf_tools.random_head import RandomHeadShape, random_head, random_weights, write_head
 from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
@@ -33,7 +33,7 @@ WAYS = ways("draft-eagle3") | {"by its name": {"n_draft": 3, "spec_type": "draft
 @pytest.fixture(scope="module")
 def head(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("heads") / "eagle3.gguf"
-    random_head(TARGET, path, seed=1, shape=HeadShape(n_draft_vocab=2048))
+    random_head(TARGET, path, seed=1, shape=RandomHeadShape(n_draft_vocab=2048))
     return path
 
 
@@ -48,6 +48,7 @@ def plain() -> Written:
     return written()
 
 
+@pytest.mark.random
 @pytest.mark.parametrize(
     ("way", "mode"), mostly_proof_of_two(WAYS, ["sync", "async"], [*OFTEN, ("by its name", "sync")])
 )
@@ -71,16 +72,16 @@ def test_a_text_that_goes_on_keeps_its_states(pair: Duo) -> None:
 def test_several_texts_at_once(head: Path) -> None:
     options: dict[str, Any] = {"max_tokens": 24, "temperature": 0}
     with Duo(TARGET, n_ctx=1024, **EXACT) as alone:
-        want = [alone.generate(p, **options).tokens for p in PROMPTS[:8]]
+        want = [alone.generate(p, **options).tokens for p in PROMPTS[:5]]
     with SwitchedDuo(TARGET, head, n_ctx=1024, n_parallel=4, always=True, **EXACT) as d:
         for mode in ("async", "sync"):
-            found = d.generate_many(PROMPTS[:8], mode=mode, **options)
+            found = d.generate_many(PROMPTS[:5], mode=mode, **options)
             assert [r.tokens for r in found] == want
 
 
 def test_a_head_may_use_its_targets_matrices(tmp_path: Path) -> None:
     for own_embedding, own_output in ((False, True), (True, False), (False, False)):
-        shape = HeadShape(n_embd=320, n_head=5, own_embedding=own_embedding, own_output=own_output)
+        shape = RandomHeadShape(n_embd=320, n_head=5, own_embedding=own_embedding, own_output=own_output)
         path = tmp_path / f"{own_embedding}{own_output}.gguf"
         random_head(TARGET, path, seed=1, shape=shape)
         for exact in (EXACT, {"cpu_kernels": "stock"}):
@@ -103,7 +104,7 @@ def test_saved_states_go_on(pair: Duo) -> None:
 
 def test_heads_that_do_not_fit_are_refused(head: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     far = tmp_path / "far.gguf"
-    random_head(TARGET, far, seed=1, shape=HeadShape(layers=(1, 2, 4)))
+    random_head(TARGET, far, seed=1, shape=RandomHeadShape(layers=(1, 2, 4)))
     short = rewrite(head, tmp_path / "short.gguf", put={"eagle3.target_layers": (U32, [1, 2])})
     for target, path, why in (
         (DRAFT, head, "whose hidden states have 320 numbers, and those of .* have 192"),
@@ -129,7 +130,7 @@ def test_heads_that_do_not_fit_are_refused(head: Path, tmp_path: Path, capsys: p
 
 def test_heads_that_would_end_the_process_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """libllama asserts what it takes for granted of a head."""
-    shape = HeadShape(n_embd=320, n_head=5, n_draft_vocab=512)
+    shape = RandomHeadShape(n_embd=320, n_head=5, n_draft_vocab=512)
     good = random_weights(TARGET, shape, seed=1)
     far, negative = good["d2t"].copy(), good["d2t"].copy()
     far[3], negative[3] = 10**6, -5

@@ -10,12 +10,12 @@ from gguf_files import Array
 from model_files import TOKENS, options
 
 from duo import DuoError, _core
-from duo.gguf_tools.random_head import HeadShape, random_head, random_weights, write_head
+from duo.gguf_tools.random_head import RandomHeadShape, random_head, random_weights, write_head
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
-SHAPE = HeadShape(n_embd=96, n_ff=160, n_head=2, head_dim=32)
-MAPPED = HeadShape(n_embd=96, n_ff=160, n_head=2, head_dim=32, n_draft_vocab=512)
+SHAPE = RandomHeadShape(n_embd=96, n_ff=160, n_head=2, head_dim=32)
+MAPPED = RandomHeadShape(n_embd=96, n_ff=160, n_head=2, head_dim=32, n_draft_vocab=512)
 N_FEATURES = 3 * 320
 
 
@@ -34,7 +34,9 @@ def turned(x: Array, positions: Array) -> Array:
     return out
 
 
-def reference(w: dict[str, Array], s: HeadShape, tokens: list[int], states: Array, pos: int) -> tuple[Array, Array]:
+def reference(
+    w: dict[str, Array], s: RandomHeadShape, tokens: list[int], states: Array, pos: int
+) -> tuple[Array, Array]:
     """Logits and states of the rows (tokens[i], states[i]) at positions from pos on."""
     n, positions = len(tokens), np.arange(pos, pos + len(tokens), dtype=np.float64)
     x = np.concatenate([norm(w["token_embd.weight"][tokens]), norm(states)], axis=1)
@@ -62,7 +64,7 @@ def features(n: int) -> Array:
 
 
 @pytest.mark.parametrize("shape", [SHAPE, MAPPED], ids=["all tokens", "d2t"])
-def test_head_computes_what_the_formula_says(shape: HeadShape, tmp_path: Path) -> None:
+def test_head_computes_what_the_formula_says(shape: RandomHeadShape, tmp_path: Path) -> None:
     weights = random_weights(TARGET, shape, seed=2)
     write_head(TARGET, tmp_path / "head.gguf", shape, weights, half=False)
     exact = options(tmp_path / "head.gguf", ())
@@ -93,7 +95,7 @@ def test_head_computes_what_the_formula_says(shape: HeadShape, tmp_path: Path) -
 
 
 def test_duos_kernels_compute_a_head_as_well(tmp_path: Path) -> None:
-    random_head(TARGET, tmp_path / "head.gguf", seed=2, shape=HeadShape(n_draft_vocab=2048))
+    random_head(TARGET, tmp_path / "head.gguf", seed=2, shape=RandomHeadShape(n_draft_vocab=2048))
     given = features(8)
     rows = []
     for types in ((), ("f16",)):
@@ -120,7 +122,7 @@ def test_what_a_head_cannot_take_is_refused(tmp_path: Path) -> None:
         _core.Probe(options(TARGET, ())).encode(features(2))
     with pytest.raises(DuoError, match=r"is a draft head .* which writes nothing alone"):
         _core.Probe(options(tmp_path / "head.gguf", ()))
-    borrowing = HeadShape(n_embd=320, n_head=5, own_embedding=False, own_output=False)
+    borrowing = RandomHeadShape(n_embd=320, n_head=5, own_embedding=False, own_output=False)
     random_head(TARGET, tmp_path / "borrowing.gguf", seed=2, shape=borrowing)
     with pytest.raises(DuoError, match="only works beside its target"):
         _core.Probe(options(tmp_path / "borrowing.gguf", ()), is_draft=True)

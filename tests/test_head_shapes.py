@@ -15,7 +15,7 @@ from sizes import size
 
 from duo import Duo, DuoError
 from duo.errors import BadValueError
-from duo.gguf_tools.random_head import HeadShape, random_head, random_weights, write_head
+from duo.gguf_tools.random_head import RandomHeadShape, random_head, random_weights, write_head
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import Device
@@ -23,7 +23,7 @@ from duo.placement.devices import Device
 pytestmark = pytest.mark.full
 
 TARGET, _ = demo_pair()
-EAGLE3 = HeadShape(n_embd=64, n_ff=96, n_head=2, head_dim=32, n_draft_vocab=64)
+EAGLE3 = RandomHeadShape(n_embd=64, n_ff=96, n_head=2, head_dim=32, n_draft_vocab=64)
 DFLASH = dflash_models.BlockShape(n_ff=96, n_draft_vocab=64, n_layer=1, n_rank=8)
 
 
@@ -105,7 +105,7 @@ def test_numbers_of_the_header_make_sense(tmp_path: Path) -> None:
 
 def test_a_head_without_an_output_matrix_wants_the_cpu(tmp_path: Path) -> None:
     path = tmp_path / "head.gguf"
-    random_head(TARGET, path, seed=1, shape=HeadShape(n_embd=320, n_head=5, own_output=False))
+    random_head(TARGET, path, seed=1, shape=RandomHeadShape(n_embd=320, n_head=5, own_output=False))
     gpu = Device("CUDA0", "a GPU", "gpu", 1 << 30, 1 << 30)
     assert check_pair(TARGET, path, []).compatible
     assert "so both must be on the CPU (-dev none -devd none)" in check_pair(TARGET, path, [gpu]).why_not

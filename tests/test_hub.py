@@ -14,7 +14,7 @@ from hub_server import COMMIT, DRAFT, PARTS, REPO, SPLIT, TARGET, FakeHub
 
 from duo import DuoError
 from duo.models.hub import download as hub_download
-from duo.models.hub.repository import Hub, Source, parse
+from duo.models.hub.repository import Hub, HubModel, parse
 from duo.models.hub.settings import HubSettings
 
 CHUNK = 100_000
@@ -260,8 +260,8 @@ def test_invalid_repository_names_are_refused(text: str) -> None:
 
 
 def test_a_source_is_read_as_llama_cpp_reads_it() -> None:
-    assert parse("a/b") == Source("a/b", None, None)
-    assert parse("a/b.c-GGUF:IQ4_XS") == Source("a/b.c-GGUF", "IQ4_XS", None)
+    assert parse("a/b") == HubModel("a/b", None, None)
+    assert parse("a/b.c-GGUF:IQ4_XS") == HubModel("a/b.c-GGUF", "IQ4_XS", None)
 
 
 # ---- without a network

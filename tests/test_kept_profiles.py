@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from duo import Duo, DuoError, _core
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.placement import profiles
 
@@ -60,6 +61,8 @@ def test_the_second_run_begins_where_the_first_ended(cache: Path, monkeypatch: p
         assert not cache.exists()
     assert any(numbers)
     assert known(TARGET, DRAFT) == numbers
+    with SwitchedDuo(TARGET, DRAFT, delay=(1, 1), **OPTIONS) as d:
+        assert not any(d.engine.profile()) and not d.profile_key, "late models are another pair"
     monkeypatch.setenv("DUO_PROFILES", "off")
     assert not any(known(TARGET, DRAFT))
 

@@ -11,6 +11,7 @@ import pytest
 from conftest import EXACT
 from gguf_files import tiny_gemma3
 from prompts import LONG
+from sizes import size
 from waits import join
 
 from duo import Duo, Result, _core
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.full
 TARGET, DRAFT = demo_pair()
 # Log-probabilities are equal only if all bits are.
 GREEDY: dict[str, Any] = {"max_tokens": 30, "temperature": 0, "ignore_eos": True, "logprobs": 1}
+SHORT = GREEDY | {"max_tokens": 2}
 
 
 def bits(r: Result) -> list[tuple[int, float]]:
@@ -51,14 +53,14 @@ def check_usage(d: Duo) -> None:
 def test_a_prompt_comes_back_with_the_same_bits(right: dict[str, list[tuple[int, float]]]) -> None:
     with Duo(TARGET, DRAFT, n_ctx=1024, cache_ram=64, **EXACT) as d:
         for turn_ in range(3):
-            for p in LONG:
+            for p in LONG[:3]:
                 r = d.generate(p, **GREEDY)
                 assert bits(r) == right[p]
                 n = 0 if turn_ == 0 else len(d.tokenize(p)) - 1
                 assert r.timings["cache_ram_n"] == n
                 assert r.timings["cache_n"] == n or turn_ == 0
         usage = d.engine.usage["target"]
-        assert usage["n_kept"] == len(LONG) and 0 < usage["kept_bytes"] < 64 << 20
+        assert usage["n_kept"] == 3 and 0 < usage["kept_bytes"] < 64 << 20
         # Half of a kept prompt, and then another one.
         half = d.tokenize(LONG[0])[:150] + d.tokenize(LONG[1])[:50]
         r = d.generate(half, **GREEDY)
@@ -70,17 +72,17 @@ def test_a_prompt_comes_back_with_the_same_bits(right: dict[str, list[tuple[int,
 
 def test_nothing_is_kept_without_the_option_and_never_more_than_it_says() -> None:
     with Duo(TARGET, n_ctx=1024, **EXACT) as d:
-        for p in LONG[:3] * 2:
-            assert d.generate(p, **GREEDY).timings["cache_ram_n"] == 0
+        for p in LONG[:2] * 2:
+            assert d.generate(p, **SHORT).timings["cache_ram_n"] == 0
         assert d.engine.usage["target"]["kept_bytes"] == 0
     with Duo(TARGET, n_ctx=1024, cache_ram=4, **EXACT) as d:
-        for p in LONG * 2:
-            d.generate(p, **GREEDY)
+        for p in LONG:
+            d.generate(p, **SHORT)
             assert d.engine.usage["target"]["kept_bytes"] <= 4 << 20
         assert d.engine.usage["target"]["n_kept"] > 0
     with Duo(TARGET, n_ctx=1024, cache_ram=-1, **EXACT) as d:
         for p in LONG:
-            d.generate(p, **GREEDY)
+            d.generate(p, **SHORT)
         assert d.engine.usage["target"]["n_kept"] == len(LONG) - 1
     for bad in (-2, "much"):
         with pytest.raises(BadValueError, match="cache_ram"):
@@ -88,9 +90,10 @@ def test_nothing_is_kept_without_the_option_and_never_more_than_it_says() -> Non
 
 
 # The cache holds three of these texts: the others are pushed out or parked, and their cells are never in order.
+@pytest.mark.random
 @pytest.mark.parametrize("n", [2, 4])
 def test_prompts_come_back_in_company_with_the_same_bits(right: dict[str, list[tuple[int, float]]], n: int) -> None:
-    asked = [LONG[(i * 7 + i // 5) % 5] for i in range(25)]
+    asked = [LONG[(i * 7 + i // 5) % 5] for i in range(size(12, 25))]
     got: dict[int, Result] = {}
     with Duo(TARGET, DRAFT, n_ctx=1024, n_parallel=n, cache_ram=64, **EXACT) as d:
 
@@ -104,7 +107,7 @@ def test_prompts_come_back_in_company_with_the_same_bits(right: dict[str, list[t
         join(*threads)
         check_usage(d)
         # What the threads' order left to chance: all are kept now, and come back into a cache that is in use.
-        for p in LONG * 2:
+        for p in LONG * size(1, 2):
             other = d.stream(LONG[(LONG.index(p) + 1) % 5], **GREEDY)
             next(other)
             r = threaded(d, p)
@@ -175,7 +178,7 @@ def test_errands_wait_for_running_texts_and_hold_back_others(right: dict[str, li
         threads = [threading.Thread(target=write, args=(i,)) for i in range(4)]
         for t in threads:
             t.start()
-        states = [d.save_state() for _ in range(5)]
+        states = [d.save_state() for _ in range(3)]
         for s in states:
             d.load_state(s)
         scored = d.create_completion(LONG[4], max_tokens=1, temperature=0, echo=True, logprobs=1)
@@ -220,7 +223,7 @@ def test_a_sliding_window(tmp_path: Path) -> None:
         for p in prompts:
             d.generate([5], **GREEDY)
             want.append(bits(d.generate(p, **GREEDY)))
-    for n in (1, 2, 3):
+    for n in (1, 3):
         with Duo(gemma, n_ctx=512, n_parallel=n, cache_ram=64) as d:
             for _ in range(2):
                 assert [bits(d.generate(p, **GREEDY)) for p in prompts] == want

@@ -10,7 +10,7 @@ from llama_cpp_table import ARGS, CHAT, IN_DUO, RUN, SERVE, TEXT, Run, options_o
 from parsed_line import params
 
 from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, PROGRAM
-from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, Taken
+from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, TakenOption
 from duo.cli.main import COMMANDS as COMMANDS_OF_DUO
 from duo.cli.main import command_named, main
 from duo.cli.options import ModelCommand
@@ -49,7 +49,7 @@ def test_most_options_of_the_programs_are_taken(program: str) -> None:
     assert len(missing) <= 0.05 * len(options), f"{len(missing)} of {len(options)}: {missing}"
 
 
-def values() -> Iterator[tuple[str, Taken, str | None]]:
+def values() -> Iterator[tuple[str, TakenOption, str | None]]:
     for t in TAKEN:
         for name in t.names:
             if t.means is None:
@@ -77,7 +77,10 @@ def test_what_is_taken_can_be_given(command: str, monkeypatch: pytest.MonkeyPatc
     free += [word for p in found.params if isinstance(p, click.Option) and p.required for word in (p.opts[0], "x")]
     for name, taken, value in values():
         args = [name] if value is None else [name, value]
-        for form in (args, [f"{name}={value}"]) if value is not None and name.startswith("--") else (args,):
+        joined = (
+            value is not None and name.startswith("--") and command in ("run", "serve")
+        )  # all commands split it alike
+        for form in (args, [f"{name}={value}"]) if joined else (args,):
             if (taken.commands and command not in taken.commands) or (taken.needs and taken.needs not in own):
                 if name not in own and not any(command in t.commands for t in OF_NAME[name]):
                     with pytest.raises(click.ClickException, match=f"^(unknown option )?{name}[ ;]"):

@@ -15,7 +15,7 @@ from duo import DuoError
 from duo.cli import made_draft
 from duo.cli.commands import make_draft as command
 from duo.make_draft import candidates
-from duo.make_draft.candidates import Found, Wish
+from duo.make_draft.candidates import DraftSearch, TriedCandidates
 from duo.make_draft.layers import LayerSearch
 from duo.make_draft.make import Made, make_draft
 from duo.make_draft.measure import Bench, Figures
@@ -137,7 +137,7 @@ def test_a_place_that_cannot_be_used_is_told_before_a_download(
 
 
 def test_what_is_said_if_nothing_can_be_made() -> None:
-    assert made_draft.verdict(Made(Found())) == "no draft could be made of this target"
+    assert made_draft.verdict(Made(TriedCandidates())) == "no draft could be made of this target"
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_drafts_without_different_layers_are_different_drafts(
 
 def test_only_what_there_is_time_for_is_tried(told: Any, tmp_path: Path) -> None:
     told(1.5, FAST)
-    wish = Wish(("q4_0", "q4_1"), None, True, 0.0)
+    wish = DraftSearch(("q4_0", "q4_1"), None, True, 0.0)
     found = make_draft(replace(asked(tmp_path / "draft.gguf"), wish=wish)).found
     assert [c.name for c in found.candidates] == ["q4_0"]
     why = {x.name: x.why for x in found.left_out}

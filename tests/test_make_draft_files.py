@@ -21,7 +21,7 @@ from duo.make_draft import make, quantize, quantize_child
 from duo.make_draft.make import make_draft
 from duo.make_draft.measure import Bench, Figures
 from duo.make_draft.quantize import Quantizer
-from duo.make_draft.recipe import Recipe, Source, step_bytes
+from duo.make_draft.recipe import DraftRecipe, TargetSource, step_bytes
 from duo.models.header import read_header
 
 
@@ -43,7 +43,7 @@ def test_the_childs_structures_are_those_of_llama_h(ours: str) -> None:
 def test_a_quantised_target_gets_fewer_bits_and_fewer_layers(tmp_path: Path) -> None:
     out = tmp_path / "draft.gguf"
     seen: list[tuple[int, int]] = []
-    recipe = Recipe(type="q4_0", left_out=(2,))
+    recipe = DraftRecipe(type="q4_0", left_out=(2,))
     said = quantizer(TARGET).size_of(recipe)
     quantizer(TARGET).write(recipe, out, lambda done, of: seen.append((done, of)))
     h, whole = read_header(out), read_header(TARGET)
@@ -55,7 +55,7 @@ def test_a_quantised_target_gets_fewer_bits_and_fewer_layers(tmp_path: Path) -> 
 
 def test_layers_that_are_left_out_leave_the_others_as_they_were(tmp_path: Path) -> None:
     out = tmp_path / "draft.gguf"
-    quantizer(TARGET).write(Recipe(left_out=(1,)), out)
+    quantizer(TARGET).write(DraftRecipe(left_out=(1,)), out)
     h, whole = read_header(out), read_header(TARGET)
 
     def weights(header: Any, layer: int) -> list[bytes]:
@@ -70,7 +70,7 @@ def test_layers_that_are_left_out_leave_the_others_as_they_were(tmp_path: Path) 
 def test_a_type_that_needs_an_importance_matrix_is_left_out_with_a_line(tmp_path: Path) -> None:
     wide = tiny("qwen2moe", TARGET, tmp_path / "wide.gguf")  # its width suits the type
     with pytest.raises(quantize.NeedsMatrix, match="importance matrix"):
-        quantizer(wide).write(Recipe(type="iq2_xxs"), tmp_path / "draft.gguf")
+        quantizer(wide).write(DraftRecipe(type="iq2_xxs"), tmp_path / "draft.gguf")
     assert [p.name for p in tmp_path.iterdir()] == ["wide.gguf"]
 
 
@@ -162,10 +162,10 @@ def test_a_draft_that_displaces_the_target_is_worth_less(alone_ms: float, kept: 
 @pytest.mark.full
 def test_experts_get_fewer_bits_and_fewer_of_them_are_used(tmp_path: Path) -> None:
     mixture = tiny("qwen2moe", TARGET, tmp_path / "mixture.gguf")
-    source = Source(read_header(mixture))
+    source = TargetSource(read_header(mixture))
     assert source.n_experts > 1
     out = tmp_path / "draft.gguf"
-    Quantizer(source, 1).write(Recipe("q4_0", experts_type="q2_k", n_experts=1), out)
+    Quantizer(source, 1).write(DraftRecipe("q4_0", experts_type="q2_k", n_experts=1), out)
     h = read_header(out)
     assert h.values["qwen2moe.expert_used_count"] == 1
     experts = {t.type for t in h.tensors if "_exps" in t.name and t.shape[0] % 256 == 0}
@@ -179,7 +179,7 @@ def test_experts_get_fewer_bits_and_fewer_of_them_are_used(tmp_path: Path) -> No
 def test_mtp_layers_stay_behind(tmp_path: Path) -> None:
     target = tiny("glm4moe", TARGET, tmp_path / "target.gguf", n_mtp=1)
     out = tmp_path / "draft.gguf"
-    quantizer(target).write(Recipe("q4_0"), out)
+    quantizer(target).write(DraftRecipe("q4_0"), out)
     h, whole = read_header(out), read_header(target)
     assert whole.n_mtp == 1 and h.n_mtp == 0 and h.n_layer == h.n_trunk == whole.n_trunk
     with Duo(out, n_ctx=64) as d:

@@ -10,7 +10,7 @@ from duo import Duo, DuoError
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 from duo.options.model import ModelOptions
-from duo.placement.fit import MARGIN, Room, Wish, place_layers
+from duo.placement.fit import MARGIN, PlacementRequest, Room, place_layers
 from duo.placement.memory import Need, bytes_of, cells, context, most_layers, need_of, places
 from duo.placement.resolve_auto import needs
 
@@ -30,12 +30,12 @@ def room(name: str, free: float, total: float = 0) -> Room:
     return Room(name, int(free * GB), int((total or free) * GB))
 
 
-def target(devices: tuple[str, ...], layers: int | None = None, **more: Any) -> Wish:
-    return Wish("target", BIG, devices, layers, "-ngl", **more)
+def target(devices: tuple[str, ...], layers: int | None = None, **more: Any) -> PlacementRequest:
+    return PlacementRequest("target", BIG, devices, layers, "-ngl", **more)
 
 
-def draft(devices: tuple[str, ...], layers: int | None = None, **more: Any) -> Wish:
-    return Wish("draft", SMALL, devices, layers, "-ngld", **more)
+def draft(devices: tuple[str, ...], layers: int | None = None, **more: Any) -> PlacementRequest:
+    return PlacementRequest("draft", SMALL, devices, layers, "-ngld", **more)
 
 
 def both(o: Any) -> tuple[ModelOptions, ModelOptions]:

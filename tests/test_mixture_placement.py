@@ -13,7 +13,7 @@ from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import Device
-from duo.placement.fit import Placed
+from duo.placement.fit import ModelPlacement
 from duo.placement.resolve_auto import resolve_auto, with_experts_placed
 
 N_LAYER = 6
@@ -37,7 +37,7 @@ def options(path: str, **given: object) -> ModelOptions:
     return ModelOptions.of(engine_options(o), "target", path)
 
 
-def placed(path: str, n_bytes: int, **given: object) -> Placed:
+def placed(path: str, n_bytes: int, **given: object) -> ModelPlacement:
     _, _, p = resolve_auto(options(path, **given), None, devices(n_bytes))
     assert p is not None
     return p.target

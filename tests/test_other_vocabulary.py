@@ -23,7 +23,7 @@ from duo.placement.devices import Device
 TARGET, DRAFT = demo_pair()
 CPU = Device("CPU", "", "cpu", 10**9, 10**9)
 PROMPTS = ["Once upon a time there was a little tin soldier", 'The king said: "Ünïcödé, 今日は!"', "<|end|> x"]
-GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": size(80, 300), "ignore_eos": True}
+GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": size(48, 300), "ignore_eos": True}
 SEEDED: dict[str, Any] = {**GREEDY, "temperature": 0.8, "seed": 3}
 Run = Callable[..., tuple[int, str, str]]
 
@@ -59,6 +59,7 @@ def test_the_same_model_with_other_ids_guesses_the_same(other: Path) -> None:
     assert shares[0] == pytest.approx(shares[1], rel=0.1)
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED, SEEDED | {"accept": "typical"}])
 def test_no_mode_changes_the_text(fewer: Path, sampling: dict[str, Any]) -> None:
     with SwitchedDuo(TARGET, fewer, n_ctx=512, **HELD, **EXACT) as d:
@@ -84,7 +85,7 @@ def test_a_smaller_vocabulary_of_the_target(fewer: Path, tmp_path: Path) -> None
 
 
 def test_texts_at_once_and_a_shift(fewer: Path) -> None:
-    o = SEEDED | {"context_shift": True, "max_tokens": 200}
+    o = SEEDED | {"context_shift": True, "max_tokens": size(150, 200)}
     with SwitchedDuo(TARGET, fewer, n_ctx=128, n_parallel=3, always=True, **EXACT) as d:
         alone = [d.generate(p, mode="plain", **o).tokens for p in PROMPTS]
         streams = [d.stream(p, mode="async", **o) for p in PROMPTS]

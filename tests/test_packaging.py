@@ -120,6 +120,7 @@ def environment_with(wheel: Path, folder: Path, without: str = "nothing") -> Pat
 
 
 @pytest.mark.slow
+@pytest.mark.daily  # tests/test_wheel*.py look at what is given to others
 @needs_backend
 @pytest.mark.timeout(BUILD_S + 300)
 def test_a_wheel_works_without_the_build_tree(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_all_parts_of_a_model_count(place: Place, tmp_path: Path, monkeypatch: p
     stock: dict[str, Any] = {"cpu_kernels": "stock"}
     p = place(16, first, draft, **stock)
     assert p.target.n_threads == 16
-    assert p.splits[p.split] == (9, 7), "3 guesses a pass, each a quarter of it"
+    assert p.split == (9, 7), "3 guesses a pass, each a quarter of it"
     assert place(16, draft=first, **stock).draft.n_threads == 16
     monkeypatch.setattr(_core, "memory_available", lambda: 3 * prior.SMALL)
     with pytest.raises(DuoError, match=r"the models need 0\.3 GB of the machine's memory"):

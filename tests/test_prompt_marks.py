@@ -9,7 +9,7 @@ import pytest
 from tiny_models import tiny
 
 from duo import Duo
-from duo.compat.llama_cpp.chat_prompt import ChatAsked
+from duo.compat.llama_cpp.chat_prompt import ChatRequest
 from duo.models.demo import demo_pair
 
 DRAFT = demo_pair()[1]
@@ -75,10 +75,10 @@ def test_a_chat_that_goes_on_can_go_back(name: str, tmp_path: Path) -> None:
 
 def test_only_recurrent_targets_need_it(tmp_path: Path) -> None:
     with Duo(DRAFT, n_ctx=512, chat_template="chatml") as d:
-        assert "prompt_mark" not in d.chat_prompt(asked(SHORT), ChatAsked()).shape
+        assert "prompt_mark" not in d.chat_prompt(asked(SHORT), ChatRequest()).shape
     with Duo(tiny("mamba", DRAFT, tmp_path / "target.gguf"), **OPTIONS) as d:
         for messages, least in ((asked(SHORT), 100), (asked(SHORT)[1:2], 0)):
-            found = d.chat_prompt(messages, ChatAsked())
+            found = d.chat_prompt(messages, ChatRequest())
             n = found.shape["prompt_mark"]
             assert (n > least) if least else (n == 0)
             assert n < len(found.tokens)
@@ -95,5 +95,5 @@ def test_a_template_that_wants_a_question_at_the_end(tmp_path: Path) -> None:
     )
     target = tiny("mamba", DRAFT, tmp_path / "target.gguf")
     with Duo(target, **{**OPTIONS, "chat_template": template}) as d:
-        assert d.chat_prompt(asked(SHORT), ChatAsked()).shape["prompt_mark"] == 0
+        assert d.chat_prompt(asked(SHORT), ChatRequest()).shape["prompt_mark"] == 0
         assert answer(d, SHORT) == answer(d, SHORT)

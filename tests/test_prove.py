@@ -14,15 +14,15 @@ from proofs import ITEM, SMALL
 from duo import Duo
 from duo.benchmark.bench.endpoint.address import parse_address
 from duo.benchmark.bench.endpoint.bad_answer import BadAnswerError
-from duo.benchmark.bench.endpoint.client import Client
+from duo.benchmark.bench.endpoint.client import EndpointClient
 from duo.benchmark.prove import plan as plans
 from duo.benchmark.prove.cases import LENGTHS, NGRAMS, NONE, Case, Guesses, How, of_pair, of_server, wanted
-from duo.benchmark.prove.endpoint import EndpointWriter
+from duo.benchmark.prove.endpoint import ServerTextWriter
 from duo.benchmark.prove.pair import PairWriter
-from duo.benchmark.prove.plan import Item, Plan
+from duo.benchmark.prove.plan import Item, ProofPlan
 from duo.benchmark.prove.run import Proof
 from duo.benchmark.prove.tally import Tally
-from duo.benchmark.prove.text import Text
+from duo.benchmark.prove.text import ProvedText
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = map(str, demo_pair())
@@ -89,7 +89,7 @@ def test_a_state_that_is_not_restored_is_found(pair: Duo, proof: Proof, monkeypa
     monkeypatch.setattr(
         pair, "generate", lambda p, **o: generate(p[-3:] if isinstance(p, list) and len(p) > 9 else p, **o)
     )
-    plan = Plan(("Once upon a time there was a",), 6, 1, (1,))
+    plan = ProofPlan(("Once upon a time there was a",), 6, 1, (1,))
     mine = Proof()
     mine.refer(PairWriter(pair, plan), plan.items("greedy"), "x", How(logprobs=True))
     tally = mine.measure("x", PairWriter(pair, plan), Case("halves", plan.items("greedy"), How(halved=True)))
@@ -200,14 +200,14 @@ def test_a_server_that_fails_is_not_one_that_lacks_something(run: Run) -> None:
 def test_a_refusal_after_an_answer_is_no_other_form() -> None:
     said: list[str] = []
 
-    class Server(EndpointWriter):
-        def _chat(self, item: Item, how: How, form: Mapping[str, Any]) -> Text:
+    class Server(ServerTextWriter):
+        def _chat(self, item: Item, how: How, form: Mapping[str, Any]) -> ProvedText:
             said.append(form["response_format"]["type"])
             if len(said) in (1, 3):
                 raise BadAnswerError("no", 400)
-            return Text("{}")
+            return ProvedText("{}")
 
-    writer = Server(Client(parse_address("http://127.0.0.1:1", ""), None, 1.0), SMALL)
+    writer = Server(EndpointClient(parse_address("http://127.0.0.1:1", ""), None, 1.0), SMALL)
     item = Item("schema", 0)
     writer.write(item, How())
     with pytest.raises(BadAnswerError):

@@ -16,15 +16,15 @@ from duo.benchmark.prove.message import Message, whole
 from duo.benchmark.prove.plan import Item, prompts_of
 from duo.benchmark.prove.run import Proof
 from duo.benchmark.prove.tally import Tally, counts, together
-from duo.benchmark.prove.text import Candidate, Step, Text
+from duo.benchmark.prove.text import ProvedText, Step, TokenCandidate
 
 
 def step(piece: str, token: int, *top: tuple[str, float, int]) -> Step:
-    first = Candidate(piece, -0.1, token)
-    return Step(first, (first, *(Candidate(p, lp, t, p == "END") for p, lp, t in top)))
+    first = TokenCandidate(piece, -0.1, token)
+    return Step(first, (first, *(TokenCandidate(p, lp, t, p == "END") for p, lp, t in top)))
 
 
-RIGHT = Text(
+RIGHT = ProvedText(
     "a b c", (1, 2, 3),
     (step("a", 1), step(" b", 2, (" x", -0.2, 9), ("END", -3.1, 7)), step(" c", 3, (" y", -5.0, 8))),
 )  # fmt: skip
@@ -33,24 +33,24 @@ RIGHT = Text(
 @pytest.mark.parametrize(
     ("found", "cancelled", "expected"),
     [
-        (Text("a b c", (1, 2, 3)), None, None),
-        (Text("a b", (1, 2)), 2, None),
-        (Text(None, (1, 2, 3)), None, None),
-        (Text("a x c", (1, 9, 3)), None, (1, " b", " x", 0.1, False, True)),
-        (Text("a z c", (1, 5, 3)), None, (1, " b", "token 5", 3.0, True, False)),
-        (Text("a", (1,)), None, (1, " b", "END", 3.0, False, False)),
-        (Text("a b c d", (1, 2, 3, 4)), None, (3, "", "token 4", None, False, None)),
-        (Text("a x"), None, (1, " b", " x", 0.1, False, True)),
-        (Text("a b y"), None, (2, " c", " y", 4.9, False, False)),
-        (Text("a q"), None, (1, " b", "q", 3.0, True, False)),
-        (Text("a b"), None, (2, " c", "", None, False, None)),
-        (Text("a xyz"), None, (1, " b", "xyz", None, False, None)),  # the token may be longer than " x"
-        (Text("a x y"), None, (1, " b", " x", 0.1, False, True)),
-        (Text("a b"), 2, None),
-        (Text("a b d"), 3, (2, " c", "d", 4.9, True, False)),
+        (ProvedText("a b c", (1, 2, 3)), None, None),
+        (ProvedText("a b", (1, 2)), 2, None),
+        (ProvedText(None, (1, 2, 3)), None, None),
+        (ProvedText("a x c", (1, 9, 3)), None, (1, " b", " x", 0.1, False, True)),
+        (ProvedText("a z c", (1, 5, 3)), None, (1, " b", "token 5", 3.0, True, False)),
+        (ProvedText("a", (1,)), None, (1, " b", "END", 3.0, False, False)),
+        (ProvedText("a b c d", (1, 2, 3, 4)), None, (3, "", "token 4", None, False, None)),
+        (ProvedText("a x"), None, (1, " b", " x", 0.1, False, True)),
+        (ProvedText("a b y"), None, (2, " c", " y", 4.9, False, False)),
+        (ProvedText("a q"), None, (1, " b", "q", 3.0, True, False)),
+        (ProvedText("a b"), None, (2, " c", "", None, False, None)),
+        (ProvedText("a xyz"), None, (1, " b", "xyz", None, False, None)),  # the token may be longer than " x"
+        (ProvedText("a x y"), None, (1, " b", " x", 0.1, False, True)),
+        (ProvedText("a b"), 2, None),
+        (ProvedText("a b d"), 3, (2, " c", "d", 4.9, True, False)),
     ],
 )
-def test_differences(found: Text, cancelled: int | None, expected: tuple[Any, ...] | None) -> None:
+def test_differences(found: ProvedText, cancelled: int | None, expected: tuple[Any, ...] | None) -> None:
     d = difference(ITEM._replace(cancel_after=cancelled), RIGHT, found)
     if d is None or expected is None:
         assert d is expected
@@ -60,7 +60,7 @@ def test_differences(found: Text, cancelled: int | None, expected: tuple[Any, ..
 
 def test_the_worst_text_is_the_one_that_is_no_near_tie() -> None:
     t = Tally("x", "y", 1)
-    for found in (Text("a x c", (1, 9, 3)), Text("a b y", (1, 2, 8)), RIGHT):
+    for found in (ProvedText("a x c", (1, 9, 3)), ProvedText("a b y", (1, 2, 8)), RIGHT):
         t.add(ITEM, RIGHT, found)
     assert t.worst is not None and t.worst.at == 2
     assert (counts(together([t, t]))["n_texts"], counts(t)["n_different"], counts(t)["n_near_ties"]) == (6, 2, 1)
@@ -91,7 +91,7 @@ def test_a_message_is_the_same_whole_and_in_pieces() -> None:
                   {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": '{"a"'}}]},
                   {"tool_calls": [{"index": 0, "function": {"arguments": ": 1}"}}]}, {}):  # fmt: skip
         pieces.add({"delta": delta, "finish_reason": None})
-    assert pieces.text == right == Text('So: f({"a": 1})', arguments='{"a": 1}')
+    assert pieces.text == right == ProvedText('So: f({"a": 1})', arguments='{"a": 1}')
     for odd in ({"delta": 3}, {"delta": {"tool_calls": ["x"], "content": 5}}, {}):
         pieces.add(odd)
     assert pieces.text.text == right.text
@@ -114,12 +114,12 @@ def test_prompts(tmp_path: Path) -> None:
 
 def test_errors_of_a_writer_are_counted_and_chats_may_be_missing() -> None:
     class Writer:
-        def write(self, item: Item, how: How) -> Text:
+        def write(self, item: Item, how: How) -> ProvedText:
             if item.kind == "call":
                 raise BadValueError("no tools")
             if how.streamed:
                 raise DuoError("broken")
-            return Text("text")
+            return ProvedText("text")
 
     proof = Proof()
     proof.refer(Writer(), wanted(SMALL), "w", How())

@@ -20,7 +20,7 @@ from terminals import rest_of, terminal
 
 from duo import Duo
 from duo.benchmark import race
-from duo.benchmark.race import Lane, Outcome, Piece
+from duo.benchmark.race import Lane, Outcome, TimedToken
 from duo.cli.commands.race import lines_of
 from duo.cli.race_screen import Screen
 from duo.models.demo import demo_pair
@@ -36,7 +36,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def lane(name: str, *pieces: tuple[float, str, bool], tokens: tuple[int, ...] = ()) -> Lane:
-    return Lane(name, "", "done", pieces=[Piece(*p) for p in pieces], tokens=tokens or tuple(range(len(pieces))))
+    return Lane(name, "", "done", pieces=[TimedToken(*p) for p in pieces], tokens=tokens or tuple(range(len(pieces))))
 
 
 def test_the_ratio_is_of_tokens_per_second() -> None:

@@ -1,4 +1,4 @@
-"""Small real models: async, sync and plain decoding write the same text, alone and in company, greedy and sampled."""
+"""Small real models: async, sync and plain decoding write the same text, alone and in a batch, greedy and sampled."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from waits import first_line
 
 from duo import Duo, DuoError
 from duo.options.validate import engine_options
-from duo.remote.client.child import Child
+from duo.remote.client.child import HostChild
 from duo.remote.client.child_options import host_command, remote_side
 
 # What a host does, without a model: it listens, and ends with its parent.
@@ -63,8 +63,8 @@ class Heard:
             return self.all[n - 1]
 
 
-def started(command: Callable[[str], list[str]], **options: Any) -> Child:
-    c = Child(command, **options)
+def started(command: Callable[[str], list[str]], **options: Any) -> HostChild:
+    c = HostChild(command, **options)
     c.start()
     return c
 
@@ -75,8 +75,8 @@ def heard() -> Heard:
 
 
 @pytest.fixture
-def children() -> Iterator[list[Child]]:
-    them: list[Child] = []
+def children() -> Iterator[list[HostChild]]:
+    them: list[HostChild] = []
     yield them
     for c in them:
         c.close()
@@ -110,7 +110,7 @@ def test_a_child_is_ready_when_it_listens_and_gone_after_close(heard: Heard) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
-def test_a_child_that_dies_is_reported_and_started_again(number: int, heard: Heard, children: list[Child]) -> None:
+def test_a_child_that_dies_is_reported_and_started_again(number: int, heard: Heard, children: list[HostChild]) -> None:
     c = started(host(), on_change=heard)
     children.append(c)
     assert heard.wait(1) == ""
@@ -122,23 +122,23 @@ def test_a_child_that_dies_is_reported_and_started_again(number: int, heard: Hea
     assert c.n_started == 2 and c.pid != pid
 
 
-def test_the_reason_is_the_childs_last_line(heard: Heard, children: list[Child]) -> None:
+def test_the_reason_is_the_childs_last_line(heard: Heard, children: list[HostChild]) -> None:
     children.append(started(host("fail"), on_change=heard))
     assert heard.wait(1) == "the draft is not to be had"
 
 
-def test_a_child_ended_by_a_signal_is_reported(heard: Heard, children: list[Child]) -> None:
+def test_a_child_ended_by_a_signal_is_reported(heard: Heard, children: list[HostChild]) -> None:
     children.append(started(host("abort"), on_change=heard))
     assert f"ended with signal {signal.SIGABRT.value}" in heard.wait(1)
 
 
-def test_a_child_that_is_never_ready_is_ended(heard: Heard, children: list[Child]) -> None:
+def test_a_child_that_is_never_ready_is_ended(heard: Heard, children: list[HostChild]) -> None:
     children.append(started(host("late"), on_change=heard, start_s=1.0))
     assert "not ready in 1 s" in heard.wait(1)
 
 
 @needs_rpc
-def test_no_child_is_started_before_its_server_is_there(heard: Heard, children: list[Child]) -> None:
+def test_no_child_is_started_before_its_server_is_there(heard: Heard, children: list[HostChild]) -> None:
     port = free_port()
     c = started(host(), servers=[f"127.0.0.1:{port}"], on_change=heard)
     children.append(c)
@@ -159,8 +159,8 @@ def test_close_does_not_wait_for_a_child_to_be_ready(how: str) -> None:
 
 PARENT = """
 import sys, time
-from duo.remote.client.child import Child
-c = Child(lambda address: [sys.executable, "-c", sys.argv[1], address])
+from duo.remote.client.child import HostChild
+c = HostChild(lambda address: [sys.executable, "-c", sys.argv[1], address])
 c.start()
 assert c.wait_known(100) == ""
 print(c.pid, c.path.parent, flush=True)

@@ -13,7 +13,7 @@ from hosts import make_certificate
 
 pytest.importorskip("grpc")
 
-from duo.remote.address import Address
+from duo.remote.address import HostAddress
 from duo.remote.client.diagnosis import why_unreachable
 from duo.remote.security import ClientSecurity
 
@@ -41,7 +41,9 @@ def test_a_connection_that_is_reset_before_tls_begins_is_closed(
     for name in real:
         monkeypatch.setattr(ssl.SSLContext, name, late(name))
     with server:
-        why, hopeless = why_unreachable(Address("127.0.0.1", server.getsockname()[1]), ClientSecurity(ca=ca), HANG_S)
+        why, hopeless = why_unreachable(
+            HostAddress("127.0.0.1", server.getsockname()[1]), ClientSecurity(ca=ca), HANG_S
+        )
     assert not hopeless
     assert why in ("connection reset by peer", "broken pipe" if with_tls else "it does not answer like a duo host")
     gc.collect()

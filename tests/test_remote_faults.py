@@ -22,13 +22,13 @@ pytest.importorskip("grpc")
 from duo.remote.client import exchange
 
 # Or as many as DUO_TEST_FAULTS says: 200 take some minutes.
-N_FAULTS = int(os.environ.get("DUO_TEST_FAULTS", size(8, 200)))
+N_FAULTS = int(os.environ.get("DUO_TEST_FAULTS", size(5, 200)))
 SEED = int(os.environ.get("DUO_TEST_FAULTS_SEED", "1"))
 LATE_US = 20_000  # each pass is late by up to this, so that a text lasts
 
 TEXTS: list[dict[str, Any]] = [
-    {"temperature": 0, "max_tokens": 400, "ignore_eos": True},
-    {"temperature": 0.8, "seed": 3, "max_tokens": 400, "ignore_eos": True},
+    {"temperature": 0, "max_tokens": 240, "ignore_eos": True},
+    {"temperature": 0.8, "seed": 3, "max_tokens": 240, "ignore_eos": True},
 ]
 
 

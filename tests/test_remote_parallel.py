@@ -24,7 +24,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"temperature": 0, "mode": "sync"}, {"temperature": 1, "seed": 4},
 ]  # fmt: skip
 LATE_US = 10_000  # each pass is late by up to this, so that a text lasts
-N = 120
+N = 48
 
 
 def options(i: int) -> dict[str, Any]:

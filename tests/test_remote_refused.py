@@ -17,7 +17,7 @@ from duo.models.demo import demo_pair
 
 pytest.importorskip("grpc")
 
-from duo.remote.address import Address
+from duo.remote.address import HostAddress
 from duo.remote.security import ServerSecurity, read_token, same_token
 from duo.remote.wire.identity import Identity, mismatch
 
@@ -163,24 +163,32 @@ def test_a_token_without_tls_is_reported(tmp_path: Path) -> None:
 # ---- what is decided without a network
 
 
-@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "some.host:0"])
-def test_a_host_is_not_open_to_strangers_by_accident(listen: str, pki: Any, tmp_path: Path) -> None:
+def test_a_host_is_not_open_to_strangers_by_accident(pki: Any, tmp_path: Path) -> None:
     token = str(write_token(tmp_path / "token"))
     cert, key = pki["host"]
     tls = ("--tls-cert", cert, "--tls-key", key)
     for args in ((), ("--token-file", token), tls):
-        p = start_duo("draft-host", "--listen", listen, *args)
+        p = start_duo("draft-host", "--listen", "0.0.0.0:0", *args)
         out, err = p.communicate(timeout=HANG_S)
         assert (p.returncode, out) == (1, b"")
         assert "give --tls-cert, --tls-key and --token-file" in err.decode()
-    address = Address.of(listen, option="--listen", any_port=True)
-    ServerSecurity(cert=str(cert), key=str(key), token=read_token(token)).check(address, insecure=False)
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "some.host:0"])
+def test_addresses_of_others_need_all_secrets(listen: str, pki: Any, tmp_path: Path) -> None:
+    token = read_token(str(write_token(tmp_path / "token")))
+    cert, key = map(str, pki["host"])
+    address = HostAddress.of(listen, option="--listen", any_port=True)
+    for few in (ServerSecurity(), ServerSecurity(token=token), ServerSecurity(cert=cert, key=key)):
+        with pytest.raises(DuoError, match="give --tls-cert, --tls-key and --token-file"):
+            few.check(address, insecure=False)
+    ServerSecurity(cert=cert, key=key, token=token).check(address, insecure=False)
     ServerSecurity().check(address, insecure=True)
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:0", "[::1]:0", "127.5.5.5:0", "unix:/tmp/x"])
 def test_addresses_of_this_machine_need_no_secrets(listen: str) -> None:
-    ServerSecurity().check(Address.of(listen, option="--listen", any_port=True), insecure=False)
+    ServerSecurity().check(HostAddress.of(listen, option="--listen", any_port=True), insecure=False)
 
 
 @pytest.mark.parametrize("content", ["", "short", "two words that are long", "x" * 5000, "ümlaut-ümlaut-ümlaut"])

@@ -26,9 +26,9 @@ from duo.models.demo import demo_pair
 
 pytest.importorskip("grpc")
 
-from duo.remote.address import Address
+from duo.remote.address import HostAddress
 from duo.remote.client import attach, client
-from duo.remote.client.connection import Calls, CallWithdrawn, ClientSettings, Session, new_key
+from duo.remote.client.connection import Calls, CallWithdrawn, ClientSettings, HostSession, new_key
 from duo.remote.wire import wire_pb2 as wire
 
 
@@ -106,7 +106,7 @@ def test_a_host_that_comes_back_with_another_model_does_not_go_on(tmp_path: Path
 
 def test_a_withdrawn_call_is_not_waited_for() -> None:
     with deaf() as address:
-        settings = ClientSettings(Address.of(address, option="--verify-host"), role="verify")
+        settings = ClientSettings(HostAddress.of(address, option="--verify-host"), role="verify")
         asked = []
 
         def off() -> bool:
@@ -114,7 +114,7 @@ def test_a_withdrawn_call_is_not_waited_for() -> None:
             return len(asked) > 2
 
         with pytest.raises(CallWithdrawn):
-            Session(settings, None, new_key(), Calls(off))
+            HostSession(settings, None, new_key(), Calls(off))
 
 
 def test_an_unexpected_error_ends_the_text_but_not_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,8 +116,9 @@ def test_tokens_are_chosen_as_reckoned(duo: Duo, names: str) -> None:
         )
 
 
+@pytest.mark.random
 @settings(
-    max_examples=size(25, 200),
+    max_examples=size(12, 300),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -51,10 +51,9 @@ TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32
 
 def normal(logits: Found) -> Found:
     """The softmax. logits: by token."""
-    best = max(logits.values())
-    weights = {t: math.exp(x - best) for t, x in logits.items()}
-    total = sum(weights.values())
-    return {t: w / total for t, w in weights.items()}
+    x = np.fromiter(logits.values(), float, len(logits))
+    weights = np.exp(x - x.max())
+    return dict(zip(logits, (weights / weights.sum()).tolist(), strict=True))
 
 
 def duos(probe: _core.Probe, row: int, text: list[int], seed: int = 1, **o: Any) -> Found:
@@ -125,10 +124,11 @@ ALONE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.full
+@pytest.mark.random
 @pytest.mark.parametrize("name", ALONE)
 def test_candidates_are_libllamas(probe: _core.Probe, vocab: llama_cpp.Llama, name: str) -> None:
     n_same = n_rows = n_changed = 0
-    for text in map(probe.tokenize, TEXTS):
+    for text in map(probe.tokenize, TEXTS[: size(5, 8)]):
         probe.decode(text)
         logits = probe.logits()
         for i in range(len(text) - 1, 0, -7):
@@ -243,7 +243,13 @@ def eager() -> Iterator[Duo]:
         yield d
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.random
+@settings(
+    max_examples=size(25, 500),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(how=SAMPLERS, way=WAYS, prompt=st.sampled_from(TEXTS), n=st.integers(1, 40))
 def test_any_samplers_write_one_text(eager: Duo, how: Any, way: Any, prompt: str, n: int) -> None:
     o = {**how, "grammar": None if how["ignore_eos"] else how["grammar"], "max_tokens": n}

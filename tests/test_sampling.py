@@ -31,8 +31,8 @@ def test_a_seed_gives_one_text_whatever_the_draft_mode_length_and_delays() -> No
         ({}, target, {"mode": "async", "n_draft": 8}),
         ({"delay": (2000, 5)}, draft, {"mode": "async", "n_draft": 4}),
     ]
-    runs = [(p, seed) for seed, p in enumerate(PROMPTS[: size(4, 12)])]
-    n_tokens = size(64, 96)
+    runs = [(p, seed) for seed, p in enumerate(PROMPTS[: size(3, 12)])]
+    n_tokens = size(40, 96)
 
     def texts(d: Duo, **options: object) -> list[tuple[int, ...]]:
         return [d.generate(p, seed=s, max_tokens=n_tokens, **SAMPLING, **options).tokens for p, s in runs]
@@ -76,7 +76,7 @@ def _filtered(d: Duo, prompt: list[int]) -> dict[int, float]:
 @pytest.mark.parametrize("mode", ["plain", "sync"])
 def test_the_distribution_is_the_targets(mode: str) -> None:
     """Draws of the next token that the draft has guessed before (in sync: async waits for no guess)."""
-    n, n_tokens = (size(1_000, 5_000), 1) if mode == "plain" else (size(1_000, 10_000), 2)
+    n, n_tokens = (size(600, 5_000), 1) if mode == "plain" else (size(600, 10_000), 2)
     with SwitchedDuo(*demo_pair(), n_ctx=512, always=True) as d:
         # A context whose next tokens are many, but few enough to be counted.
         prompt, want = next((ids, w) for ids in map(d.tokenize, PROMPTS) if 10 <= len(w := _filtered(d, ids)) <= 60)

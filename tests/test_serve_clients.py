@@ -258,7 +258,7 @@ def asked_for(n: int) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-@pytest.mark.parametrize("n", [40, pytest.param(200, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("n", [24, pytest.param(200, marks=pytest.mark.proof)])
 def test_texts_are_those_of_plain_decoding(server: Server, alone: Duo, n: int) -> None:
     asked = asked_for(n)
     want = [alone.generate(p, **o, mode="plain").text for p, o in asked]

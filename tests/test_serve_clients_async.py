@@ -161,6 +161,7 @@ print(json.dumps({
 
 
 @pytest.mark.slow
+@pytest.mark.daily  # it speaks as openai's and anthropic's clients do, and takes ten seconds to start
 def test_litellm(server: Server, alone: Duo) -> None:
     right = alone.create_chat_completion(TALE, **GREEDY)["choices"][0]["message"]["content"]
     done = run_python(LITELLM, server.url, json.dumps(CALLED), python=python_with("litellm", "DUO_TEST_LITELLM"))

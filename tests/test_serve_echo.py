@@ -19,7 +19,7 @@ from duo.compat.llama_cpp.logprob_lists import LogprobLists
 from duo.generation import errand_async
 from duo.generation.errand import check_scores
 from duo.generation.errand_async import score_async
-from duo.generation.session import Session
+from duo.generation.session import EngineSession
 from duo.server import build_jobs as making
 
 SCORED: dict[str, Any] = {"echo": True, "logprobs": 2, "temperature": 0}
@@ -130,7 +130,7 @@ def test_a_target_elsewhere_scores_nothing() -> None:
     try:
         assert engine.target is None
         with pytest.raises(ValueError, match="need the target in this process"):
-            check_scores(Session(engine))
+            check_scores(EngineSession(engine))
     finally:
         engine.close()
 
@@ -161,8 +161,8 @@ def test_an_error_behind_a_cancel_is_not_reported_as_lost(alone: Duo, monkeypatc
 
 def test_scoring_waits_for_its_turn_and_ends_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
     cancelled: list[object] = []
-    cancel = Session.cancel
-    monkeypatch.setattr(Session, "cancel", lambda session, text: (cancelled.append(text), cancel(session, text)))
+    cancel = EngineSession.cancel
+    monkeypatch.setattr(EngineSession, "cancel", lambda session, text: (cancelled.append(text), cancel(session, text)))
     with narrow() as server:
         writer = raw(server, request_for("/completion", ENDLESS))
         server.wait_for_texts(1)

@@ -15,7 +15,7 @@ from served import ENDLESS, Server, all_of, narrow, one_answer, raw, request_for
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from waits import wait_until
 
-from duo.server.settings import Settings
+from duo.server.settings import ServerSettings
 
 pytestmark = pytest.mark.full
 
@@ -196,13 +196,13 @@ def test_pages_for_a_browser() -> None:
     from duo.server.service import Service
 
     for prefix in ("", "/llm"):
-        service = Service(Settings.of({"api_key": "k", "api_prefix": prefix}, "demo"))
+        service = Service(ServerSettings.of({"api_key": "k", "api_prefix": prefix}, "demo"))
         client = TestClient(make_app(service))
         page = client.get(f"{prefix}/")
         assert "<title>duo</title>" in page.text and page.headers["content-type"].startswith("text/html")
         assert client.get(f"{prefix}/ui/page.js").status_code == 200  # without a key: it shows nothing of the model
         assert client.get(f"{prefix}/ui/../../../etc/passwd").status_code in (401, 404)
         assert client.get(f"{prefix}/v1/models").status_code == client.get(f"{prefix}/duo/trace").status_code == 401
-        settings = Settings.of({"ui": False, "api_prefix": prefix}, "demo")
+        settings = ServerSettings.of({"ui": False, "api_prefix": prefix}, "demo")
         without = TestClient(make_app(Service(settings)), base_url="http://127.0.0.1")
         assert without.get(f"{prefix}/").status_code == without.get(f"{prefix}/ui/page.js").status_code == 404

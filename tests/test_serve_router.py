@@ -60,21 +60,21 @@ def test_requests_go_to_the_model_that_they_name(server: Served, right: str) -> 
 
 
 def test_the_model_that_was_used_longest_ago_makes_room(server: Served) -> None:
-    for name in ("alone", "pair", "alone", "small"):  # two at a time
+    for name in ("pair", "small", "pair", "alone"):  # two at a time; the first two are there from the test above
         server.post("/completion", {**BODY, "model": name})
-    assert server.states() == {"alone": "loaded", "broken": "unloaded", "pair": "unloaded", "small": "loaded"}
+    assert server.states() == {"alone": "loaded", "broken": "unloaded", "pair": "loaded", "small": "unloaded"}
     listed = {m["id"]: m for m in server.get("/models").json()["data"]}
-    assert listed["alone"]["meta"]["n_ctx"] == 4096 and "meta" not in listed["pair"]
+    assert listed["alone"]["meta"]["n_ctx"] == 4096 and "meta" not in listed["small"]
     assert "-c" in listed["alone"]["status"]["args"]
 
 
 def test_a_model_that_dies_takes_no_other_with_it(server: Served, right: str) -> None:
-    for name in ("alone", "small"):
+    for name in ("pair", "alone"):
         server.post("/completion", {**BODY, "model": name})
-    other = server.pid("small")
+    other = server.pid("pair")
     os.kill(server.pid("alone"), signal.SIGKILL)
     assert server.post("/completion", {**BODY, "model": "alone"}).json()["content"] == right
-    assert server.pid("small") == other
+    assert server.pid("pair") == other
 
 
 def test_a_text_whose_model_dies_ends(server: Served) -> None:
@@ -90,11 +90,12 @@ def test_a_text_whose_model_dies_ends(server: Served) -> None:
 
 
 def test_models_are_loaded_and_unloaded_by_name(server: Served) -> None:
-    assert server.post("/models/load", {"model": "pair"}).json() == {"success": True}
-    assert server.states()["pair"] == "loaded"
-    assert server.post("/models/unload", {"model": "pair"}).json() == {"success": True}
-    assert server.states()["pair"] == "unloaded"
-    assert server.post("/models/unload", {"model": "pair"}).json() == {"success": True}
+    assert server.states()["small"] == "unloaded"
+    assert server.post("/models/load", {"model": "small"}).json() == {"success": True}
+    assert server.states()["small"] == "loaded"
+    assert server.post("/models/unload", {"model": "small"}).json() == {"success": True}
+    assert server.states()["small"] == "unloaded"
+    assert server.post("/models/unload", {"model": "small"}).json() == {"success": True}
 
 
 def test_many_that_want_one_model_load_it_once(server: Served, right: str) -> None:

@@ -13,7 +13,7 @@ from served import Server, served
 
 from duo import BadValueError
 from duo.generation.state import read_heads
-from duo.server.settings import Settings
+from duo.server.settings import ServerSettings
 
 PROMPT = "It was a dark and stormy night, and the old man sat by the fire and told a tale of the sea and of a ship"
 BODY = {"prompt": PROMPT, "n_predict": 12, "temperature": 0}
@@ -137,4 +137,4 @@ def test_prompts_are_kept_in_files(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert f"a prompt cannot be kept in {folder} (No such file or directory)" in caplog.text
     (tmp_path / "file").touch()
     with pytest.raises(BadValueError, match=r"\(--log-prompts-dir\) cannot be made"):
-        Settings.of({"log_prompts_dir": str(tmp_path / "file" / "x")}, "m")
+        ServerSettings.of({"log_prompts_dir": str(tmp_path / "file" / "x")}, "m")

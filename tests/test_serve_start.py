@@ -27,7 +27,7 @@ from duo.options.validate import serve_options
 from duo.server import create_app
 from duo.server.lifecycle import Serving
 from duo.server.listening import check_open, check_tls, listeners
-from duo.server.settings import Settings
+from duo.server.settings import ServerSettings
 
 ENDLESS: dict[str, Any] = {"prompt": "Once upon a time", "ignore_eos": True, "cache_prompt": False}
 
@@ -71,7 +71,7 @@ def test_web_pages_of_others(origins: str, origin: str, allowed: bool) -> None:
     from duo.server.app import make_app
     from duo.server.service import Service
 
-    client = TestClient(make_app(Service(Settings.of({"cors_origins": origins, "api_key": "k"}, "demo"))))
+    client = TestClient(make_app(Service(ServerSettings.of({"cors_origins": origins, "api_key": "k"}, "demo"))))
     asked = {"Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-api-key"}
     answers = [client.options("/v1/models", headers=asked), client.get("/v1/models", headers={"Origin": origin})]
     assert answers[1].status_code == 401
@@ -85,6 +85,8 @@ def test_another_app_mounts_the_routes(duo_pair: Duo) -> None:
 
     with pytest.raises(BadValueError, match="port is an option of the server that runs this app"):
         create_app(duo_pair, port=80)
+    with pytest.raises(BadValueError, match="models_dir is an option of `duo serve`"):
+        create_app(duo_pair, models_dir="models")
     with pytest.raises(TypeError, match="unexpected keyword argument 'prot'"):
         create_app(duo_pair, prot=80)  # type: ignore[call-arg]
     app = FastAPI()
@@ -151,7 +153,7 @@ def test_other_machines_only_if_they_may() -> None:
 )
 def test_bad_options(given: dict[str, Any], words: str) -> None:
     with pytest.raises(BadValueError, match=words):
-        Settings.of(given, "demo")
+        ServerSettings.of(given, "demo")
         o = serve_options(given)
         check_tls(o)
         listeners(o)
@@ -174,7 +176,7 @@ def test_while_it_loads() -> None:
     from duo.server.lifecycle import Serving
     from duo.server.service import Service
 
-    settings = Settings.of({"port": 0}, "demo")
+    settings = ServerSettings.of({"port": 0}, "demo")
     found = listeners(serve_options({"port": 0}))
     may_load, loaded = threading.Event(), threading.Event()
 
@@ -216,7 +218,7 @@ def test_a_server_may_end_while_it_loads() -> None:
         return made[0]
 
     asked = {"port": 0}
-    serving = Serving(Service(Settings.of(asked, "demo")), listeners(serve_options(asked)), load, drain_s=1000)
+    serving = Serving(Service(ServerSettings.of(asked, "demo")), listeners(serve_options(asked)), load, drain_s=1000)
     thread = threading.Thread(target=serving.run)
     thread.start()
     wait_until(lambda: serving.is_listening)

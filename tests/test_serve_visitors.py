@@ -11,7 +11,7 @@ import pytest
 from served import Server, all_of, one_answer, raw, served
 
 from duo.errors import BadValueError
-from duo.server.settings import Settings
+from duo.server.settings import ServerSettings
 from duo.server.visitors import Visitors, host_of
 
 COMPLETION = {"prompt": "once", "n_predict": 2}
@@ -96,7 +96,7 @@ def test_a_request_across_sites_that_needs_no_permission_is_refused_before_work(
     ],
 )
 def test_who_has_to_call_the_server_by_its_name(given: dict[str, Any], host: str, known: bool) -> None:
-    assert Settings.of(given, "demo").visitors.knows_host(host) is known
+    assert ServerSettings.of(given, "demo").visitors.knows_host(host) is known
 
 
 def test_pages_that_may_use_it() -> None:

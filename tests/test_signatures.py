@@ -2,6 +2,7 @@
 
 import inspect
 import pydoc
+import re
 from collections.abc import Callable
 from typing import Any, get_type_hints
 
@@ -9,8 +10,8 @@ import llama_cpp
 import pytest
 
 import duo
-from duo import Duo
-from duo.generation.result import Timings
+from duo import Duo, _core
+from duo.generation.timings import Timings
 from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.options.llama_cpp import ChatOptions, CompletionOptions, DuoOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
@@ -77,7 +78,8 @@ def test_a_call_that_loads_takes_every_keyword_of_duo() -> None:
 def test_public_calls_say_what_they_raise() -> None:
     for call in (Duo, Duo.stream, Duo.generate, Duo.create_completion, Duo.create_chat_completion, Duo.astream,
                  Duo.agenerate, duo.generate, duo.stream, Duo.from_pair, Duo.from_pretrained):  # fmt: skip
-        assert "Raises" in (inspect.getdoc(call) or "") or "errors are those of" in (inspect.getdoc(call) or ""), call
+        said = inspect.getdoc(call) or ""
+        assert re.search("Raises:|rrors are those of|the same errors", said), call
 
 
 @pytest.mark.parametrize("name", ["always", "delay", "_always", "_delay"])
@@ -86,7 +88,11 @@ def test_switches_of_tests_are_no_keywords(name: str) -> None:
         Duo(**{name: 1})
 
 
-def test_a_duo_with_switches(duo_pair: Duo) -> None:
-    assert not duo_pair.session.always and duo_pair.placed.delay_us == 0
+def test_a_duo_with_switches(duo_pair: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
+    late: list[tuple[int, int]] = []
+    monkeypatch.setattr(_core, "make_late", lambda _, us, seed: late.append((us, seed)))
+    assert not duo_pair.session.always
+    with SwitchedDuo(n_ctx=64) as d:
+        assert not d.session.always and not late
     with SwitchedDuo(n_ctx=64, always=True, delay=(1, 2)) as d:
-        assert d.session.always and (d.placed.delay_us, d.placed.delay_seed) == (1, 2)
+        assert d.session.always and late == [(1, 2)]

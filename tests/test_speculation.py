@@ -15,15 +15,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from model_files import quantized
 from prompts import PROMPTS
+from sizes import size
 
 from duo import Duo
 from duo.gguf_tools.switched_duo import SwitchedDuo
-from duo.gguf_tools.whole_file import Reader
+from duo.gguf_tools.whole_file import CheckedGgufReader
 from duo.models.demo import demo_pair
 
 pytestmark = pytest.mark.full
 
-N_TOKENS = 48
+N_TOKENS = size(36, 48)
 LIST = [[0], [1], [2], [0, 0], [0, 1], [1, 0], [0, 0, 0]]  # Medusa's notation
 REPEATED = "The dog saw the cat, and the cat saw the dog. " * 4 + "The dog"
 TEXTS = ["Once upon a time", PROMPTS[3], REPEATED]
@@ -120,7 +121,7 @@ def test_n_grams_alone_find_what_repeats(pair: Duo, alone: Duo, kind: str, mode:
 
 def test_n_grams_beside_the_draft_are_accepted_too(pair: Duo) -> None:
     n = 0
-    for prompt in (REPEATED, "One day a dog saw a cat.", *PROMPTS[:4]):
+    for prompt in (REPEATED, "One day a dog saw a cat.", *PROMPTS[: size(2, 4)]):
         want = tokens(pair, prompt, 96, temperature=0, mode="plain")
         assert tokens(pair, prompt, 96, temperature=0, mode="sync", n_draft=6, spec_type=MIXED) == want
         t = pair.timings
@@ -144,6 +145,7 @@ def test_side_branches_are_accepted(pair: Duo, plain: dict[tuple[str, str], tupl
     assert pair.timings["draft_side_n"] == 0
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize(
     "ways", [("list", "n-grams", "8 branches"), ("dynamic", "mixed", "4 branches")], ids=lambda w: w[0]
@@ -151,7 +153,7 @@ def test_side_branches_are_accepted(pair: Duo, plain: dict[tuple[str, str], tupl
 def test_delays_do_not_change_the_text(
     plain: dict[tuple[str, str], tuple[int, ...]], ways: tuple[str, ...], mode: str
 ) -> None:
-    for seed in range(2):
+    for seed in range(size(1, 2)):
         with SwitchedDuo(n_ctx=512, **EXACT, delay=(2000, seed)) as d:
             for way, ((prompt, sampling), want) in itertools.product(ways, list(plain.items())[seed::4]):
                 text = tokens(d, prompt, 32, mode=mode, **SAMPLINGS[sampling], **WAYS[way])
@@ -166,7 +168,13 @@ trees = st.one_of(
 sources = st.sampled_from(["draft-simple", "ngram-simple", "ngram-map-k", "ngram-map-k4v", MIXED, "none"])
 
 
-@settings(max_examples=32, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.random
+@settings(
+    max_examples=size(20, 500),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     mode=st.sampled_from(["sync", "async"]),
     n_draft=st.one_of(st.just("auto"), st.integers(1, 24)),
@@ -197,7 +205,7 @@ def smaller(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, to = demo_pair()[0], tmp_path_factory.mktemp("self") / "q4_0.gguf"
     q8, q4 = GGMLQuantizationType.Q8_0, GGMLQuantizationType.Q4_0
     tensors = []
-    for t in Reader(source).tensors:
+    for t in CheckedGgufReader(source).tensors:
         changed = t.tensor_type == q8
         data = quantized(dequantize(t.data, q8), q4) if changed else np.array(t.data)
         tensors.append((t.name, data, q4 if changed else t.tensor_type))
@@ -205,11 +213,12 @@ def smaller(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(to, header_of(source), tensors)
 
 
+@pytest.mark.random
 def test_a_target_speculates_with_a_smaller_quantisation_of_itself(smaller: Path) -> None:
     assert smaller.stat().st_size < 0.7 * demo_pair()[0].stat().st_size
     n_rounds, n_right = 0, 0.0
     with Duo(demo_pair()[0], smaller, n_ctx=512, **EXACT) as d:
-        for i, prompt in enumerate(PROMPTS[:6]):
+        for i, prompt in enumerate(PROMPTS[: size(3, 6)]):
             o = {"temperature": 0.8 * (i % 2), "seed": i}
             want = tokens(d, prompt, 96, mode="plain", **o)
             assert tokens(d, prompt, 96, mode="sync", n_draft=3, **o) == want
@@ -217,5 +226,5 @@ def test_a_target_speculates_with_a_smaller_quantisation_of_itself(smaller: Path
             n_rounds += t["draft_rounds"]
             n_right += t["draft_acceptance_by_position"][0] * t["draft_rounds"]
             assert tokens(d, prompt, 96, mode="async", **o) == want
-    assert n_rounds > 90
+    assert n_rounds > size(45, 90)
     assert n_right / n_rounds > 0.8

@@ -1,4 +1,4 @@
-"""Which ways to split the cores a pair is given. Which one is best is measured: tests/cpp/test_planner_split.cpp."""
+"""How a pair on the same cores divides them while both models work."""
 
 import os
 import shutil
@@ -35,36 +35,35 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return placed
 
 
-def test_many_cores_are_split_in_several_ways(place: Place) -> None:
+def test_the_draft_has_its_share_of_many_cores(place: Place) -> None:
     p = place(16)
     assert (p.target.n_threads, p.draft.n_threads, p.shared) == (16, 16, True), "by turn each has them all"
-    assert p.splits == [(15, 1), (14, 2), (12, 4), (9, 7), (8, 8)]
-    assert p.splits[p.split] == (9, 7), "3 guesses a pass, each a quarter of it"
-    assert place(6).splits == [(5, 1), (4, 2), (3, 3)]
+    assert p.split == (9, 7), "3 guesses a pass, each a quarter of it"
+    assert place(6).split == (3, 3)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 64, 200])
 def test_the_threads_of_a_split_do_not_outnumber_the_cores(place: Place, cores: int) -> None:
     p = place(cores)
-    assert all(target >= draft >= 1 and target + draft == cores for target, draft in p.splits)
-    assert bool(p.splits) == (cores > 1)
+    target, draft = p.split
+    assert target >= draft >= 1 and target + draft == cores if cores > 1 else p.split == (0, 0)
 
 
 def test_a_small_draft_has_one_core(place: Place) -> None:
     p = place(16, large=False)
-    assert (p.target.n_threads, p.draft.n_threads, p.splits, p.split) == (16, 1, [(15, 1)], 0)
+    assert (p.target.n_threads, p.draft.n_threads, p.split) == (16, 1, (15, 1))
 
 
 @pytest.mark.parametrize(
     "said", [{"n_threads": 3}, {"n_threads_draft": 5}, {"cpu_range": "0-1"}, {"cpu_mask_draft": "1"}]
 )
 def test_the_users_number_of_threads_is_kept(place: Place, said: dict[str, Any]) -> None:
-    assert place(16, **said).splits == []
+    assert place(16, **said).split == (0, 0)
 
 
 def test_impossible_splits_are_refused(place: Place) -> None:
     p = place(16)
-    for splits, split in (([(3, 2), (4, 2)], 0), ([(0, 1)], 0), ([(3, 1)], 1)):
-        p.splits, p.split = splits, split
+    for split in ((0, 1), (3, 0), (-1, 2)):
+        p.split = split
         with pytest.raises(Exception, match="split"):
             _core.Engine(p, None)

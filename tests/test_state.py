@@ -10,7 +10,7 @@ from kept_text import DRAFT, GREEDY, LOAD, PROMPT, SEEDED, TARGET, loaded, witho
 from waits import join
 
 from duo import BadValueError, BusyError, Duo
-from duo.generation.session import Session
+from duo.generation.session import EngineSession
 from duo.generation.state import State
 from duo.gguf_tools.switched_duo import SwitchedDuo
 
@@ -114,7 +114,7 @@ def test_ctrl_c_while_a_state_is_begun_leaves_the_duo_usable(
                 raise KeyboardInterrupt
 
         with monkeypatch.context() as m:
-            m.setattr(Session, "engine", property(lambda _: Interrupted()))
+            m.setattr(EngineSession, "engine", property(lambda _: Interrupted()))
             with pytest.raises(KeyboardInterrupt):
                 d.save_state()
         assert d.generate(PROMPT, **GREEDY).tokens == right["greedy"]

@@ -10,6 +10,7 @@ from needs import need_torch
 
 from duo import _core
 
+WITH_TILES = "AMX" in _core.extra_buffers()  # elsewhere there are no registers to change
 # Products in BF16 configure the tiles of the calling thread and of its OpenMP team, which may be ggml's, too.
 PROGRAM = """
 import sys
@@ -50,14 +51,17 @@ def texts(kernels: str, *others: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kernels", [pytest.param("stock", marks=pytest.mark.proof), pytest.param("duo", marks=needs_kernels)]
+    "kernels",
+    [
+        pytest.param("stock", marks=pytest.mark.proof),
+        pytest.param("duo", marks=[needs_kernels, *([] if WITH_TILES else [pytest.mark.daily])]),
+    ],
 )
 def test_pytorch_and_llama_cpp_in_one_process(kernels: str) -> None:
     need_llama_cpp()
     need_torch()
     alone = texts(kernels)
-    with_tiles = "AMX" in _core.extra_buffers()  # elsewhere there are no registers to change
-    for others in (("llama_cpp", "torch"), ("torch",), ("torch", "hook")) if with_tiles else (("torch", "hook"),):
+    for others in (("llama_cpp", "torch"), ("torch",), ("torch", "hook")) if WITH_TILES else (("torch", "hook"),):
         found = texts(kernels, *others)
         # Stock kernels give other bits at other widths, so their guesses may change a text.
         assert found == alone if kernels == "duo" else found[0] == alone[0], others

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weather_tools import FORMS, NAMES, ROME
 
-from duo.chat.reading import Part, Reader, joined
+from duo.chat.reading import AnswerReader, Part, joined
 from duo.chat.tool_calls import CALL_BEGIN, CALL_END, CALLS_BEGIN, CALLS_END, MARKS, SEP, Call, split_calls
 
 
@@ -131,7 +131,7 @@ ANSWERS: list[tuple[str, str, tuple[str, str, list[Call]]]] = [
 @pytest.mark.parametrize("prompt,text,wanted", ANSWERS)
 def test_an_answer_is_read_the_same_in_any_pieces(prompt: str, text: str, wanted: Any) -> None:
     for seed in range(40):
-        r, reader = random.Random(seed), Reader(prompt, reasoning=True, tools=NAMES)
+        r, reader = random.Random(seed), AnswerReader(prompt, reasoning=True, tools=NAMES)
         parts, at = [], 0
         while at < len(text):
             n = len(text) if seed == 0 else r.randint(1, 1 if seed == 1 else 7)
@@ -157,7 +157,7 @@ def test_any_pieces_of_any_text_give_the_same_answer(
     text = "".join(words)
 
     def read(cuts: list[int]) -> Any:
-        reader, parts = Reader(prompt, reasoning=reasoning, tools=tools), []
+        reader, parts = AnswerReader(prompt, reasoning=reasoning, tools=tools), []
         for a, b in itertools.pairwise([0, *cuts, len(text)]):
             parts += reader.feed(text[a:b])
         return merged(parts + reader.finish())
@@ -168,16 +168,16 @@ def test_any_pieces_of_any_text_give_the_same_answer(
 
 def test_gpt_oss_without_reasoning_keeps_its_thoughts_where_they_are() -> None:
     text = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hi."
-    reader = Reader("<|start|>assistant", reasoning=False, tools=NAMES)
+    reader = AnswerReader("<|start|>assistant", reasoning=False, tools=NAMES)
     whole = merged([*reader.feed(text), *reader.finish()])
     assert whole == ("", "<|channel|>analysis<|message|>Hm.<|end|>Hi.", [])
 
 
 def test_text_is_streamed_as_it_arrives() -> None:
-    reader = Reader("", reasoning=True, tools=NAMES)
+    reader = AnswerReader("", reasoning=True, tools=NAMES)
     assert reader.feed("Hello, the") == [Part(content="Hello, the")]
     assert reader.feed(" king <to") == [Part(content=" king")]
     assert reader.feed("ken> ") == [Part(content=" <token>")]
-    thinking = Reader("<think>", reasoning=True)
+    thinking = AnswerReader("<think>", reasoning=True)
     assert thinking.feed("Let me") == [Part(reasoning="Let me")]
-    assert Reader("", reasoning=False).feed("<think>Hm.</think>Hi.") == [Part(content="<think>Hm.</think>Hi.")]
+    assert AnswerReader("", reasoning=False).feed("<think>Hm.</think>Hi.") == [Part(content="<think>Hm.</think>Hi.")]

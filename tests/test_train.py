@@ -25,7 +25,7 @@ from duo.train import draft, head, losses  # noqa: E402
 from duo.train.acceptance import Acceptance, runs  # noqa: E402
 from duo.train.dataset import Batch  # noqa: E402
 from duo.train.draft_task import DraftTask  # noqa: E402
-from duo.train.eagle3 import Eagle3Head, HeadShape  # noqa: E402
+from duo.train.eagle3 import Eagle3Head, Eagle3Shape  # noqa: E402
 from duo.train.gguf_out import write_model  # noqa: E402
 from duo.train.head_task import HeadTask  # noqa: E402
 from duo.train.layers import start_matrices  # noqa: E402
@@ -34,7 +34,7 @@ from duo.train.target_file import ModelFile  # noqa: E402
 from duo.train.teacher import best  # noqa: E402
 
 TARGET, DRAFT = demo_pair()
-SHAPE = HeadShape(
+SHAPE = Eagle3Shape(
     n_embd=64, n_head=4, n_head_kv=2, n_head_dim=16, n_ff=96, n_vocab=4096, n_rows=1024, n_embd_target=320,
     target_layers=(1, 2, 3), n_ctx=512,
 )  # fmt: skip
@@ -238,11 +238,11 @@ def test_the_target_as_its_own_draft_is_always_right(tmp_path: Path) -> None:
 
 def test_a_plan_counts_the_parameters_that_there_are() -> None:
     from duo.options.validate import train_head_options
-    from duo.train.plan import Speed, plan_of
+    from duo.train.plan import DeviceSpeed, plan_of
     from duo.train.sizes import TargetShape
 
     o = train_head_options({"n_embd": 64, "n_head": 4, "n_head_kv": 2, "n_ff": 96, "rows": 1024})
-    plan = plan_of(TargetShape.of(ModelFile(TARGET)), o, head=True, speed=Speed(1e12, 1e10))
+    plan = plan_of(TargetShape.of(ModelFile(TARGET)), o, head=True, speed=DeviceSpeed(1e12, 1e10))
     made = sum(p.numel() for p in Eagle3Head(SHAPE).parameters())
     assert plan.n_products == SHAPE.n_products
     assert plan.n_parameters == pytest.approx(made, rel=0.01) and made == SHAPE.n_parameters

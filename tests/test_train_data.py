@@ -18,10 +18,10 @@ from duo.train import pytorch
 from duo.train.bf16 import from_bf16, to_bf16
 from duo.train.documents import Document, read_documents
 from duo.train.lessons import Folder
-from duo.train.recipe import Pieces, Recipe
+from duo.train.recipe import DataRecipe, Pieces
 
 TARGET, _ = demo_pair()
-RECIPE = Recipe(
+RECIPE = DataRecipe(
     length=16, written=0.5, prompt_length=4, temperatures=(1.0, 0.0), top=8, seed=3, layers=(1, 2, 3), n_embd=320
 )
 

@@ -31,14 +31,19 @@ def pair(**options: Any) -> Duo:
     return Duo(TARGET, DRAFT, **{"n_ctx": 256, "cpu_kernels": "stock", **options})
 
 
-@pytest.fixture
-def measured() -> list[float]:
-    """Numbers of this pair, saved."""
+@pytest.fixture(scope="module")
+def known() -> tuple[str, list[float]]:
+    """The key of this pair, and its numbers."""
     with pair() as d:
         d.generate("Once upon a time", max_tokens=24, seed=1)
-        numbers = d.engine.profile()
-        assert profiles.save(profiles.key(d.placed), numbers, "a note")
-    return numbers
+        return profiles.key(d.placed), d.engine.profile()
+
+
+@pytest.fixture
+def measured(known: tuple[str, list[float]]) -> list[float]:
+    """Numbers of this pair, saved."""
+    assert profiles.save(*known, "a note")
+    return known[1]
 
 
 # ---- profiles

@@ -11,14 +11,14 @@ import pytest
 from gguf import GGUFEndian, GGUFReader, GGUFValueType, GGUFWriter
 
 from duo.errors import UnknownModelError
-from duo.gguf_tools.whole_file import Reader, whole_file
+from duo.gguf_tools.whole_file import CheckedGgufReader, whole_file
 from duo.models.demo import demo_pair
 
 SCALARS = {kind: dtype(1) for kind, dtype in GGUFReader.gguf_scalar_to_np.items()}
 
 
 def assert_equal(path: Path) -> None:
-    ours, its = Reader(path), GGUFReader(path)
+    ours, its = CheckedGgufReader(path), GGUFReader(path)
     assert list(ours.fields) == list(its.fields) and ours.data_offset == its.data_offset
     for name, field in its.fields.items():
         mine = ours.fields[name]

@@ -14,14 +14,14 @@ from gguf_files import tiny_gemma3
 from model_files import random_model
 from stock_model import Floats, Model
 
-from duo.gguf_tools.whole_file import Reader
+from duo.gguf_tools.whole_file import CheckedGgufReader
 from duo.gguf_tools.widen import SAME, TYPES, WidenReport, widen
 from duo.models.demo import demo_pair
 
 pytestmark = pytest.mark.full
 
 TARGET, DRAFT = demo_pair()
-PROMPTS = ("Once upon a time there was a", "It was a truth universally", "def main(argv=None):\n    parser =")
+PROMPTS = ("Once upon a time there was a", "def main(argv=None):\n    parser =")
 
 
 def says(path: Path) -> list[tuple[list[int], Floats]]:
@@ -42,7 +42,7 @@ def assert_says_the_same(path: Path, other: Path) -> None:
 
 def write_llama(path: Path) -> None:
     """A llama model with what the demo pair lacks: KV groups, biases, RoPE factors, output tied to the embeddings."""
-    source = Reader(DRAFT)
+    source = CheckedGgufReader(DRAFT)
     n_embd, n_ff, n_vocab, n_kv = 128, 192, 4096, 64
     writer = gguf.GGUFWriter(path, "llama")
     for key, field in source.fields.items():
@@ -126,7 +126,7 @@ def test_groups_biases_rope_factors_and_tied_output(type: str, big: Path) -> Non
     widen(small, same_width, n_embd=128, type=type)
     report = widen(small, big, n_embd=512, n_ff=448, n_layer=3, type=type)
     assert_says_the_same(big, same_width)
-    reader = Reader(big)
+    reader = CheckedGgufReader(big)
     assert reader.fields["llama.attention.head_count"].contents() == 16
     assert reader.fields["llama.attention.head_count_kv"].contents() == 8
     assert "general.size_label" not in reader.fields
@@ -140,7 +140,7 @@ def test_qwen2_with_its_biases(type: str, big: Path) -> None:
     widen(small, same_width, n_embd=256, type=type)
     widen(small, big, n_embd=1024, n_ff=768, n_layer=3, type=type)
     assert_says_the_same(big, same_width)
-    reader = Reader(big)
+    reader = CheckedGgufReader(big)
     assert reader.fields["qwen2.attention.head_count"].contents() == 16
     biases = {t.name: t.data for t in reader.tensors if t.name.endswith(".bias")}
     assert len(biases) == 9 and biases["blk.1.attn_q.bias"].any() and not biases["blk.2.attn_q.bias"].any()
@@ -154,7 +154,7 @@ def test_gemma3_with_its_scaled_embeddings_and_norms(type: str, big: Path) -> No
     widen(small, same_width, n_embd=64, type=type)
     widen(small, big, n_embd=256, n_ff=192, n_layer=4, type=type)
     assert_says_the_same(big, same_width)
-    fields = Reader(big).fields
+    fields = CheckedGgufReader(big).fields
     assert fields["gemma3.attention.head_count"].contents() == 8
     assert fields["gemma3.attention.layer_norm_rms_epsilon"].contents() == pytest.approx(1e-6)
 
@@ -175,8 +175,8 @@ def test_each_weight_keeps_its_type(architecture: str, type: str, big: Path) -> 
     small = random_model(big.with_name("small.gguf"), architecture, type_of)
     widen(small, big, n_embd=1024, n_ff=1024, n_layer=4, type=SAME)
     assert_says_the_same(big, small)
-    own = {t.name: t for t in Reader(small).tensors}
-    for tensor in Reader(big).tensors:
+    own = {t.name: t for t in CheckedGgufReader(small).tensors}
+    for tensor in CheckedGgufReader(big).tensors:
         name = tensor.name.replace("blk.2.", "blk.0.").replace("blk.3.", "blk.1.")
         assert tensor.tensor_type == own[name].tensor_type, tensor.name
         if len(tensor.shape) == 2 and name == tensor.name:
@@ -187,15 +187,15 @@ def test_each_weight_keeps_its_type(architecture: str, type: str, big: Path) -> 
 
 def test_a_width_that_heads_do_not_fill(big: Path) -> None:
     widen(TARGET, big, n_embd=352)
-    fields = Reader(big).fields
+    fields = CheckedGgufReader(big).fields
     assert fields["llama.attention.head_count"].contents() == 5
     assert fields["llama.attention.key_length"].contents() == 64
 
 
 def test_blocks_are_carried_over_and_padding_meets_zeros(big: Path) -> None:
     widen(TARGET, big, n_embd=512, n_ff=1024)
-    small_tensors = {tensor.name: tensor for tensor in Reader(TARGET).tensors}
-    for tensor in Reader(big).tensors:
+    small_tensors = {tensor.name: tensor for tensor in CheckedGgufReader(TARGET).tensors}
+    for tensor in CheckedGgufReader(big).tensors:
         small = small_tensors[tensor.name]
         if tensor.tensor_type is gguf.GGMLQuantizationType.Q8_0:
             n_rows, n_bytes = small.data.shape
@@ -211,7 +211,7 @@ def test_blocks_are_carried_over_and_padding_meets_zeros(big: Path) -> None:
 
 def test_metadata(big: Path) -> None:
     widen(TARGET, big, n_embd=640, n_layer=5, type="f16")
-    small, fields = Reader(TARGET).fields, gguf.GGUFReader(big).fields
+    small, fields = CheckedGgufReader(TARGET).fields, gguf.GGUFReader(big).fields
     for key in small:
         if key.startswith("tokenizer.") or key in ("llama.context_length", "llama.rope.freq_base", "llama.vocab_size"):
             assert fields[key].contents() == small[key].contents(), key
@@ -242,7 +242,7 @@ def test_size_with_a_dimension_given(big: Path) -> None:
 def test_memory_does_not_grow_with_the_output(big: Path) -> None:
     tracemalloc.start()
     try:
-        widen(TARGET, big, size=4e8)
+        widen(TARGET, big, size=2.5e8)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -251,5 +251,5 @@ def test_memory_does_not_grow_with_the_output(big: Path) -> None:
 
 def test_report_is_what_was_written(big: Path) -> None:
     report = widen(DRAFT, big, n_embd=256, n_ff=768, n_layer=3)
-    n_parameters = sum(tensor.n_elements for tensor in Reader(big).tensors)
+    n_parameters = sum(tensor.n_elements for tensor in CheckedGgufReader(big).tensors)
     assert report == WidenReport(big, big.stat().st_size, 256, 768, 3, n_parameters)

@@ -14,7 +14,7 @@ from model_files import random_model
 from duo.cli.commands.dev import parse_size
 from duo.errors import BadValueError, DoesNotFitError, DuoError, UnknownModelError
 from duo.gguf_tools.random_model import randomize
-from duo.gguf_tools.whole_file import Reader
+from duo.gguf_tools.whole_file import CheckedGgufReader
 from duo.gguf_tools.widen import SAME, widen
 
 Run = Callable[..., tuple[int, str, str]]
@@ -154,7 +154,7 @@ def test_a_random_model_has_the_vocabulary_and_other_weights(tmp_path: Path, run
     made = tmp_path / "random.gguf"
     code, out, _ = run("dev", "random-model", DRAFT, "-o", made)
     assert code == 0 and out.startswith(f"{made}: ")
-    mine, its = Reader(made), Reader(DRAFT)
+    mine, its = CheckedGgufReader(made), CheckedGgufReader(DRAFT)
     key = "tokenizer.ggml.tokens"
     assert mine.fields[key].contents() == its.fields[key].contents()
     assert [t.name for t in mine.tensors] == [t.name for t in its.tensors]

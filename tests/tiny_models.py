@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -92,15 +92,23 @@ def _written(name: str, source: Path, seed: int, apart: float, n_mtp: int, weigh
     write(to, header, [])
     tensors = []
     for tensor, shape in _wanted(to, fused=name == "mimo2"):
-        rng = np.random.default_rng([seed, *tensor.encode()])
-        data = weights(tensor, shape, rng)
-        if tensor in ("output.weight", "token_embd.weight") and apart > 0.0:
-            data = data + apart * rng.normal(0, data.std(), shape)
-        data = np.ascontiguousarray(data, np.float32)
-        q8_0 = GGMLQuantizationType.Q8_0
-        whole = len(shape) < 2 or shape[-1] % 32 != 0 or not tensor.endswith(".weight") or _WHOLE.search(tensor)
-        tensors.append((tensor, data, None) if whole else (tensor, quantized(data, q8_0), q8_0))
+        other = apart if tensor in ("output.weight", "token_embd.weight") else 0.0
+        tensors.append((tensor, *_tensor(tensor, shape, seed, other, weights)))
     return write(to, header, tensors)
+
+
+@lru_cache(200)  # a draft is made right after its target, and most of its tensors are the same
+def _tensor(
+    tensor: str, shape: tuple[int, ...], seed: int, apart: float, weights: Weights
+) -> tuple[Array, GGMLQuantizationType | None]:
+    rng = np.random.default_rng([seed, *tensor.encode()])
+    data = weights(tensor, shape, rng)
+    if apart > 0.0:
+        data = data + apart * rng.normal(0, data.std(), shape)
+    data = np.ascontiguousarray(data, np.float32)
+    q8_0 = GGMLQuantizationType.Q8_0
+    whole = len(shape) < 2 or shape[-1] % 32 != 0 or not tensor.endswith(".weight") or _WHOLE.search(tensor)
+    return (data, None) if whole else (quantized(data, q8_0), q8_0)
 
 
 def random_weights(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:

@@ -16,7 +16,8 @@ namespace duo::cpu {
 namespace {
 
 thread_local int64_t      n_computed = 0;
-thread_local cell_order * order_now  = nullptr; // see set_cell_order
+thread_local experts_read experts;
+thread_local cell_order * order_now = nullptr; // see set_cell_order
 
 thread_local const row_choice * rows_now = nullptr; // see choose_rows
 
@@ -35,6 +36,10 @@ template <class T> T * at(const ggml_tensor * t, int64_t i1, int64_t i2, int64_t
 
 int64_t n_attentions() {
     return n_computed;
+}
+
+const experts_read & read_of_experts() {
+    return experts;
 }
 
 cell_order * set_cell_order(cell_order * order) {
@@ -145,6 +150,9 @@ void backend::multiply_experts(ggml_tensor * node) {
         }
     }
     std::erase_if(jobs_, [](const job & j) { return j.columns.empty(); });
+    ++experts.n_products;
+    experts.n_experts += std::ssize(jobs_);
+    experts.n_bytes += std::ssize(jobs_) * int64_t(s.bytes());
     forget();
     multiply(*best_kernels(), s, jobs_, n_threads, memory_, false);
 }

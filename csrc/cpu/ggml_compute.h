@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cell_order.h"
+#include "ggml_device.h"
 #include "ggml_interface.h"
 #include "kernel.h"
 #include "product.h"
@@ -14,6 +15,8 @@ namespace duo::cpu {
 
 // Number of attentions that this thread has computed.
 int64_t n_attentions();
+// What its products with experts have read.
+const experts_read & read_of_experts();
 
 // For the attentions that this thread computes from now on; nullptr: cells are added as they lie. Returns the one
 // before.

@@ -252,6 +252,10 @@ int64_t take_attention::n_done() {
     return n_attentions();
 }
 
+experts_read experts_read_so_far() {
+    return read_of_experts();
+}
+
 std::string kernels_name() {
     const kernel_set * k = best_kernels();
     return k == nullptr ? "" : k->name;

@@ -54,6 +54,14 @@ class take_attention {
     cell_order * order_before_;
 };
 
+// What this thread's products with experts have read so far.
+struct experts_read {
+    int64_t n_products = 0;
+    int64_t n_experts  = 0; // distinct ones of each product
+    int64_t n_bytes    = 0; // of their packed weights
+};
+experts_read experts_read_so_far();
+
 // While it exists, graphs that this thread builds leave products of many rows to a device that wants them, as llama.cpp
 // does for weights in its own host memory (--op-offload): the scheduler copies a weight there, and get_tensor() unpacks
 // it. devices: of the model; they must outlive this object. Each call sets this for its context.

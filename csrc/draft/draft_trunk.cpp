@@ -123,7 +123,7 @@ void draft_trunk::keep_text() {
     n_rows_ = std::min(n_rows_, pool_.length(trunk_));
 }
 
-void draft_trunk::settle(int32_t n) {
+void draft_trunk::keep_as_base(int32_t n) {
     n_rows_ = n < 0 ? n_rows_ : std::min(n_rows_, window_.n_rows(n));
     keep_text();
     const int32_t first = pool_.acquire();

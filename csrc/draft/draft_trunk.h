@@ -59,7 +59,7 @@ class draft_trunk {
     // The text has ended: frees all branches but the one that holds it.
     void keep_text();
     // Keeps only the first n tokens of the text (-1: all) and moves them to the first free branch.
-    void settle(int32_t n);
+    void keep_as_base(int32_t n);
     // Forgets everything. False: the model could not.
     bool clear();
 

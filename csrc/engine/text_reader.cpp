@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/on_leaving.h"
 #include "rings/listen_loop.h"
 
 namespace duo {
@@ -143,16 +144,13 @@ bool text_reader::next(open_text & text, text_chunk & out, int64_t deadline_us) 
 
 uint64_t text_reader::wait_news(uint64_t seen, int64_t deadline_us) {
     std::unique_lock locked(mutex_);
-    while (n_news_ == seen && !wires_.chunks.closed()) {
-        const int64_t left_us = deadline_us - now_us();
-        if (left_us <= 0) {
-            break;
-        }
+    while (n_news_ == seen && !wires_.chunks.closed() && now_us() < deadline_us) {
         if (!reading_) {
             read_ring(deadline_us, locked, [this, seen] { return n_news_ != seen; });
             continue;
         }
-        waits_for_news_ = true;
+        const int64_t left_us = deadline_us - now_us();
+        waits_for_news_       = true;
         news_.wait_for(locked, std::chrono::microseconds(std::min<int64_t>(left_us, 86400000000)));
         waits_for_news_ = false;
     }
@@ -167,7 +165,12 @@ template <typename Done>
 void text_reader::read_ring(int64_t deadline_us, std::unique_lock<std::mutex> & locked, Done && done) {
     reading_ = true;
     locked.unlock();
-    const auto look = [&] {
+    const on_leaving ends([&] { // or others would wait for ever
+        locked.lock();
+        reading_ = false;
+        pass_on_reading();
+    });
+    const auto       look = [&] {
         const std::lock_guard again(mutex_);
         for (chunk_msg msg; wires_.chunks.try_pop(msg);) {
             give(msg);
@@ -175,12 +178,9 @@ void text_reader::read_ring(int64_t deadline_us, std::unique_lock<std::mutex> & 
         return done_if(done());
     };
     listen_until(wires_.reader_bell, deadline_us, [this] { return wires_.chunks.closed(); }, look);
-    locked.lock();
-    reading_ = false;
-    pass_on_reading();
 }
 
-// Wakes a thread that can read the ring from now on. One whose text has a chunk will not read.
+// Wakes a thread that can read the ring. One whose text has a chunk will not read.
 void text_reader::pass_on_reading() {
     if (waits_for_news_) {
         news_.notify_all();

@@ -22,16 +22,16 @@ void average::add(double x, int64_t i_pass) {
     i_last = i_pass;
 }
 
-void draft_profile::on_step(int32_t n_rows, float us, double shared, size_t split, int64_t i_pass) {
+void draft_profile::on_step(int32_t n_rows, float us, double shared, int64_t i_pass) {
     if (us > 0.0f && n_rows >= 1) {
-        step_table & t = shared < alone_share ? alone : beside[split];
+        step_table & t = shared < alone_share ? alone : beside;
         t[size_t(std::min(n_rows, n_step_cap))].add(double(us), i_pass);
     }
 }
 
 double draft_profile::any_step_us() const {
     for (size_t n = 1; n <= size_t(n_step_cap); ++n) {
-        for (const step_table * t : {&beside.front(), &alone}) {
+        for (const step_table * t : {&beside, &alone}) {
             if ((*t)[n].n > 0) {
                 return (*t)[n].value;
             }

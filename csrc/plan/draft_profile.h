@@ -30,15 +30,13 @@ using step_table = std::array<average, n_step_cap + 1>; // by nodes
 
 // Owned by the verify worker. On a host each client's draft has its own, so that none decides for the others.
 struct draft_profile {
-    explicit draft_profile(size_t n_splits = 1) : beside(n_splits) {}
-
-    step_table                              alone{}; // while the target stands still
-    std::vector<step_table>                 beside;  // while it works, by core_split
+    step_table                              alone{};  // while the target stands still
+    step_table                              beside{}; // while it works
     std::array<guess_record, n_guess_kinds> guesses{};
     std::array<text_gains, n_guess_kinds>   gains{};
 
-    // A step over n_rows nodes. shared: part of its time in which the target worked too, 0..1. split: of the cores.
-    void on_step(int32_t n_rows, float us, double shared, size_t split, int64_t i_pass);
+    // A step over n_rows nodes. shared: part of its time in which the target worked too, 0..1.
+    void on_step(int32_t n_rows, float us, double shared, int64_t i_pass);
     // The time of the smallest step that was measured; 0: none was.
     [[nodiscard]] double any_step_us() const;
 };

@@ -30,15 +30,8 @@ void pair_prior::check() const {
         }
         last = n;
     }
-    int32_t n_draft = 0;
-    for (const core_split & s : splits) {
-        if (s.target < 1 || s.draft <= n_draft) {
-            throw error(error_kind::bad_value, "the splits of the cores are not in the order of the draft's share");
-        }
-        n_draft = s.draft;
-    }
-    if (!splits.empty() && split >= splits.size()) {
-        throw error(error_kind::bad_value, "the likely split of the cores is not one of those given");
+    if (split.target < 0 || split.draft < 0 || (split.target > 0) != (split.draft > 0)) {
+        throw error(error_kind::bad_value, "the split of the cores leaves one of the models without a core");
     }
     if (!std::isfinite(step_us) || step_us < 0.0) {
         throw error(error_kind::bad_value, "the expected time of a draft step is negative or not finite");

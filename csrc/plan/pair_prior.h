@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "core_split.h"
-
 namespace duo {
 
 // Steps of a draft that makes n_of_step levels in each.
@@ -14,13 +12,16 @@ constexpr int32_t steps_for(int32_t n_levels, int32_t n_of_step) {
     return (n_levels + n_of_step - 1) / n_of_step;
 }
 
+// Threads of each model while both work on the same cores; 0: as many as the model was given.
+struct core_split {
+    int32_t target = 0;
+    int32_t draft  = 0;
+};
+
 struct pair_prior {
     // Both models compute on the same cores or GPU, so they slow each other down when both work.
-    bool shared = false;
-    // Ways to split those cores while both work, the draft's share ascending; empty: each keeps its threads. `split`:
-    // the likely one.
-    std::vector<core_split> splits{};
-    size_t                  split = 0;
+    bool       shared = false;
+    core_split split{}; // of those cores, while both work
     // Points (rows, microseconds) of a target pass by itself, rows ascending; empty: unknown.
     std::vector<std::pair<int32_t, double>> pass_us{};
     double                                  step_us = 0.0; // draft step over one node by itself; 0: unknown
@@ -29,7 +30,9 @@ struct pair_prior {
 
     // Microseconds of a pass over n rows, linear between the points and on along the last two; 0: unknown.
     [[nodiscard]] double pass(int32_t n_rows) const;
-    // Throws duo::error if rows or shares do not ascend, or if a number makes no sense.
+    // Each model has cores of its own while both work.
+    [[nodiscard]] bool splits_cores() const { return split.target > 0; }
+    // Throws duo::error if rows do not ascend, or if a number makes no sense.
     void check() const;
 };
 

@@ -13,7 +13,6 @@ constexpr int64_t n_forgotten = 1000000; // passes; older measurements are saved
 
 void pair_profile::expect(const pair_prior & prior) {
     passes_.expect(prior);
-    draft_.beside.resize(std::max<size_t>(1, prior.splits.size()));
     ++n_changes_;
 }
 
@@ -30,18 +29,12 @@ void pair_profile::on_pass(int32_t n_rows, int64_t us, double shared) {
 }
 
 void pair_profile::on_step(int32_t n_rows, float us, double shared) {
-    draft_.on_step(n_rows, us, shared, passes_.split(), passes_.n_passes());
+    draft_.on_step(n_rows, us, shared, passes_.n_passes());
     ++n_changes_;
 }
 
 void pair_profile::exchange_draft(draft_profile & other) {
-    other.beside.resize(draft_.beside.size()); // first what may throw
     std::swap(draft_, other);
-    ++n_changes_;
-}
-
-void pair_profile::choose_split(size_t i) {
-    passes_.choose_split(i);
     ++n_changes_;
 }
 
@@ -90,9 +83,7 @@ double pair_profile::branch_price() const {
 template <typename Self, typename F> void pair_profile::each_average(Self & self, const F & f) {
     pass_times::each(self.passes_, f);
     std::for_each(self.draft_.alone.begin(), self.draft_.alone.end(), f);
-    for (auto & t : self.draft_.beside) {
-        std::for_each(t.begin(), t.end(), f);
-    }
+    std::for_each(self.draft_.beside.begin(), self.draft_.beside.end(), f);
 }
 
 std::vector<double> pair_profile::saved() const {

@@ -13,7 +13,7 @@
 
 namespace duo {
 
-constexpr int32_t profile_version = 9; // of the numbers of saved()
+constexpr int32_t profile_version = 10; // of the numbers of saved()
 
 // Owned by the verify worker.
 class pair_profile {
@@ -28,7 +28,6 @@ class pair_profile {
     void on_step(int32_t n_rows, float us, double shared);
     // Another draft is at work from now on. other: what is known of it; it takes what was known of the one before.
     void exchange_draft(draft_profile & other);
-    void choose_split(size_t i);
 
     [[nodiscard]] const pass_times &    passes() const { return passes_; }
     [[nodiscard]] const draft_profile & draft() const { return draft_; }
@@ -60,7 +59,7 @@ class pair_profile {
     bool                              restore(std::span<const double> numbers);
 
   private:
-    [[nodiscard]] const step_table & step_together() const { return draft_.beside[passes_.split()]; }
+    [[nodiscard]] const step_table & step_together() const { return draft_.beside; }
     [[nodiscard]] double             nearest_step(const step_table & t, int32_t n_rows) const;
 
     template <typename Self, typename F> static void each_average(Self & self, const F & f);

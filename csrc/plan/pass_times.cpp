@@ -14,20 +14,14 @@ constexpr int32_t n_expected = 4;    // drafted tokens up to which an expected c
 
 void pass_times::expect(const pair_prior & prior) {
     prior_ = prior;
-    together_.resize(std::max<size_t>(1, prior.splits.size()));
     changed();
 }
 
 void pass_times::on_pass(int32_t n_rows, int64_t us, double shared) {
     if (n_rows >= 1 && n_rows <= n_rows_cap) {
-        (shared < alone_share ? alone_ : together_[split_])[size_t(n_rows)].add(double(us), ++n_passes_);
+        (shared < alone_share ? alone_ : together_)[size_t(n_rows)].add(double(us), ++n_passes_);
         changed();
     }
-}
-
-void pass_times::choose_split(size_t i) {
-    split_ = i;
-    changed();
 }
 
 // A single sample may have been late. After a while it does not count any more, and its width is tried again.
@@ -39,7 +33,7 @@ bool pass_times::counts(const average & a) const {
 void pass_times::changed() {
     slowdown_        = find_slowdown();
     of_widths_alone_ = interpolate(alone_);
-    of_widths_       = interpolate(together());
+    of_widths_       = interpolate(together_);
 }
 
 pass_times::by_rows pass_times::interpolate(const table & t) const {
@@ -103,7 +97,7 @@ double pass_times::find_slowdown() const {
     // Only recent measurements from about the same time are compared, as the machine's speed changes from minute to
     // minute.
     int64_t last = std::numeric_limits<int64_t>::min();
-    for (const average & b : together()) {
+    for (const average & b : together_) {
         last = b.n > 0 ? std::max(last, b.i_last) : last;
     }
     const auto close = [last](const average & a, const average & b) {
@@ -113,13 +107,13 @@ double pass_times::find_slowdown() const {
     double alone  = 0.0;
     double least  = 1.0;
     for (size_t n = 1; n < alone_.size(); ++n) {
-        if (close(alone_[n], together()[n])) {
-            const double weight = std::min({alone_[n].n, together()[n].n, 8}) / alone_[n].value;
-            beside += weight * together()[n].value;
+        if (close(alone_[n], together_[n])) {
+            const double weight = std::min({alone_[n].n, together_[n].n, 8}) / alone_[n].value;
+            beside += weight * together_[n].value;
             alone += weight * alone_[n].value;
         }
-        if (close(alone_[1], together()[n])) { // n rows should not take longer than n passes over one row
-            least = std::max(least, together()[n].value / (double(n) * alone_[1].value));
+        if (close(alone_[1], together_[n])) { // n rows should not take longer than n passes over one row
+            least = std::max(least, together_[n].value / (double(n) * alone_[1].value));
         }
     }
     return alone == 0.0 ? least : std::max(least, beside / alone);
@@ -127,8 +121,8 @@ double pass_times::find_slowdown() const {
 
 double pass_times::us(int32_t n_rows, bool beside, bool hopeful) const {
     n_rows                  = std::clamp(n_rows, 1, n_rows_cap);
-    const table & this_way  = beside ? together() : alone_;
-    const table & other_way = beside ? alone_ : together();
+    const table & this_way  = beside ? together_ : alone_;
+    const table & other_way = beside ? alone_ : together_;
     // More rows never cost less; a measurement that says so is noise.
     const auto   least = [n_rows](const by_rows & us) { return std::max(us[1], us[size_t(n_rows)]); };
     const double own   = least(beside ? of_widths_ : of_widths_alone_);
@@ -154,7 +148,7 @@ double pass_times::us(int32_t n_rows, bool beside, bool hopeful) const {
 
 int32_t pass_times::n_tried() const {
     for (int32_t n = n_rows_cap; n >= 2; --n) {
-        if (alone_[size_t(n)].n > 0 || together()[size_t(n)].n > 0) {
+        if (alone_[size_t(n)].n > 0 || together_[size_t(n)].n > 0) {
             return std::max(n - 1, has_prior() ? n_expected : 0);
         }
     }

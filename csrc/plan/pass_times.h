@@ -26,10 +26,6 @@ class pass_times {
     void                  on_pass(int32_t n_rows, int64_t us, double shared);
     [[nodiscard]] int64_t n_passes() const { return n_passes_; }
 
-    // Times of both models at work are kept separately for each split of the cores.
-    void                 choose_split(size_t i);
-    [[nodiscard]] size_t split() const { return split_; }
-
     // Expected microseconds of a pass; 0: nothing measured yet. beside: while the draft works. hopeful: a small width
     // that was not measured this way is assumed to be cheap, so that it gets tried.
     [[nodiscard]] double us(int32_t n_rows, bool beside, bool hopeful = true) const;
@@ -39,21 +35,19 @@ class pass_times {
     [[nodiscard]] const average & alone(int32_t n_rows) const { return alone_[size_t(n_rows)]; }
     // As measured, alone if there was such a pass. Unlike us(), it may fall with the width.
     [[nodiscard]] double measured_us(int32_t n_rows) const {
-        return (alone(n_rows).n > 0 ? alone(n_rows) : together()[size_t(n_rows)]).value;
+        return (alone(n_rows).n > 0 ? alone(n_rows) : together_[size_t(n_rows)]).value;
     }
-    [[nodiscard]] bool measured_beside(int32_t n_rows) const { return together()[size_t(n_rows)].n > 0; }
+    [[nodiscard]] bool measured_beside(int32_t n_rows) const { return together_[size_t(n_rows)].n > 0; }
     [[nodiscard]] bool measured(int32_t n_rows) const { return alone(n_rows).n > 0 || measured_beside(n_rows); }
     // The most drafted tokens that a measured pass had, or whose cost is expected.
     [[nodiscard]] int32_t n_tried() const;
     // Wider passes may be expensive, so the width grows in small steps.
     [[nodiscard]] int32_t widest_try(int32_t n_min) const { return std::max({1, 2 * n_tried(), n_min}); }
 
-    // Calls f(average &) for all measurements: those alone, then those of each split. restored() must follow a change.
+    // Calls f(average &) for all measurements: those alone, then those beside a draft. restored() must follow a change.
     template <typename Self, typename F> static void each(Self & self, const F & f) {
         std::for_each(self.alone_.begin(), self.alone_.end(), f);
-        for (auto & t : self.together_) {
-            std::for_each(t.begin(), t.end(), f);
-        }
+        std::for_each(self.together_.begin(), self.together_.end(), f);
     }
     void restored() { changed(); }
 
@@ -68,21 +62,19 @@ class pass_times {
         double  most  = 0.0; // least time of the wider ones, which this one does not exceed
     };
 
-    [[nodiscard]] const table & together() const { return together_[split_]; }
-    void                        changed();
-    [[nodiscard]] double        find_slowdown() const;
-    [[nodiscard]] bool          counts(const average & a) const;
-    [[nodiscard]] by_rows       interpolate(const table & t) const;
-    [[nodiscard]] double        between(const table & t, int32_t n_rows, const neighbours & near) const;
+    void                  changed();
+    [[nodiscard]] double  find_slowdown() const;
+    [[nodiscard]] bool    counts(const average & a) const;
+    [[nodiscard]] by_rows interpolate(const table & t) const;
+    [[nodiscard]] double  between(const table & t, int32_t n_rows, const neighbours & near) const;
 
-    pair_prior         prior_;
-    table              alone_{};
-    std::vector<table> together_{1}; // while both work, by core_split
-    size_t             split_    = 0;
-    int64_t            n_passes_ = 0;
-    double             slowdown_ = 1.0;
-    by_rows            of_widths_alone_{};
-    by_rows            of_widths_{}; // while both work
+    pair_prior prior_;
+    table      alone_{};
+    table      together_{}; // while both work
+    int64_t    n_passes_ = 0;
+    double     slowdown_ = 1.0;
+    by_rows    of_widths_alone_{};
+    by_rows    of_widths_{}; // while both work
 };
 
 } // namespace duo

@@ -1,6 +1,6 @@
 // Decides what to verify, whether to wait for the drafts, and what they should do meanwhile: for one text or for
 // several that share a pass. It goes by measurements, not by configured numbers. Which rows are worth their time:
-// row_choice. Whether drafts run ahead, take turns or rest: stance_choice. What that would bring: stance_rates.
+// row_values. Whether drafts run ahead, take turns or rest: stance_choice. What that would bring: stance_rates.
 #pragma once
 
 #include <cstdint>
@@ -67,20 +67,14 @@ class planner {
     void                              forget();
 
   private:
-    int64_t            choose_rows(std::span<text_share> texts, int32_t n_rows);
-    void               take_fixed(std::span<text_share> texts, int32_t & n_base, int32_t & n_rows);
-    [[nodiscard]] bool prefers_tree(const text_share & t, int32_t n_base, int32_t n_most, row_choice::gain & best);
-    static void        take(text_share & t, bool wide, int32_t n);
-
-    pair_profile         profile_;
-    stance_rates         rates_{profile_};
-    stance_choice        stances_{profile_, rates_};
-    wish_rule            wishes_{profile_, rates_, stances_};
-    wait_rule            waits_{rates_, stances_, wishes_};
-    draft_worth          worth_{profile_, rates_};
-    row_choice           rows_;
-    bool                 counts_ = false; // what a draft saves is learned from the text
-    std::vector<int32_t> n_of_;           // scratch: rows of each text
+    pair_profile  profile_;
+    stance_rates  rates_{profile_};
+    stance_choice stances_{profile_, rates_};
+    wish_rule     wishes_{profile_, rates_, stances_};
+    wait_rule     waits_{rates_, stances_, wishes_};
+    draft_worth   worth_{profile_, rates_};
+    row_choice    rows_{profile_, rates_, stances_, waits_};
+    bool          counts_ = false; // what a draft saves is learned from the text
 };
 
 } // namespace duo

@@ -8,9 +8,8 @@ namespace duo {
 
 namespace {
 constexpr size_t n_key = std::tuple_size_v<stance_key>;
-// After the key: stance, passes in it, lengths of the last rest and the last turns, thousandths of turns_gain; split,
-// passes between trials of others.
-constexpr size_t n_each    = n_key + 7;
+// After the key: stance, passes in it, lengths of the last rest and the last turns, thousandths of turns_gain.
+constexpr size_t n_each    = n_key + 5;
 constexpr double n_longest = 1e6; // passes
 } // namespace
 
@@ -22,8 +21,7 @@ std::vector<double> planner::saved() const {
             // A trial that is not over does not count as a stance.
             const bool trial = e.stance_now == stance::ahead && e.on_trial && e.n_in < n_reliable;
             out.insert(out.end(), {double(trial ? stance::by_turn : e.stance_now), double(trial ? 0 : e.n_in),
-                                   double(e.n_rest), double(e.n_turns), std::round(1000.0 * e.turns_gain),
-                                   double(e.splits.best()), double(e.splits.n_wait())});
+                                   double(e.n_rest), double(e.n_turns), std::round(1000.0 * e.turns_gain)});
         }
     }
     return out;
@@ -54,8 +52,6 @@ void planner::restore(std::span<const double> numbers) {
             e.n_rest     = std::max(0, int32_t(of[2]));
             e.n_turns    = std::max(0, int32_t(of[3]));
             e.turns_gain = std::clamp(of[4] / 1000.0, 1.0, stance_history::turns_gain_most);
-            e.splits     = split_choice::begun(profile_.passes().prior());
-            e.splits.restore(size_t(std::max(0.0, of[5])), int32_t(of[6]));
             stances_.memory().put(key, e);
         }
     }

@@ -1,58 +1,41 @@
-// Chooses which drafted nodes are worth their rows in a pass.
-//
-// A pass over a set of drafted nodes brings E = 1 + (sum of the nodes' chances) tokens for each text (Leviathan et al.,
-// arXiv 2211.17192, for a chain). It costs the time of the wait and of the pass. The best long-run rate R is reached by
-// maximising E - R * cost in each pass (Dinkelbach 1967). R is taken as the running rate of the texts. So one more node
-// is verified if its chance is above R times the cost of one more row. The nodes of several texts compete for the rows.
-// Rows become more expensive with their number, so with many texts speculation fades by itself.
+// Chooses the rows of the next pass: which drafted nodes of its texts are verified.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "pair_profile.h"
-#include "pass_tree.h"
+#include "row_values.h"
+#include "stance_choice.h"
+#include "stance_rates.h"
+#include "text_share.h"
+#include "wait_rule.h"
 
 namespace duo {
 
 class row_choice {
   public:
-    // Less than this many tokens a pass is within the noise of measurement.
-    static constexpr double least_gain = 0.04;
+    // They must outlive it.
+    row_choice(const pair_profile & profile, const stance_rates & rates, const stance_choice & stances,
+               const wait_rule & waits)
+        : profile_(profile), rates_(rates), stances_(stances), waits_(waits) {}
 
-    struct gain {
-        double  value = 0.0; // tokens more than without drafted rows, less those that their time costs
-        int32_t n     = 0;   // leading nodes that are verified
-    };
-
-    // The nodes to choose from, those that are worth most first.
-    void                  clear() { nodes_.clear(); }
-    void                  add(const pass_tree & tree, const std::vector<int32_t> & order, size_t n, int32_t text);
-    void                  sort(); // needed after the nodes of several texts were added
-    [[nodiscard]] int32_t text_of(int32_t i) const { return nodes_[size_t(i)].text; }
-
-    // Sets what drafted rows cost beside n_base others, up to n_most. r: tokens per microsecond. beside: while the
-    // draft works.
-    void price(const pair_profile & profile, int32_t n_base, int32_t n_most, bool beside, double r);
-    // Tokens that could be had in the time that n drafted rows take.
-    [[nodiscard]] double cost(int32_t n) const { return cost_[size_t(n)]; }
-    // The best rate that the leading nodes allow, in tokens per microsecond; 0: unknown. A few lucky passes may leave a
-    // running rate above it, and then the shortest pass would always seem best.
-    [[nodiscard]] double best_ratio(const pair_profile & profile, int32_t n_texts, int32_t n_base,
-                                    int32_t n_most) const;
-    // The leading nodes that are worth most. copy: if a guess is wrong, all that was right before it is evaluated
-    // again.
-    [[nodiscard]] gain best(int32_t n_base, int32_t n_most, int32_t n_min, bool copy) const;
+    // Chooses rows in the trees of the texts, n_rows at most. > 0: it pays to wait so many microseconds for more nodes.
+    int64_t choose(std::span<text_share> texts, int32_t n_rows);
+    // Chooses the first n nodes of the best path or of the whole tree.
+    static void take(text_share & t, bool wide, int32_t n);
 
   private:
-    struct node {
-        double  chance = 0.0;
-        int32_t text   = 0;
-        bool    beside = false; // not on the best path: if it is accepted, the next pass evaluates it again
-    };
-    std::vector<node>                   nodes_;
-    std::array<double, n_draft_cap + 2> cost_{};
+    void               take_fixed(std::span<text_share> texts, int32_t & n_base, int32_t & n_rows);
+    [[nodiscard]] bool prefers_tree(const text_share & t, int32_t n_base, int32_t n_most, row_values::gain & best);
+
+    const pair_profile &  profile_;
+    const stance_rates &  rates_;
+    const stance_choice & stances_;
+    const wait_rule &     waits_;
+    row_values            values_;
+    std::vector<int32_t>  n_of_; // scratch: rows of each text
 };
 
 } // namespace duo

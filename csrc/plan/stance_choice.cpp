@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "row_choice.h"
+#include "row_values.h"
 
 namespace duo {
 
@@ -43,13 +43,8 @@ void stance_choice::begin(const plan_params & params, const text_limits & limits
     const bool fresh =
         memory_.use({int32_t(params.mode), params.n_max, params.n_min, params.n_branch, int32_t(params.use),
                      int32_t(params.kind), params.has_model ? 1 : 0, limits.n_texts});
-    stance_history & h = memory_.now();
-    if (fresh) {
-        h.splits = split_choice::begun(profile_.passes().prior());
-    }
-    h.splits.stop_trial();
-    splits_.use(h.splits);
-    const bool sync = params.mode == run_mode::sync && !limits.no_waits;
+    stance_history & h    = memory_.now();
+    const bool       sync = params.mode == run_mode::sync && !limits.no_waits;
     if (fresh || is_fixed(params) || !params.has_model || (sync && now() == stance::ahead)) {
         h.change(first());
     }
@@ -86,10 +81,6 @@ void stance_choice::on_pass(const pass_result & pass) {
     }
     if (now() != stance::rest && !pass.usual && rates_.plain_us() > 0.0) {
         h.reading_us += pass.us - pass.n_tokens * rates_.plain_us() / limits_.n_texts;
-    }
-    if (h.splits.on_trial()) {
-        splits_.judge(h.splits, h.own, pass.n_tokens, pass.expected, pass.us);
-        return;
     }
     if (pass.usual) {
         h.own.add(pass.n_tokens, pass.expected, pass.us);
@@ -150,9 +141,6 @@ void stance_choice::reconsider() {
     if (!fell && !begin_rest() && h.n_in > 4 * n_poor_most && h.n_poor == 0) {
         h.n_rest = 0; // speculation has paid for long enough, so the next rest is short again
     }
-    if (now() == stance::ahead && !limits_.several() && !measuring_ && h.n_in >= n_reliable) {
-        splits_.try_other(h.splits);
-    }
 }
 
 // Where working side by side is slow, turn-taking is tried first.
@@ -187,15 +175,13 @@ bool stance_choice::begin_rest() {
     return true;
 }
 
-// Running ahead is tried again later, or sooner if there is another way to split the cores.
+// Running ahead is tried again later.
 bool stance_choice::fall_back(double own) {
     if (!is_async(params_) || limits_.no_waits || now() != stance::ahead || !turns_are_faster(own)) {
         return false;
     }
     const int32_t least   = profile_.passes().slowdown() > 1.5 ? n_turns_far : n_turns_first;
-    const bool    other   = splits_.move_on(memory_.now().splits);
-    memory_.now().n_turns = std::clamp(other ? memory_.now().n_turns : 2 * memory_.now().n_turns,
-                                       other ? n_turns_first : least, n_turns_last);
+    memory_.now().n_turns = std::clamp(2 * memory_.now().n_turns, least, n_turns_last);
     memory_.now().change(stance::by_turn);
     return true;
 }
@@ -222,9 +208,9 @@ bool stance_choice::loses_clearly() const {
 
 bool stance_choice::speculation_is_poor(double own) const {
     const bool   untried = limits_.several() && memory_.now().n_in < n_trial;
-    const double least   = untried ? least_hope : 1.0 + row_choice::least_gain;
+    const double least   = untried ? least_hope : 1.0 + row_values::least_gain;
     const bool   poor    = now() == stance::by_turn ? rates_.now().hopeful.rate < least * rates_.plain()
-                                                    : rates_.gain(rate(), now() == stance::ahead) < row_choice::least_gain;
+                                                    : rates_.gain(rate(), now() == stance::ahead) < row_values::least_gain;
     return poor || (memory_.now().n_in >= n_reliable && own < least_speedup * rates_.plain());
 }
 
@@ -259,7 +245,7 @@ int32_t stance_choice::turns_before_ahead() const {
     }
     const double turns = memory_.now().turns_rate(rates_.now().turns);
     const double most  = turns > 0.0 ? rates_.now().ahead.rate / turns : 0.0;
-    const double price = shared() && profile_.passes().prior().splits.empty() ? trial_price : split_price;
+    const double price = shared() && !profile_.passes().prior().splits_cores() ? trial_price : split_price;
     return most < small_gain ? std::numeric_limits<int32_t>::max()
                              : std::max(n_reliable, int32_t(price / (trial_share * most)));
 }

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "split_choice.h"
+#include "pair_profile.h"
 #include "stance_history.h"
 #include "text_share.h"
 
@@ -36,8 +36,7 @@ class stance_choice {
     static constexpr double  trial_share = 0.02; // share of the time that trials may cost
 
     // Both must outlive it.
-    stance_choice(pair_profile & profile, const stance_rates & rates)
-        : profile_(profile), rates_(rates), splits_(profile, rates) {}
+    stance_choice(const pair_profile & profile, const stance_rates & rates) : profile_(profile), rates_(rates) {}
 
     // Texts are written with these options from now on. The rates must have begun, too.
     void begin(const plan_params & params, const text_limits & limits);
@@ -51,7 +50,7 @@ class stance_choice {
     [[nodiscard]] bool draft_works() const { return now() == stance::ahead && !measuring_; }
     // Threads for each model's next work; 0: all its threads.
     [[nodiscard]] core_split threads() const {
-        return draft_works() && !limits_.several() ? splits_.threads(memory_.now().splits) : core_split{};
+        return draft_works() && !limits_.several() ? profile_.passes().prior().split : core_split{};
     }
     // Both models are on the same cores.
     [[nodiscard]] bool shared() const { return profile_.passes().prior().shared; }
@@ -79,9 +78,8 @@ class stance_choice {
     bool fall_back(double own); // ahead -> by_turn
     bool begin_rest();          // ahead or by_turn -> rest
 
-    pair_profile &       profile_;
+    const pair_profile & profile_;
     const stance_rates & rates_;
-    split_choice         splits_;
     plan_params          params_;
     text_limits          limits_;
     bool                 measuring_ = false;

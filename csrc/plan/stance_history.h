@@ -7,7 +7,7 @@
 #include <map>
 
 #include "base/messages.h"
-#include "core_split.h"
+#include "pace.h"
 #include "stance_rates.h"
 
 namespace duo {
@@ -30,9 +30,8 @@ struct stance_history {
     double  turns_gain = 1.0;   // what turn-taking brought / its estimate
     bool    on_trial   = false; // running ahead, to see whether it is faster than turn-taking
 
-    double       reading_us = 0.0; // that drafts took to read several texts since the last rest
-    pace         own;              // of this stance
-    split_search splits;           // of the cores, while both work
+    double reading_us = 0.0; // that drafts took to read several texts since the last rest
+    pace   own;              // of this stance
 
     // By turn, the draft stops early where it is unsure and goes on where it is sure, which an average acceptance does
     // not show. So turn-taking brings more than its estimate, if it makes guesses at all.
@@ -51,7 +50,6 @@ struct stance_history {
         n_since    = 0;
         on_trial   = false;
         own        = {};
-        splits.stop_trial();
     }
 };
 

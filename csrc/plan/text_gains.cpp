@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "row_choice.h"
+#include "row_values.h"
 
 namespace duo {
 
@@ -35,7 +35,7 @@ void text_gains::on_pass(int32_t n_tokens, double us, double plain_us) {
 }
 
 bool text_gains::promise() const {
-    return known() && saved_passes(n_usual) > row_choice::least_gain * n_usual;
+    return known() && saved_passes(n_usual) > row_values::least_gain * n_usual;
 }
 
 double text_gains::saved_passes(int32_t n_tokens) const {

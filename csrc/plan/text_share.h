@@ -18,14 +18,15 @@ struct text_share {
     const plan_params * plan  = nullptr;
     const tree_shape *  shape = nullptr; // that the user gave; may be empty
 
-    int32_t n_most   = 0;           // drafted nodes at most, as far as options, context and batch allow
-    int32_t n_base   = 1;           // its rows besides drafted ones
-    int32_t n_branch = 1;           // branches of the cache for its tree
-    int32_t n_told   = n_draft_cap; // levels that its draft was told to prepare
-    bool    growing  = false;       // its draft may still add nodes, and may be waited for
-    bool    fresh    = false;       // the draft had not foreseen the root
-    bool    fixed    = false;       // its rows are what the user or a test has fixed, whatever they cost
-    int64_t away_us  = 0; // a verdict and the first node after it take this much longer: the draft is elsewhere
+    int32_t n_most     = 0;           // drafted nodes at most, as far as options, context and batch allow
+    int32_t n_base     = 1;           // its rows besides drafted ones
+    int32_t n_branch   = 1;           // branches of the cache for its tree
+    int32_t n_told     = n_draft_cap; // levels that its draft was told to prepare
+    bool    growing    = false;       // its draft may still add nodes, and may be waited for
+    bool    fresh      = false;       // the draft had not foreseen the root
+    bool    fixed      = false;       // its rows are what the user or a test has fixed, whatever they cost
+    int64_t reading_us = 0;           // a draft that reads is expected to take so much longer; 0: it does not read
+    int64_t away_us    = 0; // a verdict and the first node after it take this much longer: the draft is elsewhere
 
     // Chances of what n-grams of the text propose: that its first tokens are right, up to each one.
     std::span<const double> repeats = {};

@@ -42,7 +42,7 @@ int32_t wait_rule::n_of_fixed(const text_share & t) const {
     return std::max(0, std::min(n, t.n_told) - int32_t(t.tree->best_path().size()));
 }
 
-bool wait_rule::pays(double value, const text_share & t, int32_t n_most, const row_choice & rows) const {
+bool wait_rule::pays(double value, const text_share & t, int32_t n_most, const row_values & rows) const {
     const double r    = stances_.rate();
     const double step = rates_.step_us(true);
     const auto & path = t.tree->best_path();
@@ -62,7 +62,7 @@ bool wait_rule::pays(double value, const text_share & t, int32_t n_most, const r
         reached *= n + d == 1 && t.fresh ? rates_.guesses().acceptance_fresh() : rates_.acceptance(n + d - 1, age + d);
         sum += reached;
         const double us = rates_.n_steps(d + (again ? 1 : 0)) * step + (t.fresh ? double(t.away_us) : 0.0);
-        if (n + d >= t.plan->n_min && sum - rows.cost(n + d) - r * us > value + row_choice::least_gain) {
+        if (n + d >= t.plan->n_min && sum - rows.cost(n + d) - r * us > value + row_values::least_gain) {
             return true;
         }
     }
@@ -74,7 +74,9 @@ int64_t wait_rule::us(int32_t n_levels, const text_share & t) const {
     const auto expected = int64_t(n_levels * rates_.step_us(beside()));
     // The round trip is a median, so some messages take longer. A lost connection must not cost several round trips.
     const auto away = int64_t(1.5 * double(t.away_us));
-    return std::max(turns ? least_turn_us : least_us, wait_factor * expected) + away;
+    // Where the models take turns on the same cores, a draft that reads is waited for: both at once would take longer.
+    const int64_t reading = stances_.now() == stance::by_turn && stances_.shared() ? t.reading_us : 0;
+    return std::max({turns ? least_turn_us : least_us, wait_factor * expected, reading}) + away;
 }
 
 } // namespace duo

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "draft_wishes.h"
-#include "row_choice.h"
+#include "row_values.h"
 
 namespace duo {
 
@@ -19,7 +19,7 @@ class wait_rule {
     [[nodiscard]] int32_t n_awaited(const text_share & t) const;
     // True if it pays to wait until a draft that runs ahead has made the best path some levels longer. value: of the
     // rows that are known now. rows: what rows cost.
-    [[nodiscard]] bool pays(double value, const text_share & t, int32_t n_most, const row_choice & rows) const;
+    [[nodiscard]] bool pays(double value, const text_share & t, int32_t n_most, const row_values & rows) const;
     // Microseconds for so many levels.
     [[nodiscard]] int64_t us(int32_t n_levels, const text_share & t) const;
 

@@ -72,13 +72,13 @@ PYBIND11_MODULE(_core, m) {
         },
         "kind"_a);
     m.def("now_us", [] { return duo::now_us(); });
-    m.def("log_to", &duo::log_to, "to_stderr"_a, "path"_a);
+    m.def("log_to", &duo::log_to, "to_stderr"_a, "path"_a, py::call_guard<py::gil_scoped_release>());
     m.def(
         "log_style",
         [](bool prefix, bool timestamps, bool jsonl) {
             duo::set_log_style({.prefix = prefix, .timestamps = timestamps, .jsonl = jsonl});
         },
-        py::kw_only(), "prefix"_a, "timestamps"_a, "jsonl"_a);
+        py::kw_only(), "prefix"_a, "timestamps"_a, "jsonl"_a, py::call_guard<py::gil_scoped_release>());
     m.def("take_log", &duo::log_install);
     m.def("noise", &duo::gumbel_noise, "seed"_a, "pos"_a, "token"_a);
     duo::register_probe(m);

@@ -6,8 +6,10 @@
 #include "base/error.h"
 #include "bindings.h"
 #include "engine.h"
+#include "synthetic/delayed_model.h"
 
 namespace py = pybind11;
+using namespace pybind11::literals;
 
 namespace duo {
 
@@ -200,25 +202,21 @@ void register_engine_options(py::module_ & m) {
         .def_readwrite("n_parallel", &e::n_parallel)
         .def_readwrite("n_kept_bytes", &e::n_kept_bytes)
         .def_readwrite("tracing", &e::tracing)
-        .def_readwrite("delay_us", &e::delay_us)
-        .def_readwrite("delay_seed", &e::delay_seed)
         .def_property(
-            "splits",
-            [](const e & o) {
-                std::vector<std::pair<int32_t, int32_t>> out;
-                for (const core_split & s : o.prior.splits) {
-                    out.emplace_back(s.target, s.draft);
-                }
-                return out;
-            },
-            [](e & o, const std::vector<std::pair<int32_t, int32_t>> & x) {
-                o.prior.splits.clear();
-                for (const auto & [target, draft] : x) {
-                    o.prior.splits.push_back({.target = target, .draft = draft});
-                }
+            "split", [](const e & o) { return std::pair(o.prior.split.target, o.prior.split.draft); },
+            [](e & o, const std::pair<int32_t, int32_t> & x) {
+                o.prior.split = {.target = x.first, .draft = x.second};
             });
+    // Tests provoke many schedules with it.
+    m.def(
+        "make_late",
+        [](e & o, int32_t most_us, uint64_t seed) {
+            o.wrap = [most_us, seed](token_model & inner) mutable {
+                return std::make_unique<delayed_model>(inner, most_us, seed++);
+            };
+        },
+        "options"_a, "most_us"_a, "seed"_a);
     in_part<&e::prior, &pair_prior::shared>(c, "shared");
-    in_part<&e::prior, &pair_prior::split>(c, "split");
     in_part<&e::prior, &pair_prior::pass_us>(c, "expected_pass_us");
     in_part<&e::prior, &pair_prior::step_us>(c, "expected_step_us");
 }

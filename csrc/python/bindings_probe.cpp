@@ -1,4 +1,5 @@
 #include <optional>
+#include <tuple>
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -61,13 +62,22 @@ class probe {
                         "the cache of " + model_.weights().options.path + " cannot be rolled back");
         }
         const std::atomic<bool> go{false};
-        const int64_t           t0 = now_us();
+        const cpu::experts_read before = cpu::experts_read_so_far();
+        const int64_t           t0     = now_us();
         model_.decode(rows, go);
-        const int64_t t1 = now_us();
-        n_rows_          = int32_t(rows.size());
-        n_levels_        = n_levels;
+        const int64_t           t1    = now_us();
+        const cpu::experts_read after = cpu::experts_read_so_far();
+
+        experts_  = {.n_products = after.n_products - before.n_products,
+                     .n_experts  = after.n_experts - before.n_experts,
+                     .n_bytes    = after.n_bytes - before.n_bytes};
+        n_rows_   = int32_t(rows.size());
+        n_levels_ = n_levels;
         return t1 - t0;
     }
+
+    // Of duo's kernels, in the last pass.
+    [[nodiscard]] const cpu::experts_read & experts() const { return experts_; }
 
     // A recurrent state as it is now: passes may go back to it.
     void mark() { model_.mark(0); }
@@ -162,6 +172,7 @@ class probe {
     llama_token_model model_;
     int32_t           n_rows_   = 0;
     int32_t           n_levels_ = 1;
+    cpu::experts_read experts_;
 };
 
 } // namespace
@@ -178,6 +189,11 @@ void register_probe(py::module_ & m) {
              "n_levels"_a = 1)
         .def("encode", &probe::encode, "features"_a)
         .def("states", &probe::states)
+        .def_property_readonly("experts_read",
+                               [](const probe & p) {
+                                   const cpu::experts_read & x = p.experts();
+                                   return std::tuple(x.n_products, x.n_experts, x.n_bytes);
+                               })
         .def("mark", &probe::mark)
         .def("logits", &probe::logits)
         .def("levels", &probe::levels)

@@ -101,20 +101,16 @@ engine::engine(const engine_options & opt) {
             draft_->sampler()->limit_vocab(target_->facts().n_vocab);
         }
     }
-    target_view_    = target_;
-    draft_view_     = draft_;
-    token_model * t = target_.get();
-    token_model * d = translated_draft_ ? static_cast<token_model *>(translated_draft_.get()) : draft_.get();
-    if (opt.delay_us > 0) {
-        if (t != nullptr) {
-            late_target_ = std::make_unique<delayed_model>(*t, opt.delay_us, opt.delay_seed);
-            t            = late_target_.get();
-        }
-        if (d != nullptr) {
-            late_draft_ = std::make_unique<delayed_model>(*d, opt.delay_us, opt.delay_seed + 1);
-            d           = late_draft_.get();
-        }
-    }
+    target_view_          = target_;
+    draft_view_           = draft_;
+    token_model * t       = target_.get();
+    token_model * d       = translated_draft_ ? static_cast<token_model *>(translated_draft_.get()) : draft_.get();
+    const auto    wrapped = [&opt](token_model * inner, std::unique_ptr<token_model> & outer) {
+        outer = inner != nullptr && opt.wrap ? opt.wrap(*inner) : nullptr;
+        return outer ? outer.get() : inner;
+    };
+    t = wrapped(t, wrapped_target_);
+    d = wrapped(d, wrapped_draft_);
     start(t, d,
           {.tracing          = opt.tracing,
            .remote_draft     = opt.remote_draft,
@@ -252,7 +248,7 @@ void engine::close() noexcept {
     std::shared_ptr<llama_token_model> target, draft;
     std::unique_ptr<translated_model>  translated;
     std::unique_ptr<synthetic_model>   synthetic_target, synthetic_draft;
-    std::unique_ptr<delayed_model>     late_target, late_draft;
+    std::unique_ptr<token_model>       wrapped_target, wrapped_draft;
     std::unique_ptr<pipeline>          line; // first: it uses the models
     {
         const std::unique_lock alone(gate_);
@@ -261,8 +257,8 @@ void engine::close() noexcept {
         synthetic_target = std::move(synthetic_target_);
         synthetic_draft  = std::move(synthetic_draft_);
         translated       = std::move(translated_draft_);
-        late_target      = std::move(late_target_);
-        late_draft       = std::move(late_draft_);
+        wrapped_target   = std::move(wrapped_target_);
+        wrapped_draft    = std::move(wrapped_draft_);
         line             = std::move(pipeline_);
     }
 }

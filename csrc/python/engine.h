@@ -16,7 +16,6 @@
 #include "model/errand.h"
 #include "remote/draft_link.h"
 #include "remote/target_link.h"
-#include "synthetic/delayed_model.h"
 #include "synthetic/synthetic_model.h"
 
 namespace duo {
@@ -25,6 +24,9 @@ namespace duo {
 void pin_this_thread(const std::vector<int32_t> & cpus);
 // Throws duo::error for a CPU that this process may not use.
 void check_cpus(const std::vector<int32_t> & cpus);
+
+// Puts another model around one; the inner one outlives it.
+using model_wrapper = std::function<std::unique_ptr<token_model>(token_model &)>;
 
 struct engine_options {
     model_options     target;
@@ -36,8 +38,7 @@ struct engine_options {
     int32_t           n_parallel   = 1; // texts at once
     int64_t           n_kept_bytes = 0; // RAM for texts that leave the target's cache; 0: none; -1: no limit
     bool              tracing      = false;
-    int32_t           delay_us     = 0; // for tests: each decode is delayed by up to this
-    uint64_t          delay_seed   = 0;
+    model_wrapper     wrap{}; // empty: the models are used as they are
 };
 
 // Texts are begun, read and cancelled from any thread, each text by one thread at a time. Only one thread closes it.
@@ -102,8 +103,8 @@ class engine {
     std::unique_ptr<translated_model>         translated_draft_;
     std::unique_ptr<synthetic_model>          synthetic_target_;
     std::unique_ptr<synthetic_model>          synthetic_draft_;
-    std::unique_ptr<delayed_model>            late_target_;
-    std::unique_ptr<delayed_model>            late_draft_;
+    std::unique_ptr<token_model>              wrapped_target_;
+    std::unique_ptr<token_model>              wrapped_draft_;
     std::optional<double>                     shared_vocabulary_;
     mutable std::shared_mutex                 gate_; // of the pipeline and what it uses
     std::unique_ptr<pipeline>                 pipeline_;

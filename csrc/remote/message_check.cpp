@@ -15,7 +15,7 @@ namespace duo {
 
 namespace {
 
-constexpr float   longest_step_us = 1e9f;
+constexpr float   longest_step_us = 1e9f; // a host may have been paused; see client_drafts for what is believed
 constexpr int32_t n_row_most      = 1024; // more rows than any peer's batch has
 
 [[noreturn]] void refuse(const std::string & what) {

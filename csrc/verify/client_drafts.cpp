@@ -4,6 +4,10 @@
 
 namespace duo {
 
+namespace {
+constexpr float longest_believed_us = 6e7f; // of what a draft says of its step: a minute
+}
+
 void client_drafts::use(uint64_t client) {
     if (client == used_) {
         return;
@@ -54,11 +58,12 @@ double client_drafts::step_us(uint64_t client) const {
 }
 
 void client_drafts::on_step(const verify_slot & s, int32_t n_rows, float us, double shared) {
+    us                    = std::min(us, longest_believed_us);
     const uint64_t client = s.text.req().client;
     if (client == used_) {
         planner_.profile().on_step(n_rows, us, shared);
     } else {
-        memory_of(client).profile.on_step(n_rows, us, shared, 0, planner_.profile().passes().n_passes());
+        memory_of(client).profile.on_step(n_rows, us, shared, planner_.profile().passes().n_passes());
     }
 }
 

@@ -46,8 +46,8 @@ bool drafts::wanted(const request & req) const {
 // A draft in another process knows the text by its reader's slot; one in this process by the slot in the cache, because
 // both caches hold the same beginnings then.
 void drafts::begin_text(verify_slot & s, request & req) {
-    s.for_draft = wanted(req);
-    s.line      = place_ == place::elsewhere ? req.slot : s.index;
+    s.for_draft    = wanted(req);
+    s.message_slot = place_ == place::elsewhere ? req.slot : s.index;
 }
 
 void drafts::begin(verify_slot & s, const request & req) {
@@ -97,10 +97,10 @@ void drafts::forget_late_begins() {
 
 void drafts::end(verify_slot & s) {
     const request * told = s.draft.told();
-    wires_.signals[size_t(s.line)].step_obsolete.store(told != nullptr, std::memory_order_relaxed);
+    wires_.signals[size_t(s.message_slot)].step_obsolete.store(told != nullptr, std::memory_order_relaxed);
     if (told != nullptr && !told->draft_done.load(std::memory_order_acquire) &&
-        !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = s.line})) {
-        s.end_owed = s.line;
+        !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = s.message_slot})) {
+        s.end_owed = s.message_slot;
     }
 }
 
@@ -134,7 +134,7 @@ void drafts::begin_reading(verify_slot & s, int64_t us) {
     s.read_by_us = now_us() + reading_factor * us;
 }
 
-bool drafts::begin_in_company(const std::vector<verify_slot *> & texts) {
+bool drafts::begin_owed(const std::vector<verify_slot *> & texts) {
     bool any = false;
     for (verify_slot * s : texts) {
         const state now = s->draft.now();
@@ -150,7 +150,7 @@ bool drafts::begin_in_company(const std::vector<verify_slot *> & texts) {
 // A draft that rests need not be woken for each token. A draft that is thousands of verdicts behind is of no use to
 // this text, and waiting for it would be worse.
 void drafts::tell(verify_slot & s, verdict_msg v) {
-    v.slot             = s.line;
+    v.slot             = s.message_slot;
     const bool verdict = v.what == verdict_msg::kind::verdict;
     const bool missed  = verdict && s.told.spared;
     s.told.spared      = verdict && plans_.spares_draft(s);
@@ -189,8 +189,10 @@ void drafts::send_features(const verify_slot & s) {
         const size_t i_row = i < n_text ? s.i_first + i : s.i_root + 1 + size_t(accepted[i - n_text]);
         model_.states().features(int32_t(i_row), ring->add(s.text.context().tokens()[s.n_before + i]));
     }
-    const int32_t     pos = int32_t(s.n_before) - s.text.req().pictures.n_rows(int32_t(s.n_before));
-    const verdict_msg v{.what = verdict_msg::kind::features, .slot = s.line, .pos = pos, .n_rows = int32_t(n_rows)};
+    const verdict_msg v{.what   = verdict_msg::kind::features,
+                        .slot   = s.message_slot,
+                        .pos    = int32_t(s.n_before) - s.text.req().pictures.n_rows(int32_t(s.n_before)),
+                        .n_rows = int32_t(n_rows)};
     // A verdict follows, unless this was a part of a prompt.
     if (!(s.n_read > 0 ? wires_.verdicts.try_push(v) : wires_.verdicts.try_push_quiet(v))) {
         ring->take_back(n_rows);
@@ -205,7 +207,8 @@ void drafts::wake() {
 
 verify_slot * drafts::drafting_at(int32_t line) {
     auto &     slots = cache_.slots();
-    const auto s     = std::ranges::find_if(slots, [line](const auto & x) { return x.drafting() && x.line == line; });
+    const auto s =
+        std::ranges::find_if(slots, [line](const auto & x) { return x.drafting() && x.message_slot == line; });
     return s == slots.end() ? nullptr : &*s;
 }
 
@@ -213,7 +216,7 @@ verify_slot * drafts::drafting_at(int32_t line) {
 void drafts::on_link(int32_t line, bool up) noexcept {
     reachable_[size_t(line)] = up;
     for (verify_slot & s : cache_.slots()) {
-        if (!s.text.active() || s.line != line) {
+        if (!s.text.active() || s.message_slot != line) {
             continue;
         }
         if (!up && s.drafting()) {

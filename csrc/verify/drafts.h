@@ -26,13 +26,15 @@ class drafts {
     // The text is about to begin in this slot: whether it may have a draft, and what messages to and from it name.
     void               begin_text(verify_slot & s, request & req);
     void               begin(verify_slot & s, const request & req);
-    [[nodiscard]] bool reachable(const verify_slot & s) const { return s.for_draft && reachable_[size_t(s.line)]; }
+    [[nodiscard]] bool reachable(const verify_slot & s) const {
+        return s.for_draft && reachable_[size_t(s.message_slot)];
+    }
     // Begins with the text as it is now. n_window: see window_choice; used if the request leaves the choice.
     void begin_in_mid_text(verify_slot & s, int32_t n_window);
     // On shared cores the target writes the first token alone. The draft reads the text when that is worth its time.
     void begin_if_it_pays(verify_slot & s);
     // Begins those of texts that have their first token: until then, all cores read the prompt. True: one begins.
-    bool begin_in_company(const std::vector<verify_slot *> & texts);
+    bool begin_owed(const std::vector<verify_slot *> & texts);
     // The context was shifted.
     void on_shift(verify_slot & s);
     // The text ends or waits, so its draft ends too.

@@ -63,7 +63,12 @@ void pass_evaluator::work_again(verify_slot & s, size_t n_good) {
     const size_t n_piece = std::min(s.n_read, s.n_missing() - 1);
     do { // a recurrent state may have gone back to the text's begin
         pass_.drop_rows();
-        pass_.set_rows(s, n_piece > 0 ? reading_plan::one_kind(s, n_piece) : reading_.n_to_read(s));
+        const size_t n_read = n_piece > 0 ? reading_plan::one_kind(s, n_piece) : reading_.n_to_read(s);
+        texts_.make_room(n_read > 0 ? n_read : s.n_missing()); // planning may have failed before it did
+        if (s.parked.waits) {
+            return;
+        }
+        pass_.set_rows(s, n_read);
         if (!evaluate(0)) {
             return;
         }

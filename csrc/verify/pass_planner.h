@@ -27,21 +27,21 @@ class pass_planner {
 
     // How often guesses are right in texts of this kind.
     [[nodiscard]] guess_record & guesses_of(const verify_slot & s) { return clients_.guesses_of(s); }
-    // A step of the text's draft. Its time is the draft's own claim, of which a minute at most is believed.
+    // A step of the text's draft.
     void on_step(const verify_slot & s, const node_msg & msg, double shared) {
-        clients_.on_step(s, msg.n_rows, std::min(msg.step_us, 6e7f), shared);
+        clients_.on_step(s, msg.n_rows, msg.step_us, shared);
     }
 
     // This text is written alone from now on, unless that is so already.
     void               begin_alone(verify_slot & s);
-    [[nodiscard]] bool is_alone(const verify_slot & s) const { return alone_ == &s; }
-    [[nodiscard]] bool is_alone() const { return alone_ != nullptr; }
-    void               end_alone() { alone_ = nullptr; }
+    [[nodiscard]] bool is_alone(const verify_slot & s) const { return planned_slot_ == &s; }
+    [[nodiscard]] bool is_alone() const { return planned_slot_ != nullptr; }
+    void               end_alone() { planned_slot_ = nullptr; }
     // A text has ended: whoever is left is told to the planner anew. A text that is parked while a pass is planned
-    // leaves the others in the company that they have.
+    // leaves the others with the terms that they have.
     void on_end() {
-        alone_ = nullptr;
-        begun_ = {};
+        planned_slot_ = nullptr;
+        begun_        = {};
     }
     // These texts share each pass from now on.
     void begin_together(const std::vector<verify_slot *> & texts);
@@ -70,7 +70,7 @@ class pass_planner {
     [[nodiscard]] text_share options_of(const verify_slot & s) const;
 
     // Which texts share the passes, as far as the planner is concerned.
-    struct company {
+    struct text_terms {
         int32_t    n_texts = 0; // 0: one, or none yet
         bool       drafts  = false;
         bool       sync    = false;
@@ -78,7 +78,7 @@ class pass_planner {
         guess_kind kind    = guess_kind::noise;
         uint64_t   client  = 0; // whose draft it goes by
 
-        bool operator==(const company &) const = default;
+        bool operator==(const text_terms &) const = default;
     };
 
     token_model &           model_;
@@ -87,10 +87,10 @@ class pass_planner {
     planner                 planner_;
     client_drafts           clients_;
     window_choice           window_;
-    verify_slot *           alone_      = nullptr; // the planner was told of its text
-    node_id                 last_alone_ = no_node; // the last text that it was told of
-    company                 begun_      = {};      // or of these
-    bool                    any_draft_  = false;
+    verify_slot *           planned_slot_ = nullptr; // the planner was told of its text
+    node_id                 last_planned_ = no_node; // the last text that it was told of
+    text_terms              begun_        = {};      // or of these
+    bool                    any_draft_    = false;
     std::vector<text_share> shares_; // scratch
 };
 

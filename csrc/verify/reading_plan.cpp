@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "full_context.h"
+#include "context_shift.h"
 #include "picture_rows.h"
 #include "prompt_marks.h"
 
@@ -62,6 +62,11 @@ bool reading_plan::read_picture(target_pass & pass, const std::vector<verify_slo
 }
 
 void reading_plan::fill(target_pass & pass, const std::vector<verify_slot *> & texts) {
+    if (texts.size() == 1) {
+        pass.begin(*texts.front());
+        texts.front()->n_read = n_to_read(*texts.front());
+        return;
+    }
     pass.clear();
     if (read_picture(pass, texts)) {
         return;

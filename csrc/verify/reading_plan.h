@@ -23,7 +23,7 @@ class reading_plan {
     [[nodiscard]] static size_t one_kind(const verify_slot & s, size_t n_rows);
 
     // Puts those of the texts into the pass that read or write in it, and sets their n_read. A long prompt is read in
-    // pieces beside texts that are written.
+    // pieces where other texts are written or may come.
     void fill(target_pass & pass, const std::vector<verify_slot *> & texts);
     // The pass was evaluated.
     void measure(const target_pass & pass);

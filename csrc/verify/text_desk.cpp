@@ -5,15 +5,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "full_context.h"
+#include "context_shift.h"
 
 namespace duo {
 
 text_desk::text_desk(token_model & model, wires & w, target_cache & cache, target_pass & pass, pass_planner & plans,
                      drafts & all_drafts, const reading_plan & reading)
     : model_(model), wires_(w), cache_(cache), plans_(plans), drafts_(all_drafts), reading_(reading),
-      errands_(model, cache, all_drafts, w), active_(cache, pass, plans, all_drafts, w.on_host),
-      board_(cache.slots().size()) {
+      errands_(model, cache, all_drafts, w), active_(cache.slots().size()),
+      full_cache_(active_, cache, pass, plans, all_drafts, w.on_host), board_(cache.slots().size()) {
     waiting_.reserve(cache.slots().size()); // the pipeline sends no more requests than there are slots
     usage_.cells.reserve(cache.slots().size());
 }
@@ -22,7 +22,7 @@ bool text_desk::update() {
     const bool any = take_requests();
     drafts_.take_nodes(); // nobody else empties the ring
     end_finished();
-    active_.wake_parked(size_t(model_.facts().n_cells));
+    full_cache_.wake_parked(size_t(model_.facts().n_cells));
     shift_contexts();
     return any;
 }
@@ -38,7 +38,7 @@ bool text_desk::take_requests() noexcept {
                    }
                    return cancelled;
                }) > 0;
-    while (!waiting_.empty() && waiting_.front()->job == nullptr && !active_.any_parked()) {
+    while (!waiting_.empty() && waiting_.front()->job == nullptr && !full_cache_.any_parked()) {
         request & req = *waiting_.front();
         waiting_.erase(waiting_.begin());
         begin(req);

@@ -7,6 +7,7 @@
 #include "active_texts.h"
 #include "drafts.h"
 #include "errand_desk.h"
+#include "full_cache.h"
 #include "pass_planner.h"
 #include "reading_plan.h"
 #include "target_cache.h"
@@ -23,8 +24,10 @@ class text_desk {
     text_desk(token_model & model, wires & w, target_cache & cache, target_pass & pass, pass_planner & plans,
               drafts & all_drafts, const reading_plan & reading);
 
-    [[nodiscard]] active_texts & active() { return active_; }
-    [[nodiscard]] bool           any_waiting() const { return !waiting_.empty(); }
+    [[nodiscard]] const active_texts & active() const { return active_; }
+    // Makes room for n more rows: see full_cache.
+    void               make_room(size_t n_rows) { full_cache_.make_room(n_rows); }
+    [[nodiscard]] bool any_waiting() const { return !waiting_.empty(); }
 
     // What is to be done between two passes: takes requests and nodes, ends texts, and shifts contexts. False: no
     // request came or went.
@@ -57,6 +60,7 @@ class text_desk {
     const reading_plan & reading_;
     errand_desk          errands_;
     active_texts         active_;
+    full_cache           full_cache_;
     // Not begun yet: an errand waits until no text is written, and a text until none is parked. First come, first
     // served. Like the other lists of texts it has room for all from the beginning.
     std::vector<request *> waiting_;

@@ -114,7 +114,7 @@ void token_walk::commit(verify_slot & s) {
     verdicts_.clear();
     s.text.commit(now, verdicts_);
     if (s.text.guesses().was_lost()) {
-        wires_.signals[size_t(s.line)].step_obsolete.store(true, std::memory_order_relaxed);
+        wires_.signals[size_t(s.message_slot)].step_obsolete.store(true, std::memory_order_relaxed);
     }
     for (const verdict_msg & v : verdicts_) {
         drafts_.tell(s, v);

@@ -1,6 +1,7 @@
 #include "verify_round.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/clock.h"
@@ -10,12 +11,6 @@ namespace duo {
 
 namespace {
 using state = draft_contact::state;
-
-// Where the models take turns on the same cores, a draft that reads is waited for: both at once would take longer.
-int64_t patience_us(const verify_slot & s, const planner & plans, int64_t now) {
-    const bool turns = plans.worth().begins_late() && plans.stance_now() == stance::by_turn;
-    return turns && s.draft.now() == state::reading ? s.read_by_us - now : 0;
-}
 
 // The wait since t0 was for this text's draft.
 void count_wait(int64_t t0, verify_slot & s, wires & w) {
@@ -41,173 +36,175 @@ void verify_round::idle() {
 
 void verify_round::make() {
     evaluator_.start_clock();
-    if (const auto & all = texts_.active().all(); all.size() == 1) {
-        t_together_ = 0;
-        work_alone(*all.front());
-    } else {
-        work_together();
-    }
-}
-
-void verify_round::work_alone(verify_slot & s) {
-    plans_.begin_alone(s);
-    pass_.begin(s);
-    if (const size_t n = reading_.n_to_read(s); n > 0) {
-        model_.use_threads(0);
-        texts_.active().make_room(n);
-        pass_.set_rows(s, n);
-        evaluator_.evaluate(0);
-        return;
-    }
-    if (!plan_alone(s)) {
-        return;
-    }
-    if (cache_.slots().size() > 1) {
-        texts_.active().make_room(s.n_missing() + s.text.guesses().tree().rows().size());
-    }
-    pass_.set_rows(s, 0);
-    const stance now = plans_.plans().stance_now();
-    if (evaluator_.evaluate(s.drafting() ? plans_.plans().threads().target : 0)) {
-        evaluator_.is_for(now);
-        if (!walk_.finish_unless_spoiled(s, now)) {
-            evaluator_.repair(s);
-        }
-    }
-}
-
-// Takes the tree as it is known now, asks the planner, and waits for the draft if that pays. False: another text has
-// come, or this one was cancelled.
-bool verify_round::plan_alone(verify_slot & s) {
-    int64_t t0 = 0;
-    s.n_read   = 0;
-    for (int32_t i = 0;; ++i) {
-        const uint32_t heard = wires_.verify_bell.listen();
-        drafts_.take_nodes();
-        if (s.draft.now() == state::returned) {
-            drafts_.begin_in_mid_text(s, n_window_auto);
-        }
-        drafts_.begin_if_it_pays(s);
-        const int64_t planned = plans_.next(pass_, n_draft_cap, i < n_waits_most);
-        if (planned <= 0 || texts_.take_requests()) {
-            break;
-        }
-        const int64_t now     = now_us();
-        t0                    = t0 == 0 ? now : t0;
-        const int64_t wait_us = std::max(planned, patience_us(s, plans_.plans(), now));
-        walk_.wake_reader();
-        if (!wires_.verify_bell.wait(heard, now + wait_us)) {
-            s.draft.set(state::late); // a draft that hangs costs one wait, not one for each token
-        }
-    }
-    if (t0 != 0) {
-        count_wait(t0, s, wires_);
-    }
-    return texts_.active().size() == 1 && !s.text.cancelled();
-}
-
-// A text whose guesses are not ready gives one row. A long prompt is read in pieces beside the texts that are written.
-void verify_round::work_together() {
-    plans_.begin_together(texts_.active().all());
-    const bool drafts_read = drafts_.begin_in_company(texts_.active().all());
-    drafts_.send_to_rest(texts_.active().all());
-    if (!plan_together() || pass_.slots().empty()) {
+    const bool drafts_begin = begin(texts_.active().all());
+    if (!plan() || pass_.slots().empty()) {
         return; // a text has come or is to end, or those whose turn it is were parked
     }
+    bool drafting = false;
     for (verify_slot * s : pass_.slots()) {
         pass_.set_rows(*s, s->n_read);
+        drafting = drafting || (s->n_read == 0 && s->drafting());
     }
-    const auto slots = pass_.slots();
-    if (!evaluator_.evaluate(0)) {
+    const auto   slots = pass_.slots();
+    const stance now   = plans_.plans().stance_now();
+    if (!evaluator_.evaluate(drafting ? plans_.plans().threads().target : 0)) {
         return;
     }
-    reading_.measure(pass_);
+    const bool alone = plans_.is_alone(); // a text that fails is not any more
+    if (!alone) {
+        reading_.measure(pass_);
+    }
+    const result r = finish(slots, now);
+    if (alone) {
+        return; // it has told the planner and its reader (token_walk::commit)
+    }
+    walk_.wake_all();
+    if (!texts_.active().empty()) { // or all have failed, and a reader may look at the measurements now
+        tell_planner(r, drafts_begin);
+    }
+}
+
+// Tells the planner what is written. True: drafts begin to read.
+bool verify_round::begin(const std::vector<verify_slot *> & texts) {
+    if (texts.size() == 1) {
+        plans_.begin_alone(*texts.front());
+        t_together_ = 0;
+        return false;
+    }
+    plans_.begin_together(texts);
+    const bool any = drafts_.begin_owed(texts);
+    drafts_.send_to_rest(texts);
+    return any;
+}
+
+// Says for each text which rows it gives: a piece of its prompt, or the root and drafted nodes. A text whose guesses
+// are not ready gives one row, or is waited for if that pays. False: a text has come or was cancelled, so the plan
+// would be stale.
+bool verify_round::plan() {
+    reading_.fill(pass_, texts_.active().all());
+    texts_.make_room(pass_.n_base_rows());
+    std::erase_if(pass_.slots(), [](const verify_slot * s) { return s->parked.waits; });
+    if (!wait_for_drafts()) {
+        return false;
+    }
+    if (plans_.is_alone()) {
+        make_room_for_guesses();
+    }
+    return !any_cancelled();
+}
+
+// Asks the planner which rows the pass has, and waits for drafts if that pays. False: a text has come or was cancelled.
+bool verify_round::wait_for_drafts() {
+    const int32_t n_most = n_drafted_most();
+    int64_t       t0     = 0;
+    waiting_.clear();
+    for (int32_t i = 0;; ++i) {
+        const uint32_t heard = wires_.verify_bell.listen();
+        take_nodes();
+        const int64_t wait_us = plans_.next(pass_, n_most, i < n_waits_most);
+        const bool    stale   = wait_us > 0 && (texts_.take_requests() || any_cancelled());
+        if (wait_us <= 0 || stale) {
+            for (verify_slot * s : waiting_) {
+                count_wait(t0, *s, wires_);
+            }
+            return !stale;
+        }
+        if (waiting_.empty()) {
+            t0 = now_us();
+            std::ranges::copy_if(pass_.slots(), std::back_inserter(waiting_),
+                                 [](const verify_slot * s) { return s->draft_may_grow(); });
+        }
+        walk_.wake_reader();
+        if (!wires_.verify_bell.wait(heard, now_us() + wait_us)) {
+            for (verify_slot * s : pass_.slots()) {
+                if (s->draft_may_grow()) {
+                    s->draft.set(state::late); // a draft that hangs costs one wait, not one for each token
+                }
+            }
+        }
+    }
+}
+
+// Takes the trees as they are known now. The draft of a text that is written alone begins when that pays.
+void verify_round::take_nodes() {
+    drafts_.take_nodes();
+    for (verify_slot * s : pass_.slots()) {
+        if (s->n_read > 0 || !plans_.is_alone(*s)) {
+            continue;
+        }
+        if (s->draft.now() == state::returned) {
+            drafts_.begin_in_mid_text(*s, n_window_auto);
+        }
+        drafts_.begin_if_it_pays(*s);
+    }
+}
+
+// Several texts have drafted rows only where cells and batch have room; a text alone has what earlier texts left.
+int32_t verify_round::n_drafted_most() const {
+    if (plans_.is_alone()) {
+        return n_draft_cap;
+    }
+    const size_t n_used  = pass_.n_base_rows();
+    const size_t n_batch = size_t(model_.facts().n_batch); // a picture may have more rows
+    return int32_t(std::min({cache_.n_free() - n_used, n_batch - std::min(n_used, n_batch), size_t(n_draft_cap),
+                             size_t(n_rows_cap) - std::min(size_t(n_rows_cap), n_used)}));
+}
+
+void verify_round::make_room_for_guesses() {
+    for (const verify_slot * s : pass_.slots()) {
+        texts_.make_room(pass_.n_base_rows() + (s->n_read > 0 ? 0 : s->text.guesses().tree().rows().size()));
+    }
+}
+
+bool verify_round::any_cancelled() const {
+    return std::ranges::any_of(texts_.active().all(), [](const verify_slot * s) { return s->text.cancelled(); });
+}
+
+// Walks along each text of the pass as far as the target agrees. A failure of one text is its own.
+verify_round::result verify_round::finish(const std::vector<verify_slot *> & slots, stance now) {
+    result                     r;
     std::vector<verify_slot *> spoiled;
-    int32_t                    n_tokens = 0;
-    double                     expected = 0.0;
-    bool                       drafting = false;
-    bool                       usual    = true; // a pass without prompts
-    const stance               now      = plans_.plans().stance_now();
     for (verify_slot * s : slots) {
-        usual = usual && s->n_read == 0 && s->text.req().stats.n_passes > 0 &&
-                (s->draft.now() != state::owed || !s->for_draft);
+        r.usual = r.usual && s->n_read == 0 && s->text.req().stats.n_passes > 0 &&
+                  (s->draft.now() != state::owed || !s->for_draft);
         if (s->n_read > 0) {
             continue;
         }
         const int32_t n_before = s->text.req().stats.n_predicted;
-        expected += s->expected;
-        drafting = drafting || (s->drafting() && !s->told.spared);
+        r.expected += s->expected;
+        r.drafting = r.drafting || (s->drafting() && !s->told.spared);
         evaluator_.is_for(now);
         try {
             if (!walk_.finish_unless_spoiled(*s, now)) {
                 spoiled.push_back(s);
             }
-            n_tokens += s->text.req().stats.n_predicted - n_before;
+            r.n_tokens += s->text.req().stats.n_predicted - n_before;
         } catch (...) {
             texts_.fail(*s, failure_caught());
         }
     }
     for (verify_slot * s : spoiled) {
-        usual = false;
+        r.usual = false;
         try {
             evaluator_.repair(*s);
         } catch (...) {
             texts_.fail(*s, failure_caught());
         }
     }
-    walk_.wake_all();
-    if (texts_.active().empty()) { // all have failed, and a reader may look at the measurements now
-        return;
-    }
-    const int64_t t = now_us();
-    if (t_together_ > 0 && n_tokens > 0 && (usual || plans_.drafts_rest())) {
-        plans_.plans().on_pass({.n_tokens = n_tokens,
-                                .expected = expected,
-                                .us       = double(t - t_together_),
-                                .drafting = drafting,
-                                .usual    = usual && !drafts_read});
-    }
-    t_together_ = t;
+    return r;
 }
 
-// Says for each text which rows it gives: a piece of its prompt, or the root and drafted nodes. False: a text has come
-// or was cancelled, so the plan would be stale.
-bool verify_round::plan_together() {
-    reading_.fill(pass_, texts_.active().all());
-    texts_.active().make_room(pass_.n_base_rows());
-    std::erase_if(pass_.slots(), [](const verify_slot * s) { return s->parked.waits; });
-    const size_t n_used  = pass_.n_base_rows();
-    const auto   n_batch = size_t(model_.facts().n_batch); // a picture may have more rows
-    const auto   n_rows =
-        int32_t(std::min({cache_.n_free() - n_used, n_batch - std::min(n_used, n_batch), size_t(n_draft_cap),
-                          size_t(n_rows_cap) - std::min(size_t(n_rows_cap), n_used)}));
-    int64_t t0 = 0;
-    for (int32_t i = 0;; ++i) {
-        const uint32_t heard = wires_.verify_bell.listen();
-        drafts_.take_nodes();
-        const int64_t wait_us = plans_.next(pass_, n_rows, i < n_waits_most);
-        if (wait_us <= 0) {
-            break;
-        }
-        if (texts_.take_requests() ||
-            std::ranges::any_of(texts_.active().all(), [](verify_slot * s) { return s->text.cancelled(); })) {
-            return false;
-        }
-        const int64_t now = now_us();
-        t0                = t0 == 0 ? now : t0;
-        if (!wires_.verify_bell.wait(heard, now + wait_us)) {
-            for (verify_slot * s : pass_.slots()) {
-                if (s->draft_may_grow()) {
-                    s->draft.set(state::late);
-                }
-            }
-        }
+// What a pass over several texts has brought.
+void verify_round::tell_planner(const result & r, bool drafts_begin) {
+    const int64_t t = now_us();
+    if (t_together_ > 0 && r.n_tokens > 0 && (r.usual || plans_.drafts_rest())) {
+        plans_.plans().on_pass({.n_tokens = r.n_tokens,
+                                .expected = r.expected,
+                                .us       = double(t - t_together_),
+                                .drafting = r.drafting,
+                                .usual    = r.usual && !drafts_begin});
     }
-    for (verify_slot * s : pass_.slots()) {
-        if (t0 != 0 && s->drafting()) {
-            count_wait(t0, *s, wires_);
-        }
-    }
-    return true;
+    t_together_ = t;
 }
 
 } // namespace duo

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "drafts.h"
 #include "pass_evaluator.h"
@@ -32,22 +33,35 @@ class verify_round {
   private:
     static constexpr int32_t n_waits_most = 16 * n_draft_cap; // so that useless messages cannot hold up a pass for ever
 
-    void work_alone(verify_slot & s);
-    void work_together();
-    bool plan_together();
-    bool plan_alone(verify_slot & s);
+    struct result { // of a pass
+        int32_t n_tokens = 0;
+        double  expected = 0.0; // tokens, by the planner
+        bool    drafting = false;
+        bool    usual    = true; // without prompts and repairs
+    };
 
-    token_model &    model_;
-    wires &          wires_;
-    target_cache &   cache_;
-    target_pass &    pass_;
-    pass_planner &   plans_;
-    drafts &         drafts_;
-    reading_plan &   reading_;
-    text_desk &      texts_;
-    token_walk &     walk_;
-    pass_evaluator & evaluator_;
-    int64_t          t_together_ = 0; // when the last pass over several texts ended; 0: it was over one text
+    bool                  begin(const std::vector<verify_slot *> & texts);
+    bool                  plan();
+    bool                  wait_for_drafts();
+    void                  take_nodes();
+    [[nodiscard]] int32_t n_drafted_most() const;
+    void                  make_room_for_guesses();
+    [[nodiscard]] bool    any_cancelled() const;
+    result                finish(const std::vector<verify_slot *> & slots, stance now);
+    void                  tell_planner(const result & r, bool drafts_begin);
+
+    token_model &              model_;
+    wires &                    wires_;
+    target_cache &             cache_;
+    target_pass &              pass_;
+    pass_planner &             plans_;
+    drafts &                   drafts_;
+    reading_plan &             reading_;
+    text_desk &                texts_;
+    token_walk &               walk_;
+    pass_evaluator &           evaluator_;
+    std::vector<verify_slot *> waiting_;        // scratch: texts that wait for their drafts
+    int64_t                    t_together_ = 0; // when the last pass over several texts ended; 0: it was over one text
 };
 
 } // namespace duo

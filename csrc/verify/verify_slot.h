@@ -24,7 +24,7 @@ struct told_orders {
 // Belongs to the verify worker's thread.
 struct verify_slot {
     verify_slot(const token_model & model, int32_t number, int32_t n_branches)
-        : index(number), first_branch(number * n_branches), text(model), line(number) {}
+        : index(number), first_branch(number * n_branches), text(model), message_slot(number) {}
 
     const int32_t index;        // its number
     const int32_t first_branch; // of its branches in the cache; a text's best path is in this one
@@ -38,7 +38,7 @@ struct verify_slot {
 
     // Its draft.
     draft_contact draft;
-    int32_t       line;            // what messages to and from the draft name
+    int32_t       message_slot;    // what messages to and from the draft name
     int32_t       end_owed   = -1; // line of a text whose end its draft has not yet been told; -1: none
     int64_t       read_by_us = 0;  // while its draft reads, the text waits for it until then
     uint32_t      n_quiet    = 0;  // verdicts for which the draft was not woken

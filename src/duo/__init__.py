@@ -27,8 +27,9 @@ from duo.errors import (
 from duo.errors import CancelledError as CancelledError  # for type checkers, without __all__
 
 if TYPE_CHECKING:
-    from duo.generation.result import Chunk, FinishReason, Result, Timings, TokenLogprobs
+    from duo.generation.result import Chunk, FinishReason, Result, TokenLogprobs
     from duo.generation.state import State
+    from duo.generation.timings import Timings
     from duo.model import Duo, Stream
     from duo.shortcuts import generate, stream
 
@@ -71,7 +72,7 @@ _MODULES = {
     "Result": "duo.generation.result",
     "State": "duo.generation.state",
     "Stream": "duo.model",
-    "Timings": "duo.generation.result",
+    "Timings": "duo.generation.timings",
     "TokenLogprobs": "duo.generation.result",
     "generate": "duo.shortcuts",
     "stream": "duo.shortcuts",
@@ -85,8 +86,8 @@ if not TYPE_CHECKING:
             return import_module("duo._libs").load_core()
         if name not in _MODULES:
             raise AttributeError(f"module 'duo' has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(_MODULES[name]), name)
-        return found
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *_MODULES})

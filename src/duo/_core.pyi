@@ -100,6 +100,9 @@ class Probe:
         n_levels: int = 1,  # of rows with an output, of a head that guesses in blocks
     ) -> int: ...
     def mark(self) -> None: ...  # a recurrent state as it is now: passes may go back to it
+    # by duo's kernels in the last pass: products with experts, their distinct experts in all, bytes of these
+    @property
+    def experts_read(self) -> tuple[int, int, int]: ...
     def logits(self) -> npt.NDArray[np.float32]: ...
     def levels(self) -> npt.NDArray[np.float32]: ...  # [n_levels][n_vocab], of the last row, of such a head
     def features(self) -> npt.NDArray[np.float32]: ...  # [rows of the last pass][inputs of feature_layers]
@@ -222,13 +225,10 @@ class EngineOptions:
     remote_draft: bool
     n_ctx_remote: int
     shared: bool
-    splits: list[tuple[int, int]]
-    split: int
+    split: tuple[int, int]
     expected_pass_us: list[tuple[int, float]]
     expected_step_us: float
     tracing: bool
-    delay_us: int
-    delay_seed: int
 
 class Plan:
     mode: str
@@ -464,6 +464,9 @@ class Usage(TypedDict):
     n_queued: int
     n_unfreed: int
     passes: Passes
+
+# Each decode of the models is up to so many microseconds late, by random numbers: for tests of schedules.
+def make_late(options: EngineOptions, most_us: int, seed: int) -> None: ...
 
 class Engine:
     @overload

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from duo.chat.chat_template import ChatTemplate, check_messages
 from duo.chat.pictures import Pictures, url_of
-from duo.chat.reading import Part, Reader
+from duo.chat.reading import AnswerReader, Part
 from duo.compat.llama_cpp.answer import Reading, Spelled
 from duo.errors import DuoError
 from duo.generation.pictures import SeenTokens, file_of, seen_tokens
@@ -84,7 +84,7 @@ class Conversation:
         """What tells thoughts from the answer while it comes; None: they are not told apart."""
         if not self._reasoning:
             return None
-        return Reading(Spelled(self.duo.local_model), Reader(self._text, reasoning=True))
+        return Reading(Spelled(self.duo.local_model), AnswerReader(self._text, reasoning=True))
 
     def answered(self, r: Result, said: Part | None = None) -> None:
         """The answer, whole or as far as it came. said: what a reading made of it."""
@@ -134,13 +134,13 @@ class Conversation:
     def load(self, path: Path) -> None:
         """Takes a file's messages in place of these. Raises DuoError, and nothing is changed then."""
         try:
-            found = json.loads(path.read_bytes().decode("utf-8-sig"))
+            content = json.loads(path.read_bytes().decode("utf-8-sig"))
         except OSError as e:
             raise DuoError(f"{path} cannot be read ({e.strerror}); check the path") from None
         except (ValueError, RecursionError) as e:
             raise DuoError(f"{path} is not a conversation in JSON ({e}); /save writes such files") from None
         try:
-            given: Any = found.get("messages") if isinstance(found, dict) else found
+            given: Any = content.get("messages") if isinstance(content, dict) else content
             checked = check_messages(Pictures().taken_out_of(given))
         except DuoError as e:
             raise DuoError(f"{path}: {e}") from None

@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
 
 class DuoError(Exception):
-    """A user's mistake or a failure. `result` holds what was generated before, if anything was."""
+    """duo, llama.cpp or the system failed. All other errors are subclasses.
+
+    Its text is one sentence. `code` is the class's stable name, for logs and protocols. `result` is the text so far, if
+    the error ended a text that had begun.
+    """
 
     code: ClassVar[str] = "internal"
 
@@ -22,13 +26,13 @@ class DuoError(Exception):
 
 
 class BadValueError(DuoError, ValueError):
-    """An option, a prompt or a file's content that cannot be used; llama_cpp raises ValueError there."""
+    """An option, a prompt or the content of a file cannot be used. It is a ValueError too, as in llama_cpp."""
 
     code = "bad_value"
 
 
 class UnknownModelError(BadValueError):
-    """There is no such file, repository or pair, or it is no model."""
+    """There is no such file, repository or pair, or it is not a model."""
 
     code = "unknown_model"
 
@@ -40,37 +44,38 @@ class ContextFullError(BadValueError):
 
 
 class DoesNotFitError(DuoError):
-    """The models need more memory or disk than there is."""
+    """The models need more memory or disk space than is free."""
 
     code = "does_not_fit"
 
 
 class BusyError(DuoError):
-    """Another text is being written, or a host serves another client."""
+    """This thread or task has another text open, or a host or the hub is busy."""
 
     code = "busy"
 
 
 class PeerLostError(DuoError):
-    """The other machine cannot be reached, or refuses."""
+    """A host or the hub cannot be reached, or refuses."""
 
     code = "peer_lost"
 
 
 class AccessDeniedError(DuoError):
-    """A model of the hub that this user may not read: it is gated or private, or the token is wrong."""
+    """A model of the hub is gated or private, or the token is wrong."""
 
     code = "access_denied"
 
 
 class MissingPackageError(DuoError, ImportError):
-    """A Python package that this needs is not installed, or does not work."""
+    """A Python package is not installed, or does not work. It is an ImportError too."""
 
     code = "missing_package"
 
 
 class CancelledError(DuoError):
-    """The text was stopped from outside: its Duo was closed."""
+    """The `Duo` was closed while it wrote the text. Import it from `duo` or `duo.errors`; `from duo import *` leaves it
+    out, because asyncio has a CancelledError too."""
 
     code = "cancelled"
 

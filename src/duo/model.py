@@ -22,7 +22,7 @@ from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.generation.embeddings import Embeddings, open_embedder, pooling_named
 from duo.generation.job import draft_of, makes_guesses
 from duo.generation.recent_events import RecentEvents
-from duo.generation.session import Session
+from duo.generation.session import EngineSession
 from duo.generation.stream import Stream
 from duo.generation.trace_file import TraceFile
 from duo.models.head import check_kind
@@ -69,28 +69,35 @@ def _without_weights(draft: PathLike | None, options: dict[str, Any], why: str) 
 
 
 class Duo(Chats, Embeddings, Loading):
-    """A target model and, if given, a draft model, loaded and ready.
+    """A target model and, if you give one, a draft model: loaded and ready to write texts.
 
-    `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
-    package; without `draft` plain decoding; with `draft="auto"` what `duo -m` would use: MTP layers, a file beside the
-    target, a known pair's draft, or n-grams. One of the two may be on another machine (`draft_host`, `verify_host`).
-    Keywords: those of `duo.options.engine` (llama_cpp's names, `_draft` twins), and as defaults for every text those
-    of `duo.options.generate`. `trace`: a file for the Chrome trace of all that runs, or `RecentEvents` that keep the
-    last events in memory.
-    `progress`: called while a model loads, with its path and the share that is read. `chat_template`: jinja2 or a name
-    (chatml, llama3, ...) in place of the target's own. llama_cpp.Llama's arguments are understood (`model_path`, ...).
-    Contexts, batches and limits are counted in tokens; shares are 0 to 1; times are in seconds.
+    It writes `n_parallel` texts at a time; further calls wait. Its methods may be called from any thread. Use `with`,
+    or call `close`, to end its threads and to free its memory.
 
-    n_parallel texts at a time: further calls queue up. Close it, or use `with`: then both models' memory and
-    threads are gone.
+    Args:
+        model: The target's GGUF file. Default: the demo pair that comes with the package.
+        draft: The draft's GGUF file. Default: none, so the target decodes alone. `"auto"`: what `duo -m` would use: the
+            target's own MTP layers, a draft beside its file, the draft of a known pair, or n-grams.
+        trace: A file for the Chrome trace of both workers, or `RecentEvents`, which keeps the last events in memory.
+        verbose: Print llama.cpp's log to standard error.
+        log_file: Write llama.cpp's log to this file.
+        progress: Is called with a path and a share (0 to 1) while a model loads. If it raises an exception, loading
+            stops.
+        **options: Keywords of a model; llama_cpp.Llama's keywords; and keywords of a text, which become the defaults of
+            all texts.
 
-    Raises TypeError (unknown keyword) and DuoError: UnknownModelError (no such file, or no model), BadValueError (an
-    option, or vocabularies that differ), DoesNotFitError (memory), PeerLostError (another machine).
+    Attributes:
+        options: The values of all keywords of the models.
+        defaults: The keywords of texts that were given.
+        placement: On which devices the layers are, and the memory that they take. None: no device is used.
+
+    Raises:
+        TypeError: A keyword is unknown.
+        UnknownModelError: There is no such file, or it is not a model.
+        BadValueError: A value is wrong, or the vocabularies do not fit each other.
+        DoesNotFitError: There is not enough memory.
+        PeerLostError: The other machine cannot be reached, or refuses.
     """
-
-    # Switches for tests, which duo.gguf_tools.switched_duo turns.
-    _always = False  # speculate whether it pays or not
-    _delay = (0, 0)  # each decode is late, by so many microseconds at most; and a seed
 
     @keywords(DuoOptions)
     def __init__(
@@ -102,28 +109,28 @@ class Duo(Chats, Embeddings, Loading):
         verbose: bool = False,
         log_file: PathLike | None = None,
         progress: Callable[[str, float], None] | None = None,
-        **given: Unpack[DuoOptions],
+        **options: Unpack[DuoOptions],
     ) -> None:
         self.verbose = verbose  # as llama_cpp's, for programs that ask
-        arguments: dict[str, Any] = {"trace": trace, "verbose": verbose, "log_file": log_file, **given}
+        arguments: dict[str, Any] = {"trace": trace, "verbose": verbose, "log_file": log_file, **options}
         self._made_of = (model, draft, arguments)
-        model, options = llama_cpp_names.translated(model, dict(given), with_draft=draft is not None)
+        model, remaining = llama_cpp_names.translated(model, dict(options), with_draft=draft is not None)
         auto = draft == auto_draft.AUTO
         if auto:
-            draft, options = auto_draft.chosen(model, options)
-        self._choose_chat(options)
-        options.pop("spm_infill", None)  # see the property
-        embeds, pooling = bool(options.pop("embedding", False)), pooling_named(options.pop("pooling_type", -1))
-        vocab_only = bool(options.pop("vocab_only", False)) or embeds
-        of_embedder = {k: v for k, v in options.items() if k in ENGINE_OPTIONS}
+            draft, remaining = auto_draft.chosen(model, remaining)
+        self._choose_chat(remaining)
+        remaining.pop("spm_infill", None)  # see the property
+        embeds, pooling = bool(remaining.pop("embedding", False)), pooling_named(remaining.pop("pooling_type", -1))
+        vocab_only = bool(remaining.pop("vocab_only", False)) or embeds
+        of_embedder = {k: v for k, v in remaining.items() if k in ENGINE_OPTIONS}
         if vocab_only:
-            options = _without_weights(draft, options, "embedding" if embeds else "vocab_only")
-        check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
+            remaining = _without_weights(draft, remaining, "embedding" if embeds else "vocab_only")
+        check_keywords("Duo", remaining, ENGINE_OPTIONS, GENERATE_OPTIONS)
         log_path = b"" if log_file is None else os.fsencode(written(log_file, "log file"))
         recent = trace if isinstance(trace, RecentEvents) else None
         trace_path = None if trace is None or isinstance(trace, RecentEvents) else written(trace, "trace file")
-        self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
-        self.defaults = cast("GenerateOptions", {k: v for k, v in options.items() if k in GENERATE_OPTIONS})
+        self.options = engine_options({k: v for k, v in remaining.items() if k in ENGINE_OPTIONS})
+        self.defaults = cast("GenerateOptions", {k: v for k, v in remaining.items() if k in GENERATE_OPTIONS})
         defaults = generate_options({**self.defaults})
         self._client: Clients | None = None
         if (kind := self.options["numa"]) is not None:
@@ -168,7 +175,7 @@ class Duo(Chats, Embeddings, Loading):
             placed.projector = see_with(
                 o, None if model is None else path(model, "target"), placed.target.n_threads_batch
             )
-        placed.delay_us, placed.delay_seed = self._delay
+        learns = self._before_loading(placed)
         self.placed = placed  # where the models were put
         self.profile_key = ""  # what this pair teaches is kept under the key, if it has one
         trace_file, engine = None, None
@@ -187,9 +194,7 @@ class Duo(Chats, Embeddings, Loading):
                 self._embedder = open_embedder(path(model, "target"), engine_options(of_embedder), pooling, progress)
             if self._host is not None:
                 self._client = attach(self._host, engine)
-            self.session = Session(
-                engine, network=self._client, trace=trace_file or recent, always=self._always, placed=placed
-            )
+            self.session = EngineSession(engine, network=self._client, trace=trace_file or recent, placed=placed)
         except MemoryError:
             raise DoesNotFitError(
                 "there is not enough memory for these models; lower -c or choose smaller files"
@@ -201,14 +206,16 @@ class Duo(Chats, Embeddings, Loading):
                         made.close()
         guard.tell()  # the program has said it before
         _alive.add(self)
-        if (
-            self._host is None and placed.delay_us == 0 and not vocab_only
-        ):  # a warm start, with what earlier runs learned
+        if self._host is None and learns and not vocab_only:  # a warm start, with what earlier runs learned
             self.profile_key = profiles.restore(self.engine, placed)
         if auto and self.draft is None and not says_plain({**defaults}):
             auto_draft.add_ngrams(self, defaults["accept"])
 
     # ---- life
+
+    def _before_loading(self, placed: _core.EngineOptions) -> bool:
+        """A subclass may change how the models are loaded. False: nothing that earlier runs learned holds for it."""
+        return True
 
     @property
     def _loaded(self) -> bool:
@@ -216,16 +223,16 @@ class Duo(Chats, Embeddings, Loading):
 
     @property
     def network(self) -> Clients | None:
-        """What keeps this Duo in touch with its host; None: both models are here."""
+        """The connections to the host. None: both models are in this process."""
         return self._client
 
     @property
     def n_parallel(self) -> int:
-        """Texts that are written at once; further ones wait."""
+        """Number of slots: texts that are written at once. Further ones wait."""
         return self.session.turns.n
 
     def close(self) -> None:
-        """Ends what runs and frees everything. Safe to call twice, and from another thread."""
+        """Stops all texts and frees everything. It may be called twice, and from another thread."""
 
         def last(engine: _core.Engine) -> None:
             with ExitStack() as stack:  # all are closed, the engine first, whatever fails

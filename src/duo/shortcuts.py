@@ -31,9 +31,13 @@ def _split(function: str, options: OnceOptions) -> tuple[LoadOptions, GenerateOp
 def generate(
     prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Unpack[OnceOptions]
 ) -> Result:
-    """Loads, generates, unloads. Keywords of `Duo` and of `Duo.generate`; without `model` the demo pair.
+    """Loads the models, writes a text, and frees the models. Errors are those of `Duo` and of `Duo.stream`.
 
-    Raises as `Duo` and as `Duo.stream`.
+    Args:
+        prompt: Text, or token ids.
+        model: The target's file. Default: the demo pair that comes with the package.
+        draft: The draft's file. Default: none.
+        **options: Keywords of `Duo` and of a text.
     """
     for_engine, for_text = _split("generate", options)
     with Duo(model, draft, **for_engine) as d:
@@ -44,9 +48,13 @@ def generate(
 def stream(
     prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Unpack[OnceOptions]
 ) -> Stream:
-    """As `generate`, chunk by chunk; the models are unloaded when the stream ends or is closed.
+    """`generate`, chunk by chunk, with the same errors. The models are freed when the stream ends or is closed.
 
-    Raises as `Duo` and as `Duo.stream`.
+    Args:
+        prompt: Text, or token ids.
+        model: The target's file. Default: the demo pair that comes with the package.
+        draft: The draft's file. Default: none.
+        **options: Keywords of `Duo` and of a text.
     """
     for_engine, for_text = _split("stream", options)
     d = Duo(model, draft, **for_engine)

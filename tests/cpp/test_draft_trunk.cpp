@@ -158,7 +158,7 @@ TEST(a_text_that_was_forgotten_has_no_rows) {
 // One text's branches are emptied, which fails at the nth. What another text takes then is its own.
 TEST(a_branch_that_could_not_be_emptied_belongs_to_one_text) {
     const std::atomic<bool> no{false};
-    for (const bool settles : {false, true}) {
+    for (const bool keeps_base : {false, true}) {
         int n_failed = 0;
         for (int n = 0; n < 5; ++n) {
             slippery_model model({.lang = {.n_vocab = 40}, .n_branch = 6});
@@ -183,7 +183,7 @@ TEST(a_branch_that_could_not_be_emptied_belongs_to_one_text) {
             }
             model.n_to_fail = n;
             try {
-                settles ? first.settle(1) : first.keep_text();
+                keeps_base ? first.keep_as_base(1) : first.keep_text();
             } catch (const duo::error &) {
                 ++n_failed;
             }

@@ -137,7 +137,6 @@ TEST(a_guess_that_computes_nan_spoils_no_text) {
     CHECK(n_whole > 50 && n_ended > 300 && n_drafted > 1000);
 }
 
-// What was learned, and what is held, may be asked for while texts begin and end and the engine closes.
 TEST(both_throw) {
     const ask q{.n_predict = 25};
     for (int64_t n = 0; n < 15; ++n) {
@@ -262,5 +261,3 @@ TEST(target_hangs_and_is_cancelled) {
         p.run(ask{}.as(run_mode::async, 4));
     }
 }
-
-// The target's thread must not run yet when the draft's half cannot be made.

@@ -272,7 +272,7 @@ TEST(trace_is_complete) {
 
 TEST(cores_are_split_while_both_work) {
     const behaviour b{.pass_us = 300};
-    pair            p(b, b, false, {.splits = {{.target = 3, .draft = 2}}});
+    pair            p(b, b, false, {.split = {.target = 3, .draft = 2}});
     p.run(ask{.n_predict = 60}.as(run_mode::async, 4));
     // But for the prompt, and a draft's work that nobody waits for.
     CHECK(p.target.n_decoded_with[3] + 2 >= p.target.n_decoded, std::to_string(p.target.n_decoded_with[3]));

@@ -79,7 +79,7 @@ pair_prior prior_of(const facts & f, const place & p) {
     pair_prior prior = prior_of(f);
     prior.shared     = p.shared;
     if (p.shared) {
-        prior.splits = {{.target = 1, .draft = 1}};
+        prior.split = {.target = 1, .draft = 1};
     }
     return prior;
 }

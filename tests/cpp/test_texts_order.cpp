@@ -232,9 +232,8 @@ TEST(a_draft_that_has_no_room_beside_another_one_waits) {
 
 // A text goes to the slot that has its beginning, which need not be the reader's place of that number.
 TEST(drafts_work_for_texts_that_come_back_in_another_order) {
-    const language lang{.seed = 8};
-    // A loaded machine gives the draft's thread its turn within some of the passes.
-    scripted_model                          t(behaviour{.lang = lang, .n_branch = 16, .pass_us = 3000});
+    const language                          lang{.seed = 8};
+    scripted_model                          t(behaviour{.lang = lang, .n_branch = 16, .pass_us = 300});
     scripted_model                          m(behaviour{.lang = lang, .n_branch = 16, .agree = 1.0});
     pipeline                                line(&t, &m, {.n_texts = 4, .prior = {.shared = true}});
     std::vector<std::shared_ptr<open_text>> texts(4);
@@ -242,8 +241,9 @@ TEST(drafts_work_for_texts_that_come_back_in_another_order) {
         std::vector<ask> asks;
         for (int i = 0; i < 4; ++i) {
             const auto first = token_id(again ? 3 - i : i);
-            asks.push_back({.prompt = {first, first, first, first}, .n_predict = 40});
-            texts[size_t(i)] = line.begin(asks.back().make());
+            asks.push_back(ask{.prompt = {first, first, first, first}, .n_predict = 40}.as(run_mode::sync, 2));
+            asks.back().plan.always = true; // on a loaded machine, too
+            texts[size_t(i)]        = line.begin(asks.back().make());
         }
         for (size_t i = 0; i < 4; ++i) {
             answer a;

@@ -218,7 +218,7 @@ class Cancel(Kind):
         seen.part(r.tokens, right.tokens)
 
     def several(self, rng: random.Random, seen: Seen) -> None:
-        """Texts in company: one is closed, the others are whole."""
+        """Texts in a batch: one is closed, the others are complete."""
         n_threads = self.duo.n_parallel + rng.randrange(3)
         dice = [random.Random(rng.random()) for _ in range(n_threads)]
         results: list[Seen] = [Seen() for _ in dice]

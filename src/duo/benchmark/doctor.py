@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from duo import _core
 from duo.errors import DuoError, UnknownModelError
-from duo.models.header import read_header, read_rows
+from duo.models.header import Header, read_header, read_rows
 from duo.options.option import CpuKernels
 from duo.placement import guard, kernels, states
 from duo.placement.finding import Finding
@@ -54,6 +54,9 @@ class Report:
     accuracy: dict[str, Accuracy] = field(default_factory=dict)  # by type
     divergence: float | None = None  # KL(stock || duo) of the next token in nats, mean over the compared rows
     ms: dict[str, dict[int, float]] = field(default_factory=dict)  # "stock", "duo" -> width -> milliseconds
+    # width -> distinct experts of a layer that a pass of ordinary text reads with duo's kernels; empty: no mixture
+    experts: dict[int, float] = field(default_factory=dict)
+    n_experts: int = 0  # of a layer
     way_back: str = ""  # how a wrong guess is taken back, if the model keeps a recurrent state; one sentence
     trial: Finding = field(default_factory=Finding)  # which kinds of kernels work in a child process
 
@@ -106,6 +109,22 @@ def times_of(probe: _core.Probe, context: list[int], tokens: list[int], repeat: 
     return {w: statistics.median(t) for w, t in times.items()}
 
 
+def _n_experts(header: Header) -> int:
+    """Of a layer; 0: the model is no mixture."""
+    return max((t.shape[2] for t in header.tensors if t.name.endswith("_exps.weight") and len(t.shape) > 2), default=0)
+
+
+def experts_of(probe: _core.Probe, context: list[int], tokens: list[int]) -> dict[int, float]:
+    """Distinct experts of a layer in a pass, by width; empty: duo's kernels compute none."""
+    found = {}
+    for width in SPEED_WIDTHS:
+        probe.decode(tokens[:width], len(context))
+        n_products, n_distinct, _ = probe.experts_read
+        if n_products:
+            found[width] = n_distinct / n_products
+    return found
+
+
 def log_softmax(x: Logits) -> npt.NDArray[np.float64]:
     """Along the last axis, in double precision."""
     y = x.astype(np.float64)
@@ -150,7 +169,8 @@ def examine(
     kernels.read_ahead(taken, threads[-1])
     types = _core.cpu_types(os.fsencode(path), 0)
     report = Report(Path(path).name, kernels.processor(), name, why_not, types, taken, trial=trial)
-    report.way_back = states.sentence(read_header(path))
+    header = read_header(path)
+    report.way_back, report.n_experts = states.sentence(header), _n_experts(header)
     reference: Logits | None = None
     for n_threads in threads:
         progress(f"{'duo' if taken else 'stock'} kernels, {plural(n_threads, 'thread')}")
@@ -166,6 +186,7 @@ def examine(
         )
         if n_threads == threads[-1]:
             report.ms["duo" if taken else "stock"] = times_of(probe, context, tokens, repeat)
+            report.experts = experts_of(probe, context, tokens)
         del probe
     assert reference is not None
     for t in taken:
@@ -216,6 +237,9 @@ def verdict(r: Report) -> list[str]:
             else "where two tokens nearly tie, the text may differ with and without a draft; --strict prevents this"
         )
         said.append(f"Logits differ from those of one row at widths {', '.join(map(str, widths))}: {meaning}.")
+    if r.experts:
+        read = ", ".join(f"{r.experts[w]:.1f} with {plural(w, 'token')}" for w in (1, 4, 8))
+        said.append(f"Distinct experts that a pass reads in a layer of {r.n_experts}: {read}.")
     if r.way_back:
         said.append(r.way_back[0].upper() + r.way_back[1:] + ".")
     return [*said, what_pays(r.v("duo" if "duo" in r.ms else "stock", 4))]

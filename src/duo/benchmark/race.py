@@ -11,11 +11,11 @@ from duo.support.other_load import QUIET_CORES, Moment, other_cores
 from duo.support.same import n_same
 
 if TYPE_CHECKING:
-    from duo.generation.result import Timings
     from duo.generation.stream import Stream
+    from duo.generation.timings import Timings
 
 
-class Piece(NamedTuple):
+class TimedToken(NamedTuple):
     """A token of the text. Its text is empty while a character is incomplete."""
 
     at_s: float  # since the text was asked for
@@ -33,7 +33,7 @@ class Lane:
     loaded: float = 0.0  # share of the weights that are read
     kernels: str = ""  # that multiply the target's weights on the CPU
     began: float = 0.0  # on time.monotonic's clock
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[TimedToken] = field(default_factory=list)
     tokens: tuple[int, ...] = ()
     finish_reason: str = ""
     timings: Timings | None = None
@@ -53,7 +53,7 @@ class Lane:
                 if chunk is not None and (chunk.token is not None or chunk.text):
                     # When the target committed it, on the same clock: this thread may be late, because it also draws.
                     at = chunk.t_us / 1e6 - self.began if chunk.token is not None else self.seconds
-                    self.pieces.append(Piece(max(at, self.seconds), chunk.text, chunk.from_draft))
+                    self.pieces.append(TimedToken(max(at, self.seconds), chunk.text, chunk.from_draft))
                 look()
             result = s.result
         self.tokens, self.finish_reason, self.timings = result.tokens, result.finish_reason, result.timings

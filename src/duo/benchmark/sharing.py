@@ -53,8 +53,8 @@ def sharing_of(duo: Duo) -> Sharing:
     cpus = [set(m.cpus) for m in (duo.placed.target, duo.placed.draft)]
     cpu = _on_cpu(target) and _on_cpu(draft)
     own_cores = cpu and all(cpus) and not cpus[0] & cpus[1]
-    splits = duo.placed.splits
+    split = duo.placed.split
     cores = core_cpus()[: usable_cores()]
-    teams = splits[duo.placed.split] if splits else (target.n_threads, draft.n_threads)
+    teams = split if any(split) else (target.n_threads, draft.n_threads)
     options = separate(cores, *teams) if cpu and not own_cores else ""
-    return Sharing(devices, cpu, own_cores, bool(splits), options)
+    return Sharing(devices, cpu, own_cores, any(split), options)

@@ -10,7 +10,7 @@ from duo.benchmark.bench.arms import PLAIN, Arm
 from duo.benchmark.bench.bound import best_sync, overlapped_bound, taking_turns
 from duo.benchmark.bench.costs import Costs
 from duo.benchmark.bench.measures import modelled
-from duo.benchmark.bench.record import Record
+from duo.benchmark.bench.record import AnswerRecord
 from duo.benchmark.sharing import sharing_of
 from duo.benchmark.tuning import Tuning
 from duo.errors import BadValueError, ContextFullError, DuoError
@@ -40,7 +40,7 @@ FIXED: GenerateOptions = {
 Progress = Callable[[str], None]
 
 
-class Texts:
+class TuningTexts:
     """Generates texts with a Duo; each is a Record with the figures of the engine. flag: that gives other prompts."""
 
     def __init__(self, duo: Duo, flag: str = "-f") -> None:
@@ -50,25 +50,25 @@ class Texts:
         # One seed for all texts: arms are compared on the same text.
         self._seed = seed if seed >= 0 else secrets.randbits(63)
 
-    def write(self, prompt: str, n: int, arm: Arm) -> Record:
+    def write(self, prompt: str, n: int, arm: Arm) -> AnswerRecord:
         """Raises DuoError, also if the draft fails."""
         return self._write(prompt, n, arm, {})
 
-    def write_all(self, prompt: str, n: int, arm: Arm) -> Record:
+    def write_all(self, prompt: str, n: int, arm: Arm) -> AnswerRecord:
         """Goes on where the model would stop. The draft reads the whole prompt and guesses even if that does not pay.
         Raises DuoError, also if the draft fails."""
         with self._duo.session.speculating_always():
             # A window of "auto" may read nothing for a short text.
             return self._write(prompt, n, arm, {"ignore_eos": True, "draft_window": "all"})
 
-    def _write(self, prompt: str, n: int, arm: Arm, more: GenerateOptions) -> Record:
+    def _write(self, prompt: str, n: int, arm: Arm, more: GenerateOptions) -> AnswerRecord:
         options: GenerateOptions = {**FIXED, "max_tokens": n, "mode": arm.local_mode, "n_draft": arm.n_draft or "auto"}
         options["seed"] = self._seed
         options |= more
         r = self._duo.generate(prompt, **options)
         if r.warning:
             raise DuoError(f"the measurement failed: {r.warning}")
-        return Record(arm, prompt, "", 0, 0, r.tokens, (), r.timings)
+        return AnswerRecord(arm, prompt, "", 0, 0, r.tokens, (), r.timings)
 
 
 def fitting(duo: Duo, prompts: Sequence[str], n_tokens: int = N_AUTO, flag: str = "-f") -> list[str]:
@@ -89,7 +89,7 @@ def sync(k: int) -> Arm:
     return Arm(f"sync {k}", "sync", k)
 
 
-def measure_widths(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) -> None:
+def measure_widths(t: Tuning, texts: TuningTexts, prompts: Sequence[str], progress: Progress) -> None:
     """Sets pass_ms and step_alone_ms. The draft waits during each pass, so the models do not slow each other down."""
     progress("plain decoding")
     plain = texts.write_all(prompts[0], N_PLAIN, PLAIN)
@@ -115,7 +115,7 @@ def measure_widths(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Pr
         )
 
 
-def _measure_both(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) -> list[Record]:
+def _measure_both(t: Tuning, texts: TuningTexts, prompts: Sequence[str], progress: Progress) -> list[AnswerRecord]:
     """Sets the figures that are measured while both models work."""
     records = []
     for i, prompt in enumerate(prompts, 1):
@@ -130,7 +130,7 @@ def _measure_both(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Pro
     return records
 
 
-def _expect(t: Tuning, auto: Sequence[Record]) -> None:
+def _expect(t: Tuning, auto: Sequence[AnswerRecord]) -> None:
     """Sets n_sync and expected from the formulas of duo.benchmark.bench.bound."""
     alone = Costs(t.pass_ms, {1: t.step_alone_ms or 0.0})
     beside = Costs({w: ms * t.slowdown for w, ms in t.pass_ms.items()}, t.step_ms or alone.step_ms)
@@ -151,7 +151,7 @@ def _expect(t: Tuning, auto: Sequence[Record]) -> None:
         t.expected[BOUND] = max(plain, unit * overlapped_bound(t.acceptance, c, v, k_most))
 
 
-def race(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) -> None:
+def race(t: Tuning, texts: TuningTexts, prompts: Sequence[str], progress: Progress) -> None:
     """Sets measured: every arm writes each prompt before the next one, in rotating order."""
     arms = [PLAIN, sync(t.n_sync), AUTO]
     records = []
@@ -163,7 +163,7 @@ def race(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) ->
         t.measured[arm.name] = speed_of([r for r in records if r.arm == arm], texts.flag)
 
 
-def speed_of(records: Sequence[Record], flag: str = "-f") -> float:
+def speed_of(records: Sequence[AnswerRecord], flag: str = "-f") -> float:
     """Tokens/s of these texts together. Raises BadValueError: all ended immediately."""
     timed = [r for r in records if r.n_timed]
     if not timed:
@@ -182,7 +182,7 @@ def tune(duo: Duo, prompts: Sequence[str], progress: Progress = lambda _: None) 
     chosen = fitting(duo, prompts)
     with duo.session.between_texts() as engine:  # figures of an earlier run must not be mixed with these
         engine.forget_profile()
-    t, texts = Tuning(sharing=sharing_of(duo)), Texts(duo)
+    t, texts = Tuning(sharing=sharing_of(duo)), TuningTexts(duo)
     measure_widths(t, texts, chosen, progress)
     _expect(t, _measure_both(t, texts, chosen, progress))
     race(t, texts, chosen, progress)

@@ -30,7 +30,7 @@ N_HEAD = 500  # characters; what has no head by then is no call in JSON
 
 
 @dataclass(frozen=True)
-class Piece:
+class CallPiece:
     """A part of a call. The first one of a call has its name."""
 
     index: int
@@ -55,7 +55,7 @@ class CallPieces:
         self._depth = 0  # of braces in the arguments that are being written; 0: none are
         self._quoted = self._escaped = self._given_up = False
 
-    def update(self, name: str, text: str) -> list[Piece]:
+    def update(self, name: str, text: str) -> list[CallPiece]:
         """What is new. name: the tool whose arguments the text is; empty: the text says. text: all of it so far."""
         fresh, self._seen = text[self._seen :], len(text)
         if name and self._n_begun == self._n_whole:
@@ -63,23 +63,23 @@ class CallPieces:
             return self._begin(name, "", len(self._head) - len(self._head.lstrip()))
         return list(self._read(fresh))
 
-    def _begin(self, name: str, call_id: str, at: int) -> list[Piece]:
+    def _begin(self, name: str, call_id: str, at: int) -> list[CallPiece]:
         if not self._head[at:].startswith("{"):
             return []
         rest, self._head = self._head[at:], ""
         self._n_begun += 1
         self._depth, self._sent = 0, ""
-        return [Piece(self._n_begun - 1, name, call_id), *self._arguments(rest)]
+        return [CallPiece(self._n_begun - 1, name, call_id), *self._arguments(rest)]
 
-    def _arguments(self, text: str) -> Iterator[Piece]:
+    def _arguments(self, text: str) -> Iterator[CallPiece]:
         n = self._n_arguments(text)
         if n:
             self._sent += text[:n]
-            yield Piece(self._n_begun - 1, arguments=text[:n])
+            yield CallPiece(self._n_begun - 1, arguments=text[:n])
         if not self._depth:
             yield from self._read(text[n:])
 
-    def _read(self, text: str) -> Iterator[Piece]:
+    def _read(self, text: str) -> Iterator[CallPiece]:
         if self._depth:
             yield from self._arguments(text)
             return
@@ -112,14 +112,14 @@ class CallPieces:
                     return i + 1
         return len(text)
 
-    def whole(self, calls: Sequence[Call]) -> list[Piece]:
+    def whole(self, calls: Sequence[Call]) -> list[CallPiece]:
         """What did not come in pieces of them: whole calls, and the end of one."""
         first, self._n_whole = self._n_whole, self._n_whole + len(calls)
-        found = [Piece(first + i, c.name, c.id, c.arguments) for i, c in enumerate(calls)]
+        found = [CallPiece(first + i, c.name, c.id, c.arguments) for i, c in enumerate(calls)]
         missing = [p for p in found if p.index >= self._n_begun]
         if self._depth and (begun := [p for p in found if p.index == self._n_begun - 1]):
             rest = begun[0].arguments.removeprefix(self._sent)
-            missing[:0] = [Piece(begun[0].index, arguments=rest)] if rest != begun[0].arguments else []
+            missing[:0] = [CallPiece(begun[0].index, arguments=rest)] if rest != begun[0].arguments else []
         self._n_begun = max(self._n_begun, self._n_whole)
         self._start_over()
         return missing

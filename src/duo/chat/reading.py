@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from json import JSONDecoder
 
-from duo.chat.call_pieces import Piece
+from duo.chat.call_pieces import CallPiece
 from duo.chat.tool_calls import ALONE, MARKS, Call, n_begun, n_shown, split_calls
 from duo.errors import BadValueError
 from duo.support.wording import quoted
@@ -50,7 +50,7 @@ class Part:
     reasoning: str = ""
     content: str = ""
     calls: tuple[Call, ...] = ()
-    pieces: tuple[Piece, ...] = ()  # of the calls, if they are wanted as they come
+    pieces: tuple[CallPiece, ...] = ()  # of the calls, if they are wanted as they come
 
 
 def joined(parts: Iterable[Part]) -> Part:
@@ -63,7 +63,7 @@ def joined(parts: Iterable[Part]) -> Part:
     )
 
 
-class Reader:
+class AnswerReader:
     """One answer: `feed` it the text, control tokens spelled out, then `finish`.
 
     prompt: what the template made; a thought may begin there. reasoning: split it off. tools: their names, or their
@@ -239,7 +239,7 @@ class Reader:
 
 
 class CallReader:
-    """An answer that is nothing but the arguments of one tool; it is read as `Reader` reads."""
+    """An answer that is nothing but the arguments of one tool; it is read as `AnswerReader` reads."""
 
     def __init__(self, tool: str) -> None:
         self._tool, self._text = tool, ""

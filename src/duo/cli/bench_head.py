@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from duo.cli.options import ModelCommand, given
+from duo.cli.options import ModelCommand, given_options
 from duo.errors import BadValueError
 from duo.options.tables import ENGINE_OPTIONS
 
@@ -53,7 +53,7 @@ def head_of_run(d: Duo, params: dict[str, Any], text: GenerateOptions, n_questio
 
 def options_of_target(params: dict[str, Any]) -> dict[str, Any]:
     """The given options of `Duo` that a target without a draft has."""
-    return {k: v for k, v in given(params, ENGINE_OPTIONS).items() if k not in ("spec_type", *OF_DRAFT)}
+    return {k: v for k, v in given_options(params, ENGINE_OPTIONS).items() if k not in ("spec_type", *OF_DRAFT)}
 
 
 def refuse(params: dict[str, Any], names: Iterable[str], with_what: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duo.benchmark.bench import files, placed_report, placed_run
-from duo.benchmark.bench.places import Placement, parse_places, placements_of
+from duo.benchmark.bench.places import BenchPlacement, parse_places, placements_of
 from duo.benchmark.bench.writer import DuoWriter
 from duo.cli.bench_head import head_of_run, options_of_target, refuse
 from duo.cli.models import chosen_models, names_draft, names_target
@@ -49,7 +49,7 @@ def measure(
     bar = Bar()
 
     @contextmanager
-    def writer(p: Placement) -> Iterator[DuoWriter]:
+    def writer(p: BenchPlacement) -> Iterator[DuoWriter]:
         with _open(params, target, p) as d:
             if p.has_draft and "draft" not in head:
                 warn_of_models(d)
@@ -74,7 +74,7 @@ def measure(
 
 
 @contextmanager
-def _open(params: dict[str, Any], target: str, p: Placement) -> Iterator[Any]:
+def _open(params: dict[str, Any], target: str, p: BenchPlacement) -> Iterator[Any]:
     if p.has_draft:
         with open_duo(params, **p.options) as d:
             yield d

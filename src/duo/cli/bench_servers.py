@@ -12,13 +12,13 @@ import click
 from duo.benchmark.bench import arms as a
 from duo.benchmark.bench import files, questions, slot_figures, slot_report
 from duo.benchmark.bench.endpoint.address import parse_addresses
-from duo.benchmark.bench.endpoint.client import Client, read_key
+from duo.benchmark.bench.endpoint.client import EndpointClient, read_key
 from duo.benchmark.bench.endpoint.writer import EndpointWriter, arms_on
 from duo.benchmark.bench.head import head_of
 from duo.benchmark.bench.slots import Round, each_round
 from duo.cli.bench_head import DEFAULTS, command_line, refuse
 from duo.cli.models import NAMES
-from duo.cli.options import given
+from duo.cli.options import given_options
 from duo.cli.progress import Bar
 from duo.errors import BadValueError, DuoError
 from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTIONS
@@ -34,7 +34,7 @@ SENT = (*SAME, "max_tokens", "seed")
 def measure(params: dict[str, Any]) -> None:
     """Measures, prints, and writes files. Raises DuoError: nothing was measured. Exit code 1 if a server failed later
     on, 130 if Ctrl-C ended the run early; both report what was measured."""
-    o = endpoint_options(given(params, ENDPOINT_OPTIONS))
+    o = endpoint_options(given_options(params, ENDPOINT_OPTIONS))
     own = "--url, because the server has its own"
     refuse(params, (*NAMES, *ENGINE_OPTIONS), own)
     refuse(params, ("alone", "csv", "chart", "synthetic"), "--url")
@@ -48,7 +48,7 @@ def measure(params: dict[str, Any]) -> None:
         raise BadValueError("--raw adds the records to a JSON file; name the file with --json-file")
     chosen = questions.choose(questions.read(params["questions_file"]), params["questions"], params["category"])
     with ExitStack() as opened:
-        clients = [Client(at, key, o["timeout"], o["url_model"]) for at in addresses]
+        clients = [EndpointClient(at, key, o["timeout"], o["url_model"]) for at in addresses]
         for client in clients:
             opened.callback(client.close)
             client.meet()
@@ -75,7 +75,7 @@ def measure(params: dict[str, Any]) -> None:
 
 def _fields(params: dict[str, Any]) -> dict[str, Any]:
     """What every request asks for. Raises BadValueError."""
-    asked = {**DEFAULTS, **GREEDY, **given(params, GENERATE_OPTIONS)}
+    asked = {**DEFAULTS, **GREEDY, **given_options(params, GENERATE_OPTIONS)}
     checked: dict[str, Any] = {**generate_options({name: v for name, v in asked.items() if name in SENT})}
     if checked["seed"] == -1:
         checked["seed"] = secrets.randbits(31)  # the same for all arms, because their texts are compared

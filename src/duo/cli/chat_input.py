@@ -27,7 +27,7 @@ def _prompt(commands: Sequence[str]) -> Prompt | None:
     return Prompt(commands)
 
 
-class Reader:
+class TurnReader:
     """Reads turn by turn. On a terminal with line editing; the history is kept between conversations."""
 
     def __init__(self, commands: Sequence[str], first: str | None = None, *, plain: bool = False) -> None:

@@ -10,7 +10,7 @@ from duo.support.wording import gigabytes, plural
 
 if TYPE_CHECKING:
     from duo.models.header import Header
-    from duo.placement.compatibility import PairCheck, Vocabulary
+    from duo.placement.compatibility import PairCheck, VocabularyFacts
 
 
 def _token(text: str, number: int, added: bool) -> str:
@@ -99,7 +99,7 @@ def _stock_sentence(h: Header) -> str:
     )
 
 
-def _padding(target: Vocabulary, draft: Vocabulary) -> str:
+def _padding(target: VocabularyFacts, draft: VocabularyFacts) -> str:
     n = abs(target.n_tokens - draft.n_tokens)
     return f" (the vocabularies differ by {n} tokens at the end, which does not matter)" if n else ""
 

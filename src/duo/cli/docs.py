@@ -19,12 +19,18 @@ from duo.cli.llama_cpp_taken import TAKEN
 from duo.cli.main import program
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
+_PYTHON = {**ENGINE_OPTIONS, **GENERATE_OPTIONS}
 HEAD = """# Command line
 
 `make docs` generates this page from the program; CI checks that it is up to date. The last column names the keyword if
 `Duo(...)` or `generate(...)` takes the same option. Exit codes: 0; 1 (an error, one line on standard error); 2 (`duo
 prove` found a difference); 130 (Ctrl-C).
 """
+
+
+def cell(text: str) -> str:
+    """Text of a table's cell. Marks such as <think> are code, because Markdown would take them for HTML."""
+    return " ".join(re.sub(r"(?<!`)<[|\w]+>", r"`\g<0>`", text).replace("|", "\\|").split())
 
 
 def _rows(command: click.Command) -> list[str]:
@@ -36,9 +42,10 @@ def _rows(command: click.Command) -> list[str]:
         value = "" if p.is_flag else f" *{p.metavar or p.type.name.upper()}*"
         names_env = [p.envvar] if isinstance(p.envvar, str) else p.envvar or []
         env = " ".join(f"`{e}`" for e in names_env)
-        python = f"`{p.name}`" if p.name in ENGINE_OPTIONS or p.name in GENERATE_OPTIONS else ""
+        flags = {s for o in (_PYTHON.get(p.name or ""),) if o is not None for f in o.flags for s in f.split("/")}
+        python = f"`{p.name}`" if flags & {*p.opts} else ""
         cells = [names + value, p.help or "", env, python]
-        rows.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
+        rows.append("| " + " | ".join(cell(c) for c in cells) + " |")
     return rows
 
 

@@ -34,7 +34,7 @@ _OWN = "Options of this command"
 _MODELS = "Models"
 _LOGS = "Logs and the process"
 # In the order of the help. What no table has is the command's own.
-_TABLES: tuple[tuple[str, tuple[type, ...]], ...] = (
+TABLES: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Server", (ServeOptions,)),
     ("Servers that are measured", (EndpointOptions,)),
     ("Sampling, length and grammar", (SamplingOptions,)),
@@ -51,13 +51,13 @@ _GROUP_OF = {
     **dict.fromkeys((*MODELS, "hf_file", "hf_file_draft", "hf_token", "offline"), _MODELS),
     **dict.fromkeys(("verbose", "log_file", "log_prefix", "log_timestamps", "log_jsonl", "prio"), _LOGS),
 }
-for _title, _tables in _TABLES:
+for _title, _tables in TABLES:
     for _name in (name for table in _tables for name in table.__annotations__):
         _GROUP_OF.setdefault(_name, _title)
 # Spellings of other options.
 _GROUP_OF |= dict.fromkeys(("mmap", "mlock"), _GROUP_OF["load_mode"])
 _GROUP_OF |= {f"{name}_file": _GROUP_OF[name] for name in ("grammar", "json_schema")}
-TITLES = (_OWN, _MODELS, *(title for title, _ in _TABLES), _LOGS)
+TITLES = (_OWN, _MODELS, *(title for title, _ in TABLES), _LOGS)
 
 
 def groups_of(params: Iterable[click.Parameter]) -> dict[str, list[click.Parameter]]:

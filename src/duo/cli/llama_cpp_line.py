@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from duo.cli.llama_cpp_options import NOT_IN_DUO
-from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, Taken
+from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, TakenOption
 from duo.cli.on_off import OFF, VARIABLE
 
 
@@ -30,8 +30,8 @@ def meaning_of(args: list[str], command: str, known: Collection[str], n_values: 
     ValueError: an option and its fault.
     """
     parts: list[list[str]] = []
-    at: dict[Taken, list[str]] = {}
-    defaults: dict[Taken, dict[str, str]] = {}
+    at: dict[TakenOption, list[str]] = {}
+    defaults: dict[TakenOption, dict[str, str]] = {}
     notes: dict[bool, dict[str, str]] = {False: {}, True: {}}
     given = iter(args)
     for typed in given:
@@ -55,7 +55,7 @@ def meaning_of(args: list[str], command: str, known: Collection[str], n_values: 
     return Meant([x for part in parts for x in part], merged, notes[False], notes[True])
 
 
-def _meaning(taken: Taken, name: str, value: str, *, joined: bool) -> list[str] | dict[str, str]:
+def _meaning(taken: TakenOption, name: str, value: str, *, joined: bool) -> list[str] | dict[str, str]:
     if taken.means is None:
         if joined:
             raise ValueError(f"{name} takes no value")
@@ -98,7 +98,7 @@ def without_effect() -> dict[str, str]:
     return {x: option for x, option in options.items() if option in NOT_IN_DUO}
 
 
-def taken_by(name: str, command: str, known: Collection[str]) -> Taken | None:
+def taken_by(name: str, command: str, known: Collection[str]) -> TakenOption | None:
     """None: it is not taken there."""
     found = (t for t in OF_NAME.get(name, ()) if not t.commands or command in t.commands)
     return next((t for t in found if not t.needs or t.needs in known), None)

@@ -25,7 +25,7 @@ from duo.cli.on_off import AUTO, OFF, ON
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakenOption:
     """Options with the same meaning."""
 
     names: tuple[str, ...]
@@ -62,132 +62,136 @@ def _of_prompts(option: str, target: str, draft: str) -> tuple[str, ...]:
     return target, f"--{option}-batch", draft, f"--{option}-batch-draft", f"--spec-draft-{option}-batch"
 
 
-TAKEN: tuple[Taken, ...] = (
-    Taken(("--jinja",), "chat templates are always jinja2", env="LLAMA_ARG_JINJA"),
-    Taken(("--no-jinja",), "chat templates are always jinja2, which gives the prompts of llama.cpp's own code"),
-    Taken(("-cb", "--cont-batching"), "texts share passes whenever several are written", env="LLAMA_ARG_CONT_BATCHING"),
-    Taken(
+TAKEN: tuple[TakenOption, ...] = (
+    TakenOption(("--jinja",), "chat templates are always jinja2", env="LLAMA_ARG_JINJA"),
+    TakenOption(("--no-jinja",), "chat templates are always jinja2, which gives the prompts of llama.cpp's own code"),
+    TakenOption(
+        ("-cb", "--cont-batching"), "texts share passes whenever several are written", env="LLAMA_ARG_CONT_BATCHING"
+    ),
+    TakenOption(
         ("-nocb", "--no-cont-batching"), "texts share passes whenever several are written; each stays as it is alone"
     ),
-    Taken(("-kvu", "--kv-unified"), "all texts share one cache", env="LLAMA_ARG_KV_UNIFIED"),
-    Taken(
+    TakenOption(("-kvu", "--kv-unified"), "all texts share one cache", env="LLAMA_ARG_KV_UNIFIED"),
+    TakenOption(
         ("-no-kvu", "--no-kv-unified"), "all texts share one cache, so each has at least the share that it would have"
     ),
-    Taken(
+    TakenOption(
         ("--swa-full",),
         "the whole cache is always kept, so that a wrong guess can be taken back",
         env="LLAMA_ARG_SWA_FULL",
     ),
-    Taken(
+    TakenOption(
         ("--cache-idle-slots", "--no-cache-idle-slots"),
         "texts that wait keep their cache while there is room",
         env="LLAMA_ARG_CACHE_IDLE_SLOTS",
     ),
-    Taken(("--cache-reuse",), "only the beginnings of prompts are reused", whole(), env="LLAMA_ARG_CACHE_REUSE"),
-    Taken(("-sps", "--slot-prompt-similarity"), "a text goes where most of its prompt is cached", number()),
-    Taken(("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"), _MARKS, whole(), env="LLAMA_ARG_CTX_CHECKPOINTS"),
-    Taken(("-cms", "--checkpoint-min-step"), _MARKS, whole(), env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT"),
-    Taken(("-dt", "--defrag-thold"), "it has no effect in llama.cpp either", number(), env="LLAMA_ARG_DEFRAG_THOLD"),
-    Taken(("--warmup", "--no-warmup"), "loading tries one pass"),
-    Taken(("-fit", "--fit"), _FIT, fit, needs="-ngl", env="LLAMA_ARG_FIT"),
-    Taken(("-mu", "--model-url"), "it means -hf and -hff", model_url, needs="-hf", env="LLAMA_ARG_MODEL_URL"),
-    Taken(
+    TakenOption(("--cache-reuse",), "only the beginnings of prompts are reused", whole(), env="LLAMA_ARG_CACHE_REUSE"),
+    TakenOption(("-sps", "--slot-prompt-similarity"), "a text goes where most of its prompt is cached", number()),
+    TakenOption(("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"), _MARKS, whole(), env="LLAMA_ARG_CTX_CHECKPOINTS"),
+    TakenOption(("-cms", "--checkpoint-min-step"), _MARKS, whole(), env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT"),
+    TakenOption(
+        ("-dt", "--defrag-thold"), "it has no effect in llama.cpp either", number(), env="LLAMA_ARG_DEFRAG_THOLD"
+    ),
+    TakenOption(("--warmup", "--no-warmup"), "loading tries one pass"),
+    TakenOption(("-fit", "--fit"), _FIT, fit, needs="-ngl", env="LLAMA_ARG_FIT"),
+    TakenOption(("-mu", "--model-url"), "it means -hf and -hff", model_url, needs="-hf", env="LLAMA_ARG_MODEL_URL"),
+    TakenOption(
         ("--kv-unified-per-slot",),
         "-c is the context of each text",
         lambda n: {"n_ctx": n},
         needs="-c",
         env="LLAMA_ARG_KV_UNIFIED_PER_SLOT",
     ),
-    Taken(("-fitc", "--fit-ctx"), "a context is never made smaller than -c", whole(0), env="LLAMA_ARG_FIT_CTX"),
-    Taken(
+    TakenOption(("-fitc", "--fit-ctx"), "a context is never made smaller than -c", whole(0), env="LLAMA_ARG_FIT_CTX"),
+    TakenOption(
         ("-lzm", "--lazy-mode"),
         "libllama decides that, so only auto is taken",
         only("auto"),
         env="LLAMA_ARG_LAZY_MODE",
     ),
-    Taken(
+    TakenOption(
         ("-gan", "--grp-attn-n"),
         "duo has no group attention, so only 1 is taken",
         only("1"),
         env="LLAMA_ARG_GRP_ATTN_N",
     ),
-    Taken(("-gaw", "--grp-attn-w"), "duo has no group attention", whole(), env="LLAMA_ARG_GRP_ATTN_W"),
-    Taken(_for_all("poll"), _WAITS, whole(0, 100, "a whole number from 0 to 100")),
-    Taken(
+    TakenOption(("-gaw", "--grp-attn-w"), "duo has no group attention", whole(), env="LLAMA_ARG_GRP_ATTN_W"),
+    TakenOption(_for_all("poll"), _WAITS, whole(0, 100, "a whole number from 0 to 100")),
+    TakenOption(
         _for_all("prio")[1:],
         "all threads have the priority that --prio gives",
         whole(-1, 3, "a whole number from -1 to 3"),
     ),
-    Taken(_for_all("cpu-strict"), "threads may use any CPU of their mask, so only 0 is taken", only("0")),
-    Taken(_of_prompts("cpu-mask", "-Cb", "-Cbd"), _ONE_TEAM, any_text, loud=True),
-    Taken(_of_prompts("cpu-range", "-Crb", "-Crbd"), _ONE_TEAM, any_text, loud=True),
-    Taken(("--threads-http",), "the server needs one thread for HTTP", whole(), env="LLAMA_ARG_THREADS_HTTP"),
-    Taken(("-bs", "--backend-sampling"), _SAMPLING, env="LLAMA_ARG_BACKEND_SAMPLING"),
-    Taken(
+    TakenOption(_for_all("cpu-strict"), "threads may use any CPU of their mask, so only 0 is taken", only("0")),
+    TakenOption(_of_prompts("cpu-mask", "-Cb", "-Cbd"), _ONE_TEAM, any_text, loud=True),
+    TakenOption(_of_prompts("cpu-range", "-Crb", "-Crbd"), _ONE_TEAM, any_text, loud=True),
+    TakenOption(("--threads-http",), "the server needs one thread for HTTP", whole(), env="LLAMA_ARG_THREADS_HTTP"),
+    TakenOption(("-bs", "--backend-sampling"), _SAMPLING, env="LLAMA_ARG_BACKEND_SAMPLING"),
+    TakenOption(
         ("--spec-draft-backend-sampling", "--no-spec-draft-backend-sampling"),
         _SAMPLING,
         env="LLAMA_ARG_SPEC_DRAFT_BACKEND_SAMPLING",
     ),
-    Taken(
+    TakenOption(
         ("--sampler-seq", "--sampling-seq"),
         "it means --samplers, which takes the letters, too",
         samplers,
         needs="--samplers",
     ),
-    Taken(
+    TakenOption(
         ("--spec-draft-p-split", "--draft-p-split"),
         _ROWS,
         number(0, 1, "a number from 0 to 1"),
         env="LLAMA_ARG_SPEC_DRAFT_P_SPLIT",
     ),
-    Taken(
+    TakenOption(
         ("--rope-scale",),
         "it means --rope-freq-scale 1/N",
         rope_scale,
         needs="--rope-freq-scale",
         env="LLAMA_ARG_ROPE_SCALE",
     ),
-    Taken(("--perf", "--no-perf"), "the figures cost nothing", env="LLAMA_ARG_PERF"),
-    Taken(
+    TakenOption(("--perf", "--no-perf"), "the figures cost nothing", env="LLAMA_ARG_PERF"),
+    TakenOption(
         ("--skip-chat-parsing",),
         "it means --reasoning-format none",
         instead=("--reasoning-format", "none"),
         commands=("chat",),
     ),
-    Taken(("--no-skip-chat-parsing",), "answers are parsed", commands=("chat",)),
-    Taken(("--log-disable",), _QUIET),
-    Taken(("--log-colors",), _QUIET, only(*AUTO, *ON, *OFF, words="on, off or auto"), env="LLAMA_ARG_LOG_COLORS"),
-    Taken(("--log-verbose",), "it means -v", instead=("-v",)),
-    Taken(
+    TakenOption(("--no-skip-chat-parsing",), "answers are parsed", commands=("chat",)),
+    TakenOption(("--log-disable",), _QUIET),
+    TakenOption(("--log-colors",), _QUIET, only(*AUTO, *ON, *OFF, words="on, off or auto"), env="LLAMA_ARG_LOG_COLORS"),
+    TakenOption(("--log-verbose",), "it means -v", instead=("-v",)),
+    TakenOption(
         ("-lv", "--verbosity", "--log-verbosity"),
         "4 and 5 mean -v; below, " + _QUIET,
         verbosity,
         env="LLAMA_ARG_LOG_VERBOSITY",
     ),
-    Taken(("--verbose-prompt",), "duo run prints the prompt; elsewhere it does nothing"),
-    Taken(("--simple-io",), "duo run reads nothing from a terminal", commands=("run",)),
-    Taken(("-ptc", "--print-token-count"), "the figures on standard error count the tokens", whole()),
-    Taken(("-if", "--interactive-first"), "duo chat waits for a turn first", commands=("chat",)),
-    Taken(
+    TakenOption(("--verbose-prompt",), "duo run prints the prompt; elsewhere it does nothing"),
+    TakenOption(("--simple-io",), "duo run reads nothing from a terminal", commands=("run",)),
+    TakenOption(("-ptc", "--print-token-count"), "the figures on standard error count the tokens", whole()),
+    TakenOption(("-if", "--interactive-first"), "duo chat waits for a turn first", commands=("chat",)),
+    TakenOption(
         ("-mli", "--multiline-input"),
         "a pasted block is one turn, and Alt-Enter begins a line",
         commands=("chat", "run"),
     ),
-    Taken(("--no-mmproj-auto",), "it means --no-mmproj", instead=("--no-mmproj",), needs="--no-mmproj"),
-    Taken(("-mmu", "--mmproj-url"), _NO_PROJECTOR, any_text, loud=True, env="LLAMA_ARG_MMPROJ_URL"),
-    Taken(
+    TakenOption(("--no-mmproj-auto",), "it means --no-mmproj", instead=("--no-mmproj",), needs="--no-mmproj"),
+    TakenOption(("-mmu", "--mmproj-url"), _NO_PROJECTOR, any_text, loud=True, env="LLAMA_ARG_MMPROJ_URL"),
+    TakenOption(
         ("-mmdev", "--mmproj-device"),
         "pictures are encoded on the first GPU, or without one",
         any_text,
         env="MTMD_BACKEND_DEVICE",
     ),
-    Taken(("--video-ffmpeg-dir",), _NO_VIDEO, any_text, env="LLAMA_ARG_VIDEO_FFMPEG_DIR"),
-    Taken(
+    TakenOption(("--video-ffmpeg-dir",), _NO_VIDEO, any_text, env="LLAMA_ARG_VIDEO_FFMPEG_DIR"),
+    TakenOption(
         ("--mtmd-batch-max-tokens",), "pictures are encoded one by one", whole(), env="LLAMA_ARG_MTMD_BATCH_MAX_TOKENS"
     ),
-    Taken(("--video-fps",), _NO_VIDEO, number(), env="LLAMA_ARG_VIDEO_FPS"),
-    Taken(("--video-timestamp-interval",), _NO_VIDEO, number(), env="LLAMA_ARG_VIDEO_TIMESTAMP_INTERVAL"),
-    Taken(
+    TakenOption(("--video-fps",), _NO_VIDEO, number(), env="LLAMA_ARG_VIDEO_FPS"),
+    TakenOption(("--video-timestamp-interval",), _NO_VIDEO, number(), env="LLAMA_ARG_VIDEO_TIMESTAMP_INTERVAL"),
+    TakenOption(
         ("--ui-config", "--webui-config"),
         _NO_SETTINGS,
         any_text,
@@ -195,7 +199,7 @@ TAKEN: tuple[Taken, ...] = (
         loud=True,
         env="LLAMA_ARG_UI_CONFIG",
     ),
-    Taken(
+    TakenOption(
         ("--ui-config-file", "--webui-config-file"),
         _NO_SETTINGS,
         any_text,
@@ -203,31 +207,31 @@ TAKEN: tuple[Taken, ...] = (
         loud=True,
         env="LLAMA_ARG_UI_CONFIG_FILE",
     ),
-    Taken(
+    TakenOption(
         ("--spec-default",),
         "it means --spec-type draft-simple,ngram-mod",
         instead=("--spec-type", "draft-simple,ngram-mod"),
         needs="--spec-type",
     ),
     # Not at the pinned commit.
-    Taken(("--spec-autotune",), "it means --draft auto", instead=("--draft", "auto"), needs="--draft"),
-    Taken(("--spec-ngram-mod-n-min",), _ROWS, whole(0, 1024, "a whole number from 0 to 1024")),
-    Taken(("-no-ag", "--no-agent", "--no-ui-mcp-proxy", "--no-webui-mcp-proxy"), "the server's page has neither"),
-    Taken(("-st", "--single-turn"), "duo run writes one text", commands=("run",)),
-    Taken(("-no-cnv", "--no-conversation"), "duo run goes on from the prompt as it is", commands=("run",)),
-    Taken(("-cnv", "--conversation", "-i", "--interactive"), "duo chat is a conversation", commands=("chat",)),
+    TakenOption(("--spec-autotune",), "it means --draft auto", instead=("--draft", "auto"), needs="--draft"),
+    TakenOption(("--spec-ngram-mod-n-min",), _ROWS, whole(0, 1024, "a whole number from 0 to 1024")),
+    TakenOption(("-no-ag", "--no-agent", "--no-ui-mcp-proxy", "--no-webui-mcp-proxy"), "the server's page has neither"),
+    TakenOption(("-st", "--single-turn"), "duo run writes one text", commands=("run",)),
+    TakenOption(("-no-cnv", "--no-conversation"), "duo run goes on from the prompt as it is", commands=("run",)),
+    TakenOption(("-cnv", "--conversation", "-i", "--interactive"), "duo chat is a conversation", commands=("chat",)),
 )
 
 
-def _presets() -> Iterator[Taken]:
+def _presets() -> Iterator[TakenOption]:
     for name in (*OF_PORT, *OF_VECTORS):
         for commands in (("serve",), ("run", "chat"))[: 2 if name in OF_PORT else 1]:
             args = arguments(name, serves=commands == ("serve",))
-            yield Taken((name,), f"it means {' '.join(args)}", instead=args, commands=commands)
+            yield TakenOption((name,), f"it means {' '.join(args)}", instead=args, commands=commands)
 
 
 TAKEN = (*TAKEN, *_presets())
-OF_NAME: dict[str, list[Taken]] = {}
+OF_NAME: dict[str, list[TakenOption]] = {}
 for _taken in TAKEN:
     for _name in _taken.names:
         OF_NAME.setdefault(_name, []).append(_taken)

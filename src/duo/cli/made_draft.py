@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from duo.make_draft.candidates import Candidate
+from duo.make_draft.candidates import DraftCandidate
 from duo.make_draft.make import Made
 from duo.support.wording import plural
 
@@ -21,7 +21,7 @@ WHEN = (
 )
 
 
-def _row(c: Candidate, best: Candidate | None) -> list[str]:
+def _row(c: DraftCandidate, best: DraftCandidate | None) -> list[str]:
     f = c.figures
     most = "at most " if f.at_once else ""
     return [
@@ -77,7 +77,7 @@ def as_json(made: Made) -> dict[str, Any]:
     """For programs. Speeds are multiples of the target alone, times in ms."""
     best = made.best
 
-    def of(c: Candidate) -> dict[str, Any]:
+    def of(c: DraftCandidate) -> dict[str, Any]:
         return {
             "name": c.name,
             "recipe": asdict(c.recipe),

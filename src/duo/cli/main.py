@@ -34,7 +34,7 @@ COMMANDS = {
     "make-draft": ("make_draft.command", "Make a draft from the target's own file."),
     "pack": ("pack.pack", "Pack a model's weights once, so that later starts are fast."),
     "pairs": ("pairs.pairs", "List the pairs of models that duo knows by name."),
-    "prove": ("prove.command", "Count texts that differ with drafts, in company, or on a server."),
+    "prove": ("prove.command", "Count texts that differ with drafts, in a batch, or on a server."),
     "race": ("race.command", "Show plain decoding and a pair writing the same text, side by side."),
     "rpc-server": ("rpc_server.rpc_server", "Serve this machine's devices over GGML RPC."),
     "serve": ("serve.command", "Serve a pair over HTTP, as llama-server, OpenAI and Anthropic."),

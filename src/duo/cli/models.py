@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from duo.cli import show
 from duo.cli.complete import by_metavar, pair_names
-from duo.cli.options import given
+from duo.cli.options import given_options
 from duo.errors import BadValueError
 from duo.options.tables import ENGINE_OPTIONS
 
@@ -45,16 +45,17 @@ def model_sources(*, heads: bool = True) -> list[click.Option]:
                      shell_complete=by_metavar, help="The target: a GGUF file. Default: the demo pair."),
         click.Option(["model_draft", "-md", "--model-draft", "--draft-model", "--spec-draft-model"], type=str,
                      metavar="FILE", envvar="LLAMA_ARG_SPEC_DRAFT_MODEL", shell_complete=by_metavar,
-                     help="The draft: a GGUF file. Without it the target's own MTP layers guess, or a file beside it "
-                          "whose name says so (mtp-*, eagle3-*, dflash-*, dspark-*, draft-*), or the draft that a list "
-                          "of pairs has for the target, if it is here. If there is none, duo run, chat and serve use "
-                          "n-grams where they can change no text. none: nothing guesses."),
+                     help="The draft: a GGUF file. Default: the target's own MTP layers, a draft beside it (mtp-*, "
+                          "eagle3-*, dflash-*, dspark-*, draft-*), or the draft that a list of pairs has for it, "
+                          "if it is on this machine. Without any of these, duo run, chat and serve use n-grams "
+                          "where they cannot change the text. none: no draft."),
         click.Option(["pair", "--pair"], metavar="NAME", shell_complete=pair_names,
                      help="Target and draft by the name of a pair (see duo pairs). The first use downloads them. -md "
                           "none leaves the draft out."),
         click.Option(["hf_repo", "-hf", "-hfr", "--hf-repo"], metavar="USER/REPO[:QUANT]",
                      envvar="LLAMA_ARG_HF_REPO",
-                     help="The target from the Hugging Face Hub. Default quantisation: Q4_K_M, else Q8_0, else any."
+                     help="The target from the Hugging Face Hub. Default quantisation: Q4_K_M, otherwise Q8_0, "
+                          "otherwise any."
                           f"{of_target}"),
         click.Option(["hf_repo_draft", "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"],
                      metavar="USER/REPO[:QUANT]", envvar="LLAMA_ARG_SPEC_DRAFT_HF_REPO",
@@ -65,8 +66,8 @@ def model_sources(*, heads: bool = True) -> list[click.Option]:
         click.Option(["hf_file_draft", "-hffd", "--hf-file-draft"], metavar="FILE",
                      help="The file in the repository of -hfd."),
         click.Option(["hf_token", "-hft", "--hf-token"], metavar="TOKEN",
-                     help="Token for gated and private repositories. Other users can see a command line, so better "
-                          "set HF_TOKEN."),
+                     help="Token for gated and private repositories. Other users can see a command line, so "
+                          "HF_TOKEN is safer."),
         click.Option(["offline", "--offline"], is_flag=True, envvar="LLAMA_ARG_OFFLINE",
                      help="Use no network: take hub models only from the cache."),
     ]  # fmt: skip
@@ -149,7 +150,7 @@ def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Mod
     from duo.models.hub.repository import parse
     from duo.options.validate import engine_options
 
-    engine_options(given(params, ENGINE_OPTIONS))  # reports a bad value before a long download
+    engine_options(given_options(params, ENGINE_OPTIONS))  # reports a bad value before a long download
     hub = hub_of(params)
     if target == "pair":
         entry = pairs.find(params["pair"], "--pair")

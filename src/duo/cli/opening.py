@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from duo.cli import show
 from duo.cli.first_line import elsewhere, first_line
 from duo.cli.models import Models, chosen_models
-from duo.cli.options import given
+from duo.cli.options import given_options
 from duo.cli.own_guesses import draft_of_target, left_to_duo, tell_of
 from duo.errors import DuoError
 from duo.options.speculation import has_no_length
@@ -84,7 +84,7 @@ def _open(
     of_texts = {name: params[name] for name in ("mode", "spec_type") if params.get(name) is not None}
     of_texts |= {"spec_type": ["draft-mtp"]} if own_layers else {}
     of_texts |= {"mode": "plain"} if has_no_length(params.get("n_draft")) else {}
-    of_models = given(params, ENGINE_OPTIONS)
+    of_models = given_options(params, ENGINE_OPTIONS)
     if params.get("mmproj_auto") is False:
         of_models.pop("mmproj", None)
     elif models.projector is not None:

@@ -58,7 +58,8 @@ def _option(name: str, hint: Any, o: Opt) -> click.Option:
     default = o.default
     shown = "on" if default is True else "off" if default is False else default
     shown = ",".join(map(str, shown)) if isinstance(shown, list) else shown
-    text = o.help if shown in (None, "", {}) or "efault" in o.help else f"{o.help} [default: {shown}]"
+    text = f"{o.help} May be repeated." if name in REPEATABLE else o.help
+    text = text if shown in (None, "", {}) or "efault" in o.help else f"{text} [default: {shown}]"
     base: dict[str, Any] = {"help": text, "default": None, "envvar": list(o.env) or None}
     if "/" in o.flags[-1]:
         return Flag([name, *o.flags], **base)
@@ -158,7 +159,7 @@ def sequence_breakers(values: tuple[str, ...], *, escape: bool) -> list[str]:
     return [unescape(v) if escape else v for v in values[behind:]]
 
 
-def given(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
+def given_options(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
     """The keywords of `table` that the user gave."""
     out = {name: params[name] for name in table if params.get(name) not in (None, ())}
     for name in OWN_THREADS & out.keys():

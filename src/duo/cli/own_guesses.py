@@ -10,7 +10,7 @@ from duo.cli.models import TARGET, Models, chosen_models
 from duo.options.speculation import says_plain
 
 if TYPE_CHECKING:
-    from duo.models.beside import Found
+    from duo.models.beside import DraftSource
 
 _OF_GUESSES = ("model_draft", "draft_host", "verify_host", "spec_type")
 
@@ -21,11 +21,11 @@ def left_to_duo(params: dict[str, Any], models: Models) -> bool:
     return models.target is not None and models.draft is None and not said and not says_plain(params)
 
 
-def draft_of_target(models: Models) -> Found:
+def draft_of_target(models: Models) -> DraftSource:
     """What the target brings along. Raises DuoError: the target's header cannot be read."""
-    from duo.models.beside import Found, find
+    from duo.models.beside import DraftSource, find
 
-    return Found() if models.target is None else find(models.target)
+    return DraftSource() if models.target is None else find(models.target)
 
 
 def with_targets_own(params: dict[str, Any]) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def _without_draft(pair: str | None) -> bool:
     return pair is not None and find(pair, "--pair").pair.draft is None
 
 
-def tell_of(found: Found) -> None:
+def tell_of(found: DraftSource) -> None:
     """A file that is the draft, why it is not, or where there is one."""
     if found.path is not None:
         show.warn(f"{Path(found.path).name} {found.where} and drafts for it; -md none does without it")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from duo.benchmark.bench.head import head_of
 from duo.benchmark.prove.cases import NGRAMS, NONE, Case, Guesses, How, of_pair, wanted
 from duo.benchmark.prove.pair import PairWriter, n_context
-from duo.benchmark.prove.plan import Item, Plan
+from duo.benchmark.prove.plan import Item, ProofPlan
 from duo.benchmark.prove.run import Proof, References
 from duo.cli import show
 from duo.cli.bench_head import OF_DRAFT
@@ -80,13 +80,13 @@ class Loader:
 
     params: dict[str, Any]
     target: str
-    plan: Plan
+    plan: ProofPlan
     n_short: int  # tokens of the longest text that is not long
     n_long: int
     chat_template: str | None
 
     @classmethod
-    def of(cls, params: dict[str, Any], target: str, plan: Plan) -> Loader:
+    def of(cls, params: dict[str, Any], target: str, plan: ProofPlan) -> Loader:
         """Raises DuoError."""
         from duo.model import Duo
 
@@ -137,7 +137,7 @@ def loads_of(params: dict[str, Any], models: Models) -> list[Load]:
 Round = tuple[Load, int, list[tuple[Guesses, Case]]]
 
 
-def rounds_of(loads: Sequence[Load], plan: Plan) -> list[Round]:
+def rounds_of(loads: Sequence[Load], plan: ProofPlan) -> list[Round]:
     """What is loaded, for how many texts at once, and the cases."""
     return [
         (load, n, [(g, case) for g in load.guesses for case in of_pair(plan, g, n)])
@@ -156,7 +156,7 @@ def references(loader: Loader, proof: Proof, items: Sequence[Item], head: dict[s
         proof.refer(writer, items, NONE.name, How(logprobs=True))
 
 
-def measure(params: dict[str, Any], plan: Plan, proof: Proof, head: dict[str, Any], command: str) -> None:
+def measure(params: dict[str, Any], plan: ProofPlan, proof: Proof, head: dict[str, Any], command: str) -> None:
     """Raises DuoError and KeyboardInterrupt; `proof` then has what was counted."""
     models = chosen_models(params)
     loads = loads_of(params, models)
@@ -176,7 +176,7 @@ def measure(params: dict[str, Any], plan: Plan, proof: Proof, head: dict[str, An
 
 
 def texts_here(
-    params: dict[str, Any], plan: Plan, notes: dict[str, None], head: dict[str, Any], command: str
+    params: dict[str, Any], plan: ProofPlan, notes: dict[str, None], head: dict[str, Any], command: str
 ) -> References:
     """The greedy texts of a target that is loaded here. Adds to the notes. Raises DuoError."""
     proof = Proof()

@@ -6,24 +6,24 @@ from contextlib import closing
 from typing import Any
 
 from duo.benchmark.bench.endpoint.address import parse_address
-from duo.benchmark.bench.endpoint.client import Client, read_key
+from duo.benchmark.bench.endpoint.client import EndpointClient, read_key
 from duo.benchmark.bench.head import head_of
 from duo.benchmark.prove.cases import How, of_server, wanted
-from duo.benchmark.prove.endpoint import EndpointWriter, add_candidates
-from duo.benchmark.prove.plan import Plan
+from duo.benchmark.prove.endpoint import ServerTextWriter, add_candidates
+from duo.benchmark.prove.plan import ProofPlan
 from duo.benchmark.prove.run import Proof, References
 from duo.cli.bench_head import refuse
 from duo.cli.models import DRAFT, NAMES, names_target
-from duo.cli.options import given
+from duo.cli.options import given_options
 from duo.cli.prove_pair import texts_here
 from duo.errors import BadValueError
 from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS
 from duo.options.validate import endpoint_options
 
 
-def measure(params: dict[str, Any], plan: Plan, proof: Proof, head: dict[str, Any], command: str) -> None:
+def measure(params: dict[str, Any], plan: ProofPlan, proof: Proof, head: dict[str, Any], command: str) -> None:
     """Raises DuoError and KeyboardInterrupt; `proof` then has what was counted."""
-    o = endpoint_options(given(params, ENDPOINT_OPTIONS))
+    o = endpoint_options(given_options(params, ENDPOINT_OPTIONS))
     refuse(params, (*DRAFT, "pair", "draft_host", "verify_host"), "--against, because the server has its own draft")
     with_model = names_target(params)
     if not with_model:
@@ -33,7 +33,7 @@ def measure(params: dict[str, Any], plan: Plan, proof: Proof, head: dict[str, An
         raise BadValueError(
             "-m compares texts of /v1/completions, where prompts have no template; leave out -m, or change --against"
         )
-    client = Client(address, read_key(o["api_key_file"]), o["timeout"], o["url_model"])
+    client = EndpointClient(address, read_key(o["api_key_file"]), o["timeout"], o["url_model"])
     head["reference"] = f"the first answers of {address.name}, one at a time, not streamed"
     with closing(client):
         client.meet()
@@ -41,10 +41,10 @@ def measure(params: dict[str, Any], plan: Plan, proof: Proof, head: dict[str, An
         if not with_model:
             head.update(head_of([], command, {}))
         head["servers"] = {address.name: {"url": address.url, "model": client.model, "owned_by": client.owner or None}}
-        _measure(EndpointWriter(client, plan), address.name, plan, proof, here)
+        _measure(ServerTextWriter(client, plan), address.name, plan, proof, here)
 
 
-def _measure(writer: EndpointWriter, name: str, plan: Plan, proof: Proof, here: References) -> None:
+def _measure(writer: ServerTextWriter, name: str, plan: ProofPlan, proof: Proof, here: References) -> None:
     cases, items = of_server(plan), wanted(plan)
     proof.n_expected = len(items) + sum(len(c.items) for c in cases)
     proof.refer(writer, items, name, How())

@@ -19,11 +19,12 @@ from duo.support.wording import plural
 if TYPE_CHECKING:
     from duo.chat.reading import Part
     from duo.compat.llama_cpp.answer import Reading
-    from duo.generation.result import Chunk, Result, Timings
+    from duo.generation.result import Chunk, Result
     from duo.generation.stream import Stream
+    from duo.generation.timings import Timings
     from duo.model import Duo
     from duo.options.generate import GenerateOptions
-    from duo.placement.fit import Placement
+    from duo.placement.fit import PairPlacement
 
 GREEN, DIM, PLAIN = "\x1b[32m", "\x1b[2m", "\x1b[0m"
 
@@ -213,7 +214,7 @@ def as_json(r: Result) -> str:
     )
 
 
-def note_placement(placement: Placement | None) -> None:
+def note_placement(placement: PairPlacement | None) -> None:
     """Prints what -ngl auto has chosen, only on a terminal, unless all layers are on devices."""
     if placement is not None and not placement.auto_is_all and sys.stderr.isatty():
         warn(placement.line())

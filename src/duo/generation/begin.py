@@ -9,7 +9,7 @@ from duo.generation.job import Job, n_kept, prepare, sampling, speculation
 from duo.generation.pictures import SeenTokens
 from duo.generation.prompt_cache import PromptCache, open_cache
 from duo.generation.row_hooks import hooks_of
-from duo.generation.session import Session
+from duo.generation.session import EngineSession
 from duo.generation.stream import Stream
 from duo.generation.turns import Turn
 from duo.options.sampling import UNTIL_FULL
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from duo.generation.job import Prompt
 
 
-def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
+def start(session: EngineSession, prompt: Prompt, options: dict[str, Any], function: str) -> Stream:
     """Waits for its turn and begins the text. Raises BadValueError, BusyError, CancelledError, and TypeError."""
-    job = prepare(session.local_model, session.engine.target, prompt, given, function, session.engine.draft)
+    job = prepare(session.local_model, session.engine.target, prompt, options, function, session.engine.draft)
     turn = session.turns.new()
     try:
         session.wait_for_turn(turn)
@@ -31,7 +31,7 @@ def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str
         raise
 
 
-def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCache | None) -> Stream:
+def begin(session: EngineSession, job: Job, task: object, turn: Turn, cache: PromptCache | None) -> Stream:
     """Begins a text whose turn it is. task: the asyncio task that will read it; None if this thread will."""
     o = job.options
     plan = speculation(o)

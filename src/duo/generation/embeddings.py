@@ -28,15 +28,15 @@ POOLINGS = ("none", "mean", "cls", "last", "rank")
 N_SCALE = 32760.0  # norm 0 makes the largest number fit into 16 bits
 
 
-def pooling_named(given: object) -> str:
+def pooling_named(pooling: object) -> str:
     """llama_cpp's number or a name; empty: the model's own. Raises BadValueError."""
-    if given in (-1, "", None):
+    if pooling in (-1, "", None):
         return ""
-    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < len(POOLINGS):
-        return POOLINGS[given]
-    if given in POOLINGS:
-        return str(given)
-    raise BadValueError(f"pooling_type is {quoted(given)}; choose from {', '.join(POOLINGS)}, or leave it out")
+    if isinstance(pooling, int) and not isinstance(pooling, bool) and 0 <= pooling < len(POOLINGS):
+        return POOLINGS[pooling]
+    if pooling in POOLINGS:
+        return str(pooling)
+    raise BadValueError(f"pooling_type is {quoted(pooling)}; choose from {', '.join(POOLINGS)}, or leave it out")
 
 
 def open_embedder(
@@ -70,30 +70,41 @@ class Embeddings(Texts):
         """Raises BadValueError: the model was loaded to write. Raises CancelledError: it is closed."""
         if self.session.closed:
             raise CancelledError("this Duo is closed; make a new one")
-        found = self._embedder
-        if found is None:
+        embedder = self._embedder
+        if embedder is None:
             raise BadValueError("this Duo was loaded to write texts; load it with embedding=True for embeddings")
-        return found
+        return embedder
 
     def stop_vectors(self) -> None:
         """Ends what is computed, for good; whoever waits gets CancelledError. From any thread."""
-        found = self._embedder  # another thread may close
-        if found is not None:
-            found.stop()
+        embedder = self._embedder  # another thread may close
+        if embedder is not None:
+            embedder.stop()
 
     def pooling_type(self) -> int:
-        """llama.cpp's number of what makes one vector of a text. Raises BadValueError."""
+        """llama.cpp's number of the pooling, which makes one vector of a text.
+
+        Raises:
+            BadValueError: This Duo was not loaded with `embedding=True`.
+        """
         return POOLINGS.index(self.embedder.pooling)
 
     def vectors(self, texts: Sequence[Sequence[int]], norm: int = 2) -> list[Vectors]:
-        """Of texts as token ids: [1, n] of each, or [tokens, n] with pooling none. norm: see `normalized`.
+        """Computes the vectors of texts that are given as token ids: float32 arrays of shape [1, n_embd].
 
-        Raises BadValueError (a text is empty or too long; not loaded with embedding=True) and DuoError.
+        With pooling `none` the shape is [tokens, n_embd].
+
+        Args:
+            texts: Token ids of each text.
+            norm: As llama-server's: -1 none, 0 the largest number becomes 32760, 1 taxicab, 2 Euclidean, N p-norm.
+
+        Raises:
+            BadValueError: A text is empty or too long, or this Duo was not loaded with `embedding=True`.
         """
-        found = self.embedder.embed([list(t) for t in texts])
+        computed = self.embedder.embed([list(t) for t in texts])
         if self.embedder.pooling == "rank":
             norm = -1
-        rows = normalized(found, norm)
+        rows = normalized(computed, norm)
         if self.embedder.pooling != "none":
             return [rows[i : i + 1] for i in range(len(texts))]
         ends = accumulate(len(t) for t in texts)
@@ -102,31 +113,44 @@ class Embeddings(Texts):
     def embed(
         self, input: str | list[str], normalize: bool = False, truncate: bool = True, return_count: bool = False
     ) -> Any:
-        """The vector of a text, or of each of several, as llama_cpp.Llama.embed; with pooling none, of each token.
+        """Computes the vector of a text, or of each text of a list, as llama_cpp.Llama.embed does.
 
-        normalize: to a length of 1. truncate: a text that is too long loses its end. return_count: the number of
-        tokens as well. Raises BadValueError and DuoError.
+        A vector is a list of numbers. With pooling `none` there is one for each token.
+
+        Args:
+            input: A text, or a list of texts.
+            normalize: Scale each vector to length 1.
+            truncate: Cut off the end of a text that is too long.
+            return_count: Return (vectors, number of tokens).
+
+        Raises:
+            BadValueError: A text is empty or too long, or this Duo was not loaded with `embedding=True`.
         """
         several = [input] if isinstance(input, str) else list(input)
         tokens = [self.tokenize(text) for text in several]
         if truncate:
             tokens = [t[: self.embedder.n_most] for t in tokens]
-        found: list[Any] = [v.tolist() for v in self.vectors(tokens, 2 if normalize else -1)]
+        vectors: list[Any] = [v.tolist() for v in self.vectors(tokens, 2 if normalize else -1)]
         if self.embedder.pooling != "none":
-            found = [rows[0] for rows in found]
-        out = found[0] if isinstance(input, str) else found
+            vectors = [rows[0] for rows in vectors]
+        out = vectors[0] if isinstance(input, str) else vectors
         return (out, sum(map(len, tokens))) if return_count else out
 
     def create_embedding(self, input: str | list[str], model: str | None = None) -> dict[str, Any]:
-        """The same as OpenAI answers it, as llama_cpp.Llama.create_embedding."""
+        """The same in OpenAI's shape, as llama_cpp.Llama.create_embedding does.
+
+        Args:
+            input: A text, or a list of texts.
+            model: The name in the answer. Default: the path of the model.
+        """
         several = [input] if isinstance(input, str) else list(input)
-        found, n = self.embed(several, return_count=True)
-        data = [{"object": "embedding", "embedding": v, "index": i} for i, v in enumerate(found)]
+        vectors, n = self.embed(several, return_count=True)
+        data = [{"object": "embedding", "embedding": v, "index": i} for i, v in enumerate(vectors)]
         usage = {"prompt_tokens": n, "total_tokens": n}
         return {"object": "list", "data": data, "model": model or self.local_model.path, "usage": usage}
 
     def rank_tokens(self, query: str, document: str) -> list[int]:
-        """Both texts as a reranker reads them (llama-server's format_prompt_rerank)."""
+        """Token ids of a query and a document as a reranker reads them (llama-server's format_prompt_rerank)."""
         template = self.embedder.rerank_template
         if template:
             return self.tokenize(template.replace("{query}", query).replace("{document}", document), False, True)
@@ -134,9 +158,10 @@ class Embeddings(Texts):
         return [*before, *self.tokenize(query, False), *middle, *self.tokenize(document, False), *behind]
 
     def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
-        """How well each document answers the query; more is better.
+        """Scores how well each document answers the query. A higher score is better.
 
-        Raises BadValueError (no reranker; loaded without pooling_type="rank") and DuoError.
+        Raises:
+            BadValueError: The model is not a reranker, or was loaded without `embedding=True, pooling_type="rank"`.
         """
         if self.embedder.pooling != "rank":
             raise BadValueError(

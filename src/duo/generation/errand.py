@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from duo import _core
 from duo.errors import BadValueError, CancelledError, error_class
 from duo.generation.result import TokenLogprobs
-from duo.generation.session import SLICE_US, Session
+from duo.generation.session import SLICE_US, EngineSession
 
 
 @contextmanager
-def turn(session: Session) -> Iterator[None]:
+def turn(session: EngineSession) -> Iterator[None]:
     """Waits until no text is written. Raises BusyError: this thread reads one."""
     own = session.turns.new(alone=True)
     try:
@@ -22,16 +22,16 @@ def turn(session: Session) -> Iterator[None]:
         session.turns.end(own)
 
 
-def finish(session: Session, errand: _core.Errand, prompt: Sequence[int] = (), place: int = -1) -> _core.Errand:
-    """Runs it to its end; call it in a turn. place: in the target's cache; -1: where the prompt is, or the last text.
+def finish(session: EngineSession, errand: _core.Errand, prompt: Sequence[int] = (), slot: int = -1) -> _core.Errand:
+    """Runs it to its end; call it in a turn. slot: in the target's cache; -1: where the prompt is, or the last text.
 
     Raises BadValueError (what is restored does not fit), CancelledError, DuoError.
     """
-    _wait(session, session.engine.begin_errand(errand, list(prompt), place))
+    _wait(session, session.engine.begin_errand(errand, list(prompt), slot))
     return errand
 
 
-def read_ahead(session: Session, tokens: Sequence[int]) -> None:
+def read_ahead(session: EngineSession, tokens: Sequence[int]) -> None:
     """Evaluates all of a prompt but its last token. Call it in a turn. Raises DuoError."""
     plan = _core.Plan()
     plan.mode = "plain"
@@ -41,7 +41,7 @@ def read_ahead(session: Session, tokens: Sequence[int]) -> None:
     _wait(session, text)
 
 
-def _wait(session: Session, text: _core.Text, stopped: Callable[[], bool] = lambda: False) -> None:
+def _wait(session: EngineSession, text: _core.Text, stopped: Callable[[], bool] = lambda: False) -> None:
     try:
         while (chunk := session.next_chunk(text, SLICE_US)) is None or not chunk.finish:
             if stopped():
@@ -56,7 +56,7 @@ def _wait(session: Session, text: _core.Text, stopped: Callable[[], bool] = lamb
         raise error_class(stats["error_code"])(stats["error"])
 
 
-def score(session: Session, tokens: Sequence[int], n_top: int) -> list[TokenLogprobs]:
+def score(session: EngineSession, tokens: Sequence[int], n_top: int) -> list[TokenLogprobs]:
     """The target's log-probabilities (nats) of each token but the first, and of its n_top best alternatives there.
 
     Raises BadValueError (the target is on another machine), BusyError, CancelledError, DuoError.
@@ -66,26 +66,26 @@ def score(session: Session, tokens: Sequence[int], n_top: int) -> list[TokenLogp
         return scored(session, tokens, n_top)
 
 
-def check_scores(session: Session) -> None:
+def check_scores(session: EngineSession) -> None:
     """Raises BadValueError: the target is on another machine, and does not score there."""
     if session.engine.target is None:
         raise BadValueError("log-probabilities of a prompt need the target in this process; leave out echo or logprobs")
 
 
 def scored(
-    session: Session,
+    session: EngineSession,
     tokens: Sequence[int],
     n_top: int,
     *,
-    place: int = -1,
+    slot: int = -1,
     stopped: Callable[[], bool] = lambda: False,
 ) -> list[TokenLogprobs]:
-    """The same; call it in a turn. place: in the target's cache; -1: any. stopped: asked twenty times a second.
+    """The same; call it in a turn. slot: in the target's cache; -1: any. stopped: asked twenty times a second.
 
     Raises CancelledError (it was stopped, or the session is closed), DuoError.
     """
     errand = _core.Errand("score", n_top=n_top)
-    _wait(session, session.engine.begin_errand(errand, list(tokens), place), stopped)
+    _wait(session, session.engine.begin_errand(errand, list(tokens), slot), stopped)
     logprobs, top = errand.logprobs, errand.top
     return [
         TokenLogprobs(token, logprobs[i], tuple(top[i * n_top : (i + 1) * n_top])) for i, token in enumerate(tokens[1:])

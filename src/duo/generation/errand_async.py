@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from duo.errors import CancelledError
 from duo.generation.errand import check_scores, scored
 from duo.generation.result import TokenLogprobs
-from duo.generation.session import Session
+from duo.generation.session import EngineSession
 from duo.generation.stream_async import turn_async
 from duo.generation.turns import Turn
 
 
-async def score_async(session: Session, tokens: Sequence[int], n_top: int, place: int = -1) -> list[TokenLogprobs]:
-    """As `duo.generation.errand.score`, in a thread. place: in the target's cache; -1: any. A cancelled task ends the
+async def score_async(session: EngineSession, tokens: Sequence[int], n_top: int, slot: int = -1) -> list[TokenLogprobs]:
+    """As `duo.generation.errand.score`, in a thread. slot: in the target's cache; -1: any. A cancelled task ends the
     work.
 
     Raises BadValueError (the target is on another machine), BusyError, CancelledError, DuoError.
@@ -24,7 +24,7 @@ async def score_async(session: Session, tokens: Sequence[int], n_top: int, place
     session.check_outside()
     turn = await turn_async(session, asyncio.current_task(), alone=True)
     stopped = threading.Event()
-    work = asyncio.get_running_loop().run_in_executor(None, _score, session, turn, tokens, n_top, place, stopped)
+    work = asyncio.get_running_loop().run_in_executor(None, _score, session, turn, tokens, n_top, slot, stopped)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -35,11 +35,11 @@ async def score_async(session: Session, tokens: Sequence[int], n_top: int, place
 
 
 def _score(
-    session: Session, turn: Turn, tokens: Sequence[int], n_top: int, place: int, stopped: threading.Event
+    session: EngineSession, turn: Turn, tokens: Sequence[int], n_top: int, slot: int, stopped: threading.Event
 ) -> list[TokenLogprobs]:
     # The thread ends the turn: whoever waits for the work may be gone before it has stopped.
     try:
-        return scored(session, tokens, n_top, place=place, stopped=stopped.is_set)
+        return scored(session, tokens, n_top, slot=slot, stopped=stopped.is_set)
     except CancelledError:
         if stopped.is_set():
             return []  # nobody reads it

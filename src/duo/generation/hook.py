@@ -54,18 +54,18 @@ class Hook:
             self._thread = 0
 
     @staticmethod
-    def _change(scores: Scores, found: Any) -> None:
+    def _change(scores: Scores, returned: Any) -> None:
         import numpy as np
 
         try:
             with np.errstate(over="ignore"):  # beyond 32 bits: infinity, which is refused below
-                given = np.asarray(found, np.float32)
+                changed = np.asarray(returned, np.float32)
         except (TypeError, ValueError):
-            given = np.empty(0, np.float32)
-        if given.shape != scores.shape:
-            what = f"shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
+            changed = np.empty(0, np.float32)
+        if changed.shape != scores.shape:
+            what = f"shape {returned.shape}" if isinstance(returned, np.ndarray) else type(returned).__name__
             raise BadValueError(f"the logits_processor returned {what}; return scores of shape {scores.shape}")
-        scores[:] = given
+        scores[:] = changed
         if not (scores < np.inf).all():  # of NaN, too
             raise BadValueError("the logits_processor returned NaN or infinity; -inf forbids a token")
 

@@ -181,10 +181,10 @@ class Job:
     hook: Hook | None = None
 
 
-def check_early(prompt: Prompt, given: dict[str, Any], function: str = "generate") -> GenerateOptions:
+def check_early(prompt: Prompt, options: dict[str, Any], function: str = "generate") -> GenerateOptions:
     """Checks what needs no model: options and prompt. Returns the complete options. Raises BadValueError and
     TypeError."""
-    o = generate_options(given, function)
+    o = generate_options(options, function)
     if isinstance(prompt, str):
         if not prompt:
             raise BadValueError("the prompt is empty; give some text")
@@ -202,7 +202,7 @@ def prepare(
     model: _core.Model,
     target: _core.Model | None,
     prompt: Prompt,
-    given: dict[str, Any],
+    options: dict[str, Any],
     function: str = "generate",
     draft: _core.Model | None = None,
 ) -> Job:
@@ -211,7 +211,7 @@ def prepare(
     model: the one whose vocabulary is used. target, draft: None if it is on another machine. Raises BadValueError and
     TypeError.
     """
-    o = check_early(prompt, given, function)
+    o = check_early(prompt, options, function)
     _check_draft(o, draft)
     _check_ids(o, model.n_vocab)
     for name, asked in (("prompt_cache", o["prompt_cache"] is not None), ("context_shift", o["context_shift"])):

@@ -13,7 +13,7 @@ A = TypeVar("A")
 def as_they_end(write: Callable[[Q], A], questions: Iterable[Q], n_at_once: int) -> Iterator[tuple[int, A]]:
     """(index of the question, what `write` returned) for each question, in the order in which the texts end.
 
-    Questions are taken only when there is a place for them. An error of a text is raised here, after those that run
+    Questions are taken only when there is a slot for them. An error of a text is raised here, after those that run
     have ended.
     """
     left = enumerate(questions)

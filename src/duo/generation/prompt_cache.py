@@ -10,7 +10,7 @@ from duo import _core
 from duo.errors import CancelledError, DuoError
 from duo.generation import state
 from duo.generation.errand import finish, read_ahead
-from duo.generation.session import Session
+from duo.generation.session import EngineSession
 from duo.support.same import n_same
 from duo.support.wording import gigabytes, one_line
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class PromptCache:
     """The file of one text. A failure is a `warning`, and the text goes on. Call `before` and `after` in its turn."""
 
-    def __init__(self, session: Session, job: Job) -> None:
+    def __init__(self, session: EngineSession, job: Job) -> None:
         o = job.options
         self._session, self._tokens = session, job.tokens
         self._path = Path(o["prompt_cache"] or "")
@@ -107,7 +107,7 @@ class PromptCache:
         self.warning = f"the prompt cache {self._path} {why}; the text does not depend on it"
 
 
-def open_cache(session: Session, job: Job) -> PromptCache | None:
+def open_cache(session: EngineSession, job: Job) -> PromptCache | None:
     """Reads the text's prompt cache; None: it has none. Call it in the text's turn. Raises CancelledError."""
     if job.options["prompt_cache"] is None:
         return None

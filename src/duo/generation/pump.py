@@ -19,7 +19,7 @@ class Readable(Protocol):
     def take_ready(self) -> Chunk | None: ...
 
 
-class Source(Protocol):
+class ChunkSource(Protocol):
     """The session of the texts."""
 
     def wait_news(self, seen: int) -> int: ...
@@ -31,10 +31,10 @@ class Source(Protocol):
 Sink = Callable[["list[Chunk]", "BaseException | None", bool], None]
 
 
-class Pump:
+class ChunkPump:
     """Every method may be called from any thread. The thread runs while there is a text to read."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ChunkSource) -> None:
         self._source = source
         self._lock = threading.Lock()
         self._sinks: dict[Readable, Sink] = {}

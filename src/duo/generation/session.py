@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from duo import _core
 from duo.errors import BadValueError, BusyError, CancelledError
-from duo.generation.pump import Pump
-from duo.generation.result import Timings
+from duo.generation.pump import ChunkPump
+from duo.generation.timings import Timings
 from duo.generation.trace_writer import Event, take_events
 from duo.generation.turns import Turn, Turns
 from duo.placement.belongings import Belongings
@@ -26,14 +26,14 @@ class Running(Protocol):
     def abort(self) -> None: ...
 
 
-class Inside(Protocol):
+class RunningHook(Protocol):
     """A program's own function, which the target's thread may be in."""
 
     @property
     def is_here(self) -> bool: ...
 
 
-class Network(Protocol):
+class NetworkLink(Protocol):
     """A session's connections to a model on another machine."""
 
     @property
@@ -57,21 +57,19 @@ class Trace(Protocol):
     def close(self) -> None: ...
 
 
-class Session:
+class EngineSession:
     """Several texts at a time; more wait for their turn. Every method may be called from any thread."""
 
     def __init__(
         self,
         engine: _core.Engine,
         *,
-        network: Network | None = None,
+        network: NetworkLink | None = None,
         trace: Trace | None = None,
-        always: bool = False,
         placed: _core.EngineOptions | None = None,
     ) -> None:
-        """always: speculate even if it does not pay off."""
         self.network = network
-        self._n_always = int(always)  # who wants texts to speculate whatever it costs
+        self._n_always = 0  # who wants texts to speculate whatever it costs
         self.timings: Timings = {}  # of the text that ended last
         # Guards what follows and the trace. Reentrant: the garbage collector may close a stream at any point.
         self.lock = threading.RLock()
@@ -80,9 +78,9 @@ class Session:
         self._belongings = None if placed is None else Belongings(placed)
         self.turns = Turns(1 if placed is None else placed.n_parallel)
         self._running: weakref.WeakSet[Running] = weakref.WeakSet()
-        self._hooks: list[Inside] = []  # of the running texts
+        self._hooks: list[RunningHook] = []  # of the running texts
         self._closing = False
-        self._pump: Pump | None = None
+        self._pump: ChunkPump | None = None
         self._gate = threading.RLock()  # held for good when the program ends
 
     # ---- models
@@ -164,7 +162,7 @@ class Session:
             with self.lock:
                 self._n_always -= 1
 
-    def add_hook(self, hook: Inside | None) -> None:
+    def add_hook(self, hook: RunningHook | None) -> None:
         """A text with this function will begin."""
         with self.lock:
             if hook is not None:
@@ -177,7 +175,7 @@ class Session:
                 raise CancelledError("this Duo is closed; make a new one")
             self._running.add(stream)
 
-    def remove(self, stream: Running | None, hook: Inside | None) -> None:
+    def remove(self, stream: Running | None, hook: RunningHook | None) -> None:
         """The text has ended, or did not begin (None)."""
         with self.lock:
             if stream is not None:
@@ -203,11 +201,11 @@ class Session:
         return self.engine.wait_news(seen, SLICE_US)
 
     @property
-    def pump(self) -> Pump:
+    def pump(self) -> ChunkPump:
         """The thread that reads the texts of event loops."""
         with self.lock:
             if self._pump is None:
-                self._pump = Pump(self)
+                self._pump = ChunkPump(self)
             return self._pump
 
     def write_trace(self) -> None:

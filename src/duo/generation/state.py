@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from duo import _core
 from duo.errors import BadValueError
 from duo.generation.errand import finish
-from duo.generation.session import Session
+from duo.generation.session import EngineSession
 from duo.placement.belongings import difference
 from duo.support.atomic import replacing
 
@@ -71,66 +71,69 @@ class SavedCache:
 
 @dataclass(frozen=True)
 class State:
-    """What the caches of a Duo hold; `Duo.load_state` takes it, there or in another process. It can be pickled.
+    """What the caches of a `Duo` hold of a text: what `save_state` returns and `load_state` takes. It can be pickled.
 
-    The names are those of llama_cpp.LlamaState, but for `scores`, which duo does not keep.
+    Names are those of llama_cpp.LlamaState. `scores` is missing, because duo keeps no logits.
     """
 
     target: SavedCache
+    """The target's cache."""
     draft: SavedCache | None
+    """The draft's cache. None: there was no draft."""
     seed: int
+    """The default seed when it was saved."""
 
     @property
     def n_tokens(self) -> int:
-        """Tokens that need not be evaluated again."""
+        """Number of tokens that need not be evaluated again."""
         return len(self.target.head.tokens)
 
     @property
     def input_ids(self) -> np.ndarray[Any, Any]:
-        """These tokens."""
+        """The ids of these tokens."""
         import numpy as np
 
         return np.array(self.target.head.tokens, np.intc)
 
     @property
     def llama_state(self) -> bytes:
-        """The target's cache, in the form of llama.cpp's llama_state_get_data."""
+        """The bytes of the target's cache, in the format of llama.cpp's llama_state_get_data."""
         return self.target.saved
 
     @property
     def llama_state_size(self) -> int:
-        """Bytes of that."""
+        """Their number."""
         return len(self.target.saved)
 
 
 def save(
-    session: Session, n_keep: int = -1, tokens: Sequence[int] = (), place: int = -1
+    session: EngineSession, n_keep: int = -1, tokens: Sequence[int] = (), slot: int = -1
 ) -> tuple[_core.Errand, list[CacheHead]]:
     """What the caches hold of the text that begins with these tokens; without tokens, of the one that ended last.
 
-    place: in the target's cache, whatever it holds. n_keep: of at most so many tokens, and the rest is forgotten. Call
+    slot: in the target's cache, whatever it holds. n_keep: of at most so many tokens, and the rest is forgotten. Call
     it in a turn.
 
     The errand has the bytes of each. Raises DuoError.
     """
     of = session.belongings
-    errand = finish(session, _core.Errand("save", n_keep=n_keep), tokens, place)
+    errand = finish(session, _core.Errand("save", n_keep=n_keep), tokens, slot)
     heads = []
-    found = ((errand.target_tokens, errand.target_saved()), (errand.draft_tokens, errand.draft_saved()))
-    for role, (tokens, saved) in zip(ROLES, found, strict=True):
+    caches = ((errand.target_tokens, errand.target_saved()), (errand.draft_tokens, errand.draft_saved()))
+    for role, (tokens, saved) in zip(ROLES, caches, strict=True):
         if role == "target" or (tokens and role in of):
             heads.append(CacheHead.of(role, of[role], tokens, saved))
     return errand, heads
 
 
-def check_target(session: Session, head: CacheHead) -> None:
+def check_target(session: EngineSession, head: CacheHead) -> None:
     """Raises BadStateError: the saved cache is not one of this target. Raises DuoError as well."""
     if why := difference(head.belongs, session.belongings["target"]):
         raise BadStateError(f"was made with another {why}")
 
 
-def restore(session: Session, caches: Sequence[SavedCache], place: int = -1) -> None:
-    """Puts saved caches in place of what the models' hold. place: in the target's cache; -1: that of the oldest text.
+def restore(session: EngineSession, caches: Sequence[SavedCache], slot: int = -1) -> None:
+    """Puts saved caches in place of what the models' hold. slot: in the target's cache; -1: that of the oldest text.
     Call it in a turn. Raises BadStateError and DuoError.
 
     A draft's cache that belongs to another draft is left out: it would only have made the text faster.
@@ -148,10 +151,10 @@ def restore(session: Session, caches: Sequence[SavedCache], place: int = -1) -> 
                 give(head.tokens, cache.saved)
             except TypeError:
                 raise BadStateError("is damaged") from None
-    finish(session, errand, place=place)
+    finish(session, errand, slot=slot)
 
 
-def taken(session: Session, seed: int) -> State:
+def taken(session: EngineSession, seed: int) -> State:
     """The state of a session. Call it in a turn. Raises DuoError."""
     errand, heads = save(session)
     saved = {"target": errand.target_saved(), "draft": errand.draft_saved()}
@@ -196,12 +199,12 @@ def read_heads(file: BinaryIO, n_file: int) -> list[CacheHead]:
     if len(head) != n or file.read(32) != hashlib.sha256(head).digest():
         raise BadStateError("is damaged")
     try:
-        found = [_head_of(x) for x in json.loads(head)]
+        heads = [_head_of(x) for x in json.loads(head)]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise BadStateError("is damaged") from None
-    if not found or found[0].role != "target" or file.tell() + sum(h.n_bytes for h in found) != n_file:
+    if not heads or heads[0].role != "target" or file.tell() + sum(h.n_bytes for h in heads) != n_file:
         raise BadStateError("is truncated")
-    return found
+    return heads
 
 
 def read_caches(file: BinaryIO, heads: Sequence[CacheHead]) -> list[SavedCache]:

@@ -13,15 +13,25 @@ from duo import _core
 from duo.errors import CancelledError, DuoError, error_class
 from duo.generation.job import Job, makes_guesses
 from duo.generation.prompt_cache import PromptCache
-from duo.generation.result import Chunk, FinishReason, Result, Timings, TokenLogprobs, timings
-from duo.generation.session import SLICE_US, Session
+from duo.generation.result import Chunk, FinishReason, Result, TokenLogprobs
+from duo.generation.session import SLICE_US, EngineSession
+from duo.generation.timings import Timings, timings
 from duo.generation.turns import Turn
 
 
 class Stream(Iterator[Chunk]):
-    """The chunks of one text. `result` and `timings` are complete when it is exhausted. Close it to stop early."""
+    """The chunks of one text, as an iterator. Use `with`, or call `close`, to stop early.
 
-    def __init__(self, session: Session, job: Job, text: _core.Text, turn: Turn, cache: PromptCache | None) -> None:
+    Attributes:
+        seed: The seed that is used, also if none was given.
+        finish_reason: Why the text ended. Empty: it has not ended.
+        timings: Figures of this text. Empty: it has not ended.
+        warning: The reason, if the text went on without the draft, the trace or the prompt cache.
+    """
+
+    def __init__(
+        self, session: EngineSession, job: Job, text: _core.Text, turn: Turn, cache: PromptCache | None
+    ) -> None:
         self._session, self._core_text, self._turn = session, text, turn
         # One thread at a time reads. Reentrant: the garbage collector may close a stream at any point.
         self._lock = threading.RLock()
@@ -57,7 +67,7 @@ class Stream(Iterator[Chunk]):
             raise
 
     def poll(self) -> Chunk | None:
-        """The next chunk; None if none came within a twentieth of a second. Raises StopIteration after the last."""
+        """The next chunk. None: none came within 50 ms. Raises StopIteration after the last one."""
         self._session.pass_gate()
         if self._open and not self._stopping:
             chunk = self._pull()
@@ -67,7 +77,7 @@ class Stream(Iterator[Chunk]):
         return self._ended()
 
     def take_ready(self) -> Chunk | None:
-        """The next chunk if it is there, without waiting. Raises StopIteration after the last, and as `poll`."""
+        """The next chunk, without waiting. None: it is not there yet. Raises StopIteration after the last one."""
         if not self._open:
             return self._ended()
         if not self._lock.acquire(blocking=False):  # somebody closes it, which takes as long as a pass
@@ -135,9 +145,10 @@ class Stream(Iterator[Chunk]):
         )
 
     def close(self) -> None:
-        """Stops the text. The next one can begin when this returns. Safe to call twice, and from another thread.
+        """Stops the text. Its slot is free when this returns. It may be called twice, and from another thread.
 
-        Raises BusyError inside the text (in a logits_processor or stopping_criteria).
+        Raises:
+            BusyError: The caller is a logits_processor or stopping_criteria of a running text.
         """
         self._session.check_outside()
         self._stopping = True
@@ -151,7 +162,7 @@ class Stream(Iterator[Chunk]):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is neither exhausted nor closed."""
+        """Whether the stream is neither exhausted nor closed."""
         return self._open
 
     def abort(self) -> None:
@@ -162,8 +173,8 @@ class Stream(Iterator[Chunk]):
                 self._finish("cancelled")
 
     @property
-    def place(self) -> int:
-        """The place in the target's cache, from 0; -1: the text waits for one."""
+    def slot(self) -> int:
+        """The number of its slot, from 0. -1: the text waits for one."""
         return self._core_text.place
 
     @property
@@ -173,7 +184,7 @@ class Stream(Iterator[Chunk]):
 
     @property
     def cache_notes(self) -> list[str]:
-        """What the prompt cache has read and written."""
+        """What the prompt cache file was read and written for, as sentences."""
         return [] if self._cache is None else self._cache.notes
 
     def _keep_prompt(self) -> str:

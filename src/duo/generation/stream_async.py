@@ -14,7 +14,7 @@ from duo.generation.begin import begin
 from duo.generation.job import Job, prepare
 from duo.generation.prompt_cache import open_cache
 from duo.generation.result import Chunk, Result
-from duo.generation.session import Session
+from duo.generation.session import EngineSession
 from duo.generation.stream import Stream
 from duo.generation.turns import Turn
 
@@ -31,7 +31,7 @@ LOOK_S = 0.25
 class AsyncStream:
     """A running text whose chunks come to an event loop. Close it, whatever happens."""
 
-    def __init__(self, session: Session, stream: Stream) -> None:
+    def __init__(self, session: EngineSession, stream: Stream) -> None:
         self.stream = stream
         self._pump = session.pump
         self._loop = asyncio.get_running_loop()
@@ -68,7 +68,7 @@ class AsyncStream:
             await asyncio.shield(asyncio.to_thread(self.stream.close))
 
 
-async def open_async(session: Session, job: Job) -> AsyncStream:
+async def open_async(session: EngineSession, job: Job) -> AsyncStream:
     """Waits for its turn and begins the text. Raises BadValueError, BusyError, CancelledError."""
     session.check_outside()
     task = asyncio.current_task()
@@ -83,7 +83,7 @@ async def open_async(session: Session, job: Job) -> AsyncStream:
     return AsyncStream(session, begin(session, job, task, turn, cache))
 
 
-async def turn_async(session: Session, task: asyncio.Task[Any] | None, *, alone: bool = False) -> Turn:
+async def turn_async(session: EngineSession, task: asyncio.Task[Any] | None, *, alone: bool = False) -> Turn:
     """Waits for a turn; the caller ends it. alone: while nothing else is written. Raises BusyError and
     CancelledError."""
     # The wait is in the loop and not in a pool thread. Waiting tasks would fill the pool.
@@ -120,15 +120,15 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
         raise
 
 
-async def _prepared(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Job:
+async def _prepared(session: EngineSession, prompt: Prompt, options: dict[str, Any], function: str) -> Job:
     session.check_outside()
     engine = session.engine
-    return await asyncio.to_thread(prepare, session.local_model, engine.target, prompt, given, function, engine.draft)
+    return await asyncio.to_thread(prepare, session.local_model, engine.target, prompt, options, function, engine.draft)
 
 
-async def chunks_async(session: Session, prompt: Prompt, given: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
+async def chunks_async(session: EngineSession, prompt: Prompt, options: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
     """The chunks of one text, for an event loop. Raises as `start`."""
-    text = await open_async(session, await _prepared(session, prompt, given, "astream"))
+    text = await open_async(session, await _prepared(session, prompt, options, "astream"))
     try:
         while batch := await text.batch():
             for chunk in batch:
@@ -137,9 +137,9 @@ async def chunks_async(session: Session, prompt: Prompt, given: dict[str, Any]) 
         await text.close()
 
 
-async def result_async(session: Session, prompt: Prompt, given: dict[str, Any]) -> Result:
+async def result_async(session: EngineSession, prompt: Prompt, options: dict[str, Any]) -> Result:
     """The whole text, for an event loop. Raises as `start`."""
-    text = await open_async(session, await _prepared(session, prompt, given, "agenerate"))
+    text = await open_async(session, await _prepared(session, prompt, options, "agenerate"))
     try:
         while await text.batch():
             pass

@@ -13,9 +13,10 @@ from duo.errors import BadValueError
 from duo.generation.begin import start
 from duo.generation.errand import turn
 from duo.generation.job import Prompt, check_text
-from duo.generation.result import Chunk, Result, Timings
-from duo.generation.session import Session
+from duo.generation.result import Chunk, Result
+from duo.generation.session import EngineSession
 from duo.generation.stream import Stream
+from duo.generation.timings import Timings
 from duo.options.generate import GenerateOptions
 from duo.options.signature import keywords
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from duo.generation.state import State
 
 
-def own_defaults(d: Texts, options: Mapping[str, Any]) -> dict[str, Any]:
+def text_defaults(d: Texts, options: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults of a text with these options. N-grams that nobody asked for guess only where they can change no
     text: with the rule `noise`."""
     lossy = {**d.defaults, **options}.get("accept", "noise") != "noise"
@@ -33,7 +34,7 @@ def own_defaults(d: Texts, options: Mapping[str, Any]) -> dict[str, Any]:
 class Texts:
     """`Duo` inherits this. It sets `session` and `defaults` (options of every text) when it has loaded."""
 
-    session: Session
+    session: EngineSession
     ngrams_unasked = False  # duo itself chose the n-grams in `defaults`
     defaults: GenerateOptions
     elsewhere: str  # the host of the model that is on another machine; empty: none is
@@ -42,22 +43,27 @@ class Texts:
 
     @keywords(GenerateOptions)
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Stream:
-        """Starts a text and returns its chunks as they come. Abandon or close it and its slot is free.
+        """Starts a text and returns its chunks as they come. If you close or drop the stream, its slot is free.
 
-        prompt: text, or token ids. max_tokens, repeat_last_n and n_draft count tokens; top_p, min_p, typical_p,
-        xtc_probability, xtc_threshold and draft_p_min are shares, 0 to 1; logit_bias adds to logits (nats). At
-        temperature 0 the filters have no effect; bias, penalties and DRY do.
+        At temperature 0 the samplers have no effect, but `logit_bias`, penalties and DRY have.
 
-        Raises TypeError (unknown keyword) and DuoError: BadValueError (a value, an empty prompt, ids out of range),
-        BusyError (this thread has a stream open), ContextFullError; here, and not later. A failure while it runs is a
-        DuoError whose `.result` holds the text so far.
+        Args:
+            prompt: Text, or token ids.
+            **options: Keywords of a text.
+
+        Raises:
+            TypeError: A keyword is unknown.
+            BadValueError: A value is wrong, the prompt is empty, or a token id is not in the vocabulary.
+            ContextFullError: The prompt leaves no room in the context.
+            BusyError: Streams that this thread has open take all slots.
+            DuoError: The text failed later, while it ran. `result` holds the text so far.
         """
-        return start(self.session, prompt, {**own_defaults(self, options), **options}, "stream")
+        return start(self.session, prompt, {**text_defaults(self, options), **options}, "stream")
 
     @keywords(GenerateOptions)
     def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result:
-        """The whole text, when it has ended. Keywords and errors are those of `stream`."""
-        with start(self.session, prompt, {**own_defaults(self, options), **options}, "generate") as s:
+        """Writes a text and returns it when it has ended. Arguments and errors are those of `stream`."""
+        with start(self.session, prompt, {**text_defaults(self, options), **options}, "generate") as s:
             for _ in s:
                 pass
             return s.result
@@ -70,45 +76,59 @@ class Texts:
         progress: Callable[[int, Result], None] | None = None,
         **options: Unpack[GenerateOptions],
     ) -> list[Result]:
-        """A text for each prompt, in the prompts' order; as many at once as `n_parallel` says.
+        """Writes a text for each prompt, `n_parallel` at a time, and returns them in the order of the prompts.
 
-        progress: called with a prompt's index and its text when that text has ended. Raises as `stream`; the first
-        error ends the call when the texts that are being written have ended.
+        Errors are those of `stream`. The first one ends the call when the texts that are being written have ended.
+
+        Args:
+            prompts: Texts, or lists of token ids.
+            progress: Is called with a prompt's index and its result when that text has ended.
+            **options: Keywords of a text.
         """
         from duo.generation.many import as_they_end
 
-        found: dict[int, Result] = {}
+        results: dict[int, Result] = {}
         for i, result in as_they_end(lambda p: self.generate(p, **options), prompts, self.session.turns.n):
-            found[i] = result
+            results[i] = result
             if progress is not None:
                 progress(i, result)
-        return [found[i] for i in sorted(found)]
+        return [results[i] for i in sorted(results)]
 
     @keywords(GenerateOptions)
     async def astream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncIterator[Chunk]:
-        """`stream` for asyncio: the event loop runs on while the models work. Raises as `stream`."""
+        """`stream` for asyncio: the event loop runs on while the models work. Cancel the task to stop the text.
+
+        Arguments and errors are those of `stream`.
+        """
         from duo.generation.stream_async import chunks_async
 
         # Who closes this one closes the text: without it the loop would, later.
-        async with aclosing(chunks_async(self.session, prompt, {**own_defaults(self, options), **options})) as chunks:
+        async with aclosing(chunks_async(self.session, prompt, {**text_defaults(self, options), **options})) as chunks:
             async for chunk in chunks:
                 yield chunk
 
     @keywords(GenerateOptions)
     async def agenerate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result:
-        """`generate` for asyncio. Raises as `stream`."""
+        """`generate` for asyncio. Cancel the task to stop the text. Arguments and errors are those of `stream`."""
         from duo.generation.stream_async import result_async
 
-        return await result_async(self.session, prompt, {**own_defaults(self, options), **options})
+        return await result_async(self.session, prompt, {**text_defaults(self, options), **options})
 
     # ---- tokens
 
     def tokenize(self, text: str | bytes, add_bos: bool = True, special: bool = False) -> list[int]:
-        """Token ids of the target's vocabulary, as llama_cpp.Llama.tokenize.
+        """Converts text to token ids of the target's vocabulary, as llama_cpp.Llama.tokenize does.
 
-        add_bos: with the BOS token where the model wants one. special: "<|im_end|>" in the text is that token, as it is
-        in prompts. Leave it out for text that others wrote: they could end a turn and begin another one. Bytes that are
-        no UTF-8 are U+FFFD. Raises BadValueError: a `str` is not Unicode, or holds a NUL character.
+        Bytes that are not UTF-8 become U+FFFD.
+
+        Args:
+            text: Text, or its UTF-8 bytes.
+            add_bos: Begin with the BOS token, if the model wants one.
+            special: `<|im_end|>` in the text means that token, as it does in prompts. Leave it out for text that others
+                wrote: they could end a turn and begin another one.
+
+        Raises:
+            BadValueError: A `str` is not valid Unicode, or contains a NUL character.
         """
         if isinstance(text, str):
             check_text(text, "the text")
@@ -117,19 +137,29 @@ class Texts:
     def detokenize(
         self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False
     ) -> bytes:
-        """Bytes of token ids, as llama_cpp.Llama.detokenize; see `decode` for text.
+        """Converts token ids to bytes, as llama_cpp.Llama.detokenize does. A space after the BOS token is left out.
 
-        special: control tokens as text, not as nothing. prev_tokens changes nothing. A space right behind the BOS token
-        is left out. Raises BadValueError for an unknown id.
+        Args:
+            tokens: Token ids.
+            prev_tokens: Has no effect.
+            special: Spell control tokens out; otherwise they are left out.
+
+        Raises:
+            BadValueError: An id is not in the vocabulary.
         """
-        found = b"".join(self._pieces(tokens, special))
+        text = b"".join(self._pieces(tokens, special))
         bos = len(tokens) > 0 and int(tokens[0]) == self.local_model.token_bos
-        return found[1:] if bos and found.startswith(b" ") else found
+        return text[1:] if bos and text.startswith(b" ") else text
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
-        """Text of token ids; bytes that are no whole character become U+FFFD. Raises BadValueError for an unknown id.
+        """Converts token ids to text. Bytes that are not a whole character become U+FFFD.
 
-        special: control tokens as text, not as nothing.
+        Args:
+            tokens: Token ids.
+            special: Spell control tokens out; otherwise they are left out.
+
+        Raises:
+            BadValueError: An id is not in the vocabulary.
         """
         return b"".join(self._pieces(tokens, special)).decode("utf-8", "replace")
 
@@ -143,9 +173,11 @@ class Texts:
     # ---- caches
 
     def save_state(self) -> State:
-        """What the models' caches hold of the last text; `load_state` takes it, in this process or in another one.
+        """Copies what the models' caches hold of the text that ended last. It waits until no text is being written.
 
-        Waits for the running text. Raises BadValueError (the target is on another machine), BusyError and DuoError.
+        Raises:
+            BadValueError: The target is on another machine.
+            BusyError: This thread has a stream open.
         """
         from duo.generation import state
 
@@ -154,11 +186,19 @@ class Texts:
             return state.taken(self.session, self.defaults.get("seed", -1))
 
     def load_state(self, state: State) -> None:
-        """Puts a saved state into the caches: what the next prompt has in common with it is not evaluated again.
+        """Puts a saved state into the caches. What the next prompt has in common with it is not evaluated again.
 
-        Only for states that you trust. Raises BadValueError: it is damaged, or belongs to another model, build or
-        setting; the target is on another machine. BusyError and DuoError as `save_state`. As in llama_cpp, the
-        state's seed becomes the default of the texts that follow.
+        It replaces the text that was used least recently, and waits until no text is being written. As in llama_cpp,
+        the state's seed becomes the default of the texts that follow. Load only states that you trust: a checksum finds
+        damage, but not forgery.
+
+        Args:
+            state: What `save_state` returned, in this process or in another one.
+
+        Raises:
+            BadValueError: The state is damaged, or belongs to another model, build or setting; or the target is on
+                another machine.
+            BusyError: This thread has a stream open.
         """
         from duo.generation.state import BadStateError, State, restore
 
@@ -182,33 +222,37 @@ class Texts:
 
     @property
     def timings(self) -> Timings:
-        """Figures of the text that ended last; empty before the first one has ended.
+        """Figures of the text that ended last. Empty: none has ended yet.
 
-        For programs that write one text after the other. Where several are written at once, this may be another one's:
-        use `Result.timings` or `Stream.timings`, which are always the text's own.
+        It is for programs that write one text after the other. Where several are written at once, use `Result.timings`
+        or `Stream.timings`, which always belong to their own text.
         """
         return self.session.timings
 
     @property
     def engine(self) -> _core.Engine:
-        """Raises DuoError: it is closed."""
+        """The C++ engine. Raises CancelledError: this Duo is closed."""
         return self.session.engine
 
     @property
     def draft(self) -> _core.Model | None:
-        """The loaded draft, or None."""
+        """The loaded draft. None: there is none in this process."""
         return self.engine.draft
 
     @property
     def local_model(self) -> _core.Model:
-        """The model whose vocabulary texts are read and written with: the target, or the draft if that is elsewhere."""
+        """The model on this machine whose vocabulary is used: the target, or the draft if the target is elsewhere."""
         return self.session.local_model
 
     @property
     def target(self) -> _core.Model:
-        """The loaded target: path, description, devices, n_ctx, n_vocab, n_bytes.
+        """The loaded target.
 
-        Raises BadValueError if it is on another machine.
+        It has `path`, `description`, `devices`, `n_ctx`, `n_vocab`, `n_bytes`, `same_bits` (whether logits are the same
+        at every batch width) and `warning` (why duo's CPU kernels are not used).
+
+        Raises:
+            BadValueError: The target is on another machine.
         """
         target = self.engine.target
         if target is None:

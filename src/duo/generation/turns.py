@@ -16,7 +16,7 @@ class Turn:
     """A place in the queue, and then the right to have a text written."""
 
     def __init__(self, weight: int) -> None:
-        self.weight = weight  # places that it takes
+        self.weight = weight  # slots that it takes
         self.granted = False
         self.owner: Owner | None = None  # who reads the text; None: nobody
         self.on_granted: Callable[[], None] | None = None  # called once, in any thread; it must not block

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class HeadShape:
+class RandomHeadShape:
     """Sizes of a head. n_draft_vocab: tokens that it can propose; None: all. The embedding and the output matrix may be
     left out; the head then uses its target's, and must be as wide as the target."""
 
@@ -36,7 +36,7 @@ class HeadShape:
     own_output: bool = True
 
 
-def random_weights(target: str | os.PathLike[str], shape: HeadShape, seed: int) -> dict[str, Array]:
+def random_weights(target: str | os.PathLike[str], shape: RandomHeadShape, seed: int) -> dict[str, Array]:
     """Tensors of a head by name, rows first. Raises DuoError: `target` cannot be read."""
     header = read_header(target)
     rng = np.random.default_rng(seed)
@@ -72,7 +72,7 @@ def random_weights(target: str | os.PathLike[str], shape: HeadShape, seed: int) 
 def write_head(
     target: str | os.PathLike[str],
     out: str | os.PathLike[str],
-    shape: HeadShape,
+    shape: RandomHeadShape,
     weights: Mapping[str, Array],
     *,
     half: bool = True,
@@ -123,13 +123,13 @@ def write_head(
 
 
 def random_head(
-    target: str | os.PathLike[str], out: str | os.PathLike[str], *, seed: int, shape: HeadShape | None = None
+    target: str | os.PathLike[str], out: str | os.PathLike[str], *, seed: int, shape: RandomHeadShape | None = None
 ) -> None:
     """Writes a head with Gaussian noise for weights.
 
     Raises DuoError: `target` cannot be read, `out` cannot be written; BadValueError: an impossible shape.
     """
-    shape = shape or HeadShape()
+    shape = shape or RandomHeadShape()
     if not (shape.own_embedding and shape.own_output) and shape.n_embd != read_header(target).n_embd:
         raise BadValueError("a head that uses its target's matrices must be as wide as the target")
     write_head(target, out, shape, random_weights(target, shape, seed))

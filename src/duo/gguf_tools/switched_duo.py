@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
+from duo import _core
 from duo.model import Duo
 from duo.models.paths import PathLike
 
@@ -22,5 +24,14 @@ class SwitchedDuo(Duo):
         delay: tuple[int, int] = (0, 0),
         **options: Any,
     ) -> None:
-        self._always, self._delay = always, delay
+        self._delay = delay
         super().__init__(model, draft, **options)
+        self._always = ExitStack()
+        if always:
+            self._always.enter_context(self.session.speculating_always())
+
+    def _before_loading(self, placed: _core.EngineOptions) -> bool:
+        if not any(self._delay):
+            return super()._before_loading(placed)
+        _core.make_late(placed, *self._delay)
+        return False

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from duo.errors import UnknownModelError
 
 
-class Reader(gguf.GGUFReader):
+class CheckedGgufReader(gguf.GGUFReader):
     """gguf-py's reader with a bounds check: without it, reading an array that is longer than the file never ends.
 
     Arrays are read at once: gguf-py takes ten times as long for a vocabulary.
@@ -64,13 +64,13 @@ class Reader(gguf.GGUFReader):
         return parts
 
 
-def whole_file(path: str | os.PathLike[str]) -> Reader:
+def whole_file(path: str | os.PathLike[str]) -> CheckedGgufReader:
     """Raises UnknownModelError: there is no such file, or it is not a complete GGUF file."""
     name = os.fspath(path)
     if not os.path.isfile(name):
         raise UnknownModelError(f"{name}: no such file; name an existing GGUF")
     try:
-        return Reader(path)
+        return CheckedGgufReader(path)
     except (ValueError, LookupError, OverflowError, TypeError) as e:
         raise not_complete(path, e) from e
 

@@ -35,7 +35,7 @@ from gguf import GGMLQuantizationType as GgmlType
 
 from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.gguf_tools.whole_file import copy_field
-from duo.gguf_tools.widen_plan import Shape, Source, Tensor, choose_shape
+from duo.gguf_tools.widen_plan import SmallModel, WidenedShape, WidenedTensor, choose_shape
 from duo.support.atomic import replacing
 
 # Types to which gguf-py can quantise without ruining the model.
@@ -87,11 +87,11 @@ def widen(
     if source.exists() and out.exists() and out.samefile(source):
         raise BadValueError(f"{out}: is the source itself; write to another file")
     ggml_type = None if type.lower() == SAME else GgmlType[type.upper()]
-    small = Source(source)
+    small = SmallModel(source)
     small.check(ggml_type, n_embd, n_ff, n_layer)
     if size is None:
         own = small.shape
-        shape = Shape(n_embd or own.n_embd, n_ff or own.n_ff, n_layer or own.n_layer)
+        shape = WidenedShape(n_embd or own.n_embd, n_ff or own.n_ff, n_layer or own.n_layer)
     else:
         shape = choose_shape(small, ggml_type, size, {"n_embd": n_embd, "n_ff": n_ff, "n_layer": n_layer})
         small.check(ggml_type, shape.n_embd, shape.n_ff, shape.n_layer)
@@ -120,7 +120,9 @@ def _check_room(out: Path, n_bytes: int) -> None:
         )
 
 
-def _write_header(path: Path, source: Source, shape: Shape, plan: list[Tensor], type: GgmlType | None) -> None:
+def _write_header(
+    path: Path, source: SmallModel, shape: WidenedShape, plan: list[WidenedTensor], type: GgmlType | None
+) -> None:
     """The source's metadata (tokenizer, template, context...) with what widening changes, and the tensors' places."""
     n_head, n_head_kv = source.heads(shape.n_embd)
     name = source.value("general.name", str, source.path.stem)
@@ -158,7 +160,7 @@ def _write_header(path: Path, source: Source, shape: Shape, plan: list[Tensor], 
 
 
 def _write_weights(
-    path: Path, plan: list[Tensor], type: GgmlType | None, progress: Callable[[str, int, int], None] | None
+    path: Path, plan: list[WidenedTensor], type: GgmlType | None, progress: Callable[[str, int, int], None] | None
 ) -> None:
     """Appends the weights, chunk by chunk."""
     values = np.random.default_rng(0).normal(0, 0.02, (_CHUNK // 1024, 1024)).astype(np.float32)
@@ -175,13 +177,13 @@ def _write_weights(
         file.write(b"\0" * (-file.tell() % _ALIGN))
 
 
-def _own_noise(tensor: Tensor) -> npt.NDArray[np.uint8]:
+def _own_noise(tensor: WidenedTensor) -> npt.NDArray[np.uint8]:
     """Whole blocks of the source's tensor of this kind."""
     rows = np.atleast_2d(tensor.like.data)
     return np.ascontiguousarray(rows[: max(1, _CHUNK // rows.shape[-1])]).view(np.uint8).ravel()
 
 
-def _rows(tensor: Tensor, noise: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint8]]:
+def _rows(tensor: WidenedTensor, noise: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint8]]:
     """The stored bytes of a tensor, some rows at a time: the source's values, zeros below, noise to the right."""
     n_rows, n_cols = math.prod(tensor.dims[:-1]), tensor.dims[-1]
     block, block_bytes = gguf.GGML_QUANT_SIZES[tensor.type]
@@ -201,7 +203,7 @@ def _rows(tensor: Tensor, noise: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[
         yield rows
 
 
-def _convert(stored: npt.NDArray[Any], type: GgmlType, tensor: Tensor) -> npt.NDArray[np.uint8]:
+def _convert(stored: npt.NDArray[Any], type: GgmlType, tensor: WidenedTensor) -> npt.NDArray[np.uint8]:
     if type == tensor.type and tensor.scale == 1:  # blocks are copied bit for bit
         return np.ascontiguousarray(stored).view(np.uint8)
     values = gguf.dequantize(np.ascontiguousarray(stored), type) * np.float32(tensor.scale)

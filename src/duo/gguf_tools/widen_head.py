@@ -18,7 +18,7 @@ import numpy.typing as npt
 from gguf import GGMLQuantizationType as GgmlType
 
 from duo.errors import BadValueError, DuoError
-from duo.gguf_tools.whole_file import Reader, copy_field, whole_file
+from duo.gguf_tools.whole_file import CheckedGgufReader, copy_field, whole_file
 from duo.models.header import Header, read_header
 from duo.support.atomic import replacing
 
@@ -69,7 +69,7 @@ class SmallHead:
 
     def __init__(self, path: Path, target: Path) -> None:
         self.path = path
-        self.reader: Reader = whole_file(path)
+        self.reader: CheckedGgufReader = whole_file(path)
         self.header: Header = read_header(path)
         if self.header.architecture != "eagle3":
             raise BadValueError(

@@ -48,14 +48,14 @@ T = TypeVar("T", int, float, str)
 
 
 @dataclass(frozen=True)
-class Shape:
+class WidenedShape:
     n_embd: int
     n_ff: int
     n_layer: int
 
 
 @dataclass(frozen=True)
-class Tensor:
+class WidenedTensor:
     """One tensor of the output."""
 
     name: str
@@ -75,7 +75,7 @@ class Tensor:
         return math.prod(self.dims[:-1]) * self.row_bytes
 
 
-class Source:
+class SmallModel:
     """The small model, opened and checked. Raises BadValueError, UnknownModelError."""
 
     def __init__(self, path: Path) -> None:
@@ -89,7 +89,7 @@ class Source:
         if self.value("split.count", int, 1) != 1:
             raise BadValueError(f"{path}: one part of a split model; merge the parts first (llama-gguf-split --merge)")
         keys = ("embedding_length", "feed_forward_length", "block_count")
-        self.shape = Shape(*(self.value(f"{self.arch}.{key}", int) for key in keys))
+        self.shape = WidenedShape(*(self.value(f"{self.arch}.{key}", int) for key in keys))
         self.n_head = self.value(f"{self.arch}.attention.head_count", int)
         self.n_head_kv = self.value(f"{self.arch}.attention.head_count_kv", int, self.n_head)
         is_sane = 0 < self.shape.n_layer <= _MAX_LAYERS and 0 < self.n_head_kv <= self.n_head
@@ -129,7 +129,7 @@ class Source:
         n_head_kv = max(self.n_head_kv, n_embd // self.head_dim // group)
         return n_head_kv * group, n_head_kv
 
-    def plan(self, shape: Shape, type: GgmlType | None) -> list[Tensor]:
+    def plan(self, shape: WidenedShape, type: GgmlType | None) -> list[WidenedTensor]:
         """The tensors of the output. One-dimensional ones (norms, biases) are float32, as llama.cpp requires.
 
         type: of the matrices; None: as in the source.
@@ -142,7 +142,7 @@ class Source:
             dims = tuple(widths.get(axis, own[i]) for i, axis in enumerate(self._axes_of(name)))
             kind = GgmlType.F32 if len(dims) == 1 else like.tensor_type if type is None else type
             is_input = name.removesuffix(".weight").rpartition(".")[2] in _INPUT_NORMS
-            tensors.append(Tensor(name, dims, kind, found, like, scale if is_input else 1.0))
+            tensors.append(WidenedTensor(name, dims, kind, found, like, scale if is_input else 1.0))
         return tensors
 
     def _like(self, name: str) -> gguf.ReaderTensor:
@@ -166,7 +166,7 @@ class Source:
             raise BadValueError(
                 f"{self.path}: with 62 layers llama.cpp takes a gemma3 for the 27B; ask for another number"
             )
-        self._check_widths(type, self._widths(Shape(n_embd or self.shape.n_embd, n_ff or self.shape.n_ff, 1)))
+        self._check_widths(type, self._widths(WidenedShape(n_embd or self.shape.n_embd, n_ff or self.shape.n_ff, 1)))
 
     def _check_widths(self, type: GgmlType | None, widths: dict[str, int]) -> None:
         names = {"embd": "n_embd", "ff": "n_ff", "q": "heads times head size,"}
@@ -184,7 +184,7 @@ class Source:
                 f"{self.path}: the heads of a qwen2 fill its width; ask for an n_embd that {group} divides"
             )
 
-    def _widths(self, shape: Shape) -> dict[str, int]:
+    def _widths(self, shape: WidenedShape) -> dict[str, int]:
         q, kv = (n * self.head_dim for n in self.heads(shape.n_embd))
         return {"embd": shape.n_embd, "ff": shape.n_ff, "q": q, "kv": kv, "head": self.head_dim}
 
@@ -220,14 +220,14 @@ class Source:
         return axes if kind == "weight" else axes[:1] if kind == "bias" and len(axes) == 2 else ()
 
 
-def choose_shape(source: Source, type: GgmlType | None, size: float, given: dict[str, int | None]) -> Shape:
+def choose_shape(source: SmallModel, type: GgmlType | None, size: float, given: dict[str, int | None]) -> WidenedShape:
     """The shape nearest to `size` bytes that resembles a real model: n_embd / n_layer near 96, n_ff / n_embd near 2.75.
 
     Raises BadValueError: the size is out of reach.
     """
 
     def n_bytes(n_embd: int, n_ff: int, n_layer: int) -> int:
-        return sum(tensor.bytes for tensor in source.plan(Shape(n_embd, n_ff, n_layer), type))
+        return sum(tensor.bytes for tensor in source.plan(WidenedShape(n_embd, n_ff, n_layer), type))
 
     def choices(name: str, step: int, most: int) -> list[int]:
         least, fixed = getattr(source.shape, name), given[name]
@@ -239,7 +239,7 @@ def choose_shape(source: Source, type: GgmlType | None, size: float, given: dict
         raise BadValueError(
             f"{source.path}: needs {least} bytes as {kind}, more than the requested {size:.0f}; ask for a larger size"
         )
-    found: list[tuple[float, int, Shape]] = []
+    found: list[tuple[float, int, WidenedShape]] = []
     step = math.lcm(256, source.head_dim * (source.n_head // source.n_head_kv))
     for n_embd in choices("n_embd", step, _MAX_CHOSEN_EMBD):
         # The size is base + n_layer * (per_layer + n_ff * per_unit) bytes: three plans give all three numbers.
@@ -253,7 +253,7 @@ def choose_shape(source: Source, type: GgmlType | None, size: float, given: dict
             cost += 0.5 * abs(math.log2(n_embd / n_layer / 96))
             # A width ratio of 4, 16... keeps the norms, and so the logits, exact. That is worth an unusual shape.
             cost += 0 if math.log(n_embd / source.shape.n_embd, 4).is_integer() else 0.5
-            found.append((cost, total, Shape(n_embd, n_ff, n_layer)))
+            found.append((cost, total, WidenedShape(n_embd, n_ff, n_layer)))
     _, total, shape = min(found, key=lambda candidate: candidate[0])
     if abs(math.log(total / size)) > 0.2:
         raise BadValueError(

@@ -28,7 +28,7 @@ class NeedsVocabulary(Exception):  # noqa: N818
     """The grammar names a token, and there is no model."""
 
 
-class _Reader:
+class _GrammarReader:
     def __init__(self, text: str, is_token: Callable[[str], bool] | None) -> None:
         self._text, self._is_token = text, is_token
         self._at = 0
@@ -267,7 +267,7 @@ def complaint(gbnf: str, is_token: Callable[[str], bool] | None) -> str:
     NeedsVocabulary where it must be. The grammar is one that `_core.grammar_too_large` lets pass.
     """
     try:
-        _Reader(gbnf, is_token).read()
+        _GrammarReader(gbnf, is_token).read()
     except Wrong as e:
         why = one_line(e, 200)
         return f"{why} its end" if why.endswith(" at") else why

@@ -11,7 +11,7 @@ from duo.errors import DoesNotFitError, DuoError
 from duo.make_draft.layers import LayerSearch, Score, SilencedCopy, droppable, why_not
 from duo.make_draft.measure import Bench, Figures
 from duo.make_draft.quantize import Quantizer, check_room
-from duo.make_draft.recipe import SAME, Recipe, Source, step_bytes
+from duo.make_draft.recipe import SAME, DraftRecipe, TargetSource, step_bytes
 from duo.models.header import read_header
 from duo.support.wording import one_line
 
@@ -23,8 +23,8 @@ FEWER_LAYERS = "fewer layers"
 
 
 @dataclass(frozen=True)
-class Candidate:
-    recipe: Recipe
+class DraftCandidate:
+    recipe: DraftRecipe
     name: str
     n_bytes: int  # of its file
     figures: Figures
@@ -40,7 +40,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Wish:
+class DraftSearch:
     """What the user asked for."""
 
     types: tuple[str, ...]
@@ -50,33 +50,33 @@ class Wish:
 
 
 @dataclass
-class Found:
+class TriedCandidates:
     """All that was tried, in this order."""
 
-    candidates: list[Candidate] = field(default_factory=list)
+    candidates: list[DraftCandidate] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     n_trials: int = 0  # drafts without some layers that were tried
-    best: Candidate | None = None
+    best: DraftCandidate | None = None
 
 
 class Workshop:
     """One run for one target. `folder` holds the best draft so far, and the one that is tried."""
 
     def __init__(
-        self, source: Source, bench: Bench, quantizer: Quantizer, folder: Path, progress: Callable[[str], None]
+        self, source: TargetSource, bench: Bench, quantizer: Quantizer, folder: Path, progress: Callable[[str], None]
     ) -> None:
         self._source, self._bench, self._quantizer = source, bench, quantizer
         self._folder, self._progress = folder, progress
-        self._found = Found()
+        self._found = TriedCandidates()
         self._ends, self._took = 0.0, 0.0
         self._types: dict[tuple[object, ...], str] = {}  # names by the types of all weights
         self._error: DuoError | None = None
 
-    def make(self, wish: Wish) -> Found:
+    def make(self, wish: DraftSearch) -> TriedCandidates:
         """Raises DuoError: no draft could be measured."""
         self._ends = time.monotonic() + 60 * wish.minutes
         for name in wish.types:
-            self._try(Recipe(type=name))
+            self._try(DraftRecipe(type=name))
         if self._source.n_experts > LEAST_EXPERTS:
             self._try_experts()
         if wish.tries_layers:
@@ -88,7 +88,7 @@ class Workshop:
     def _leave_out(self, name: str, why: str) -> None:
         self._found.left_out.append(LeftOut(name, why))
 
-    def _try(self, recipe: Recipe) -> Candidate | None:
+    def _try(self, recipe: DraftRecipe) -> DraftCandidate | None:
         """Makes and measures it, and keeps its file if it is the best so far."""
         name = self._source.name_of(recipe)
         if any(c.recipe == recipe for c in self._found.candidates):
@@ -108,7 +108,7 @@ class Workshop:
             self._found.candidates.append(candidate)
         return candidate
 
-    def _made(self, recipe: Recipe, name: str) -> Candidate | None:
+    def _made(self, recipe: DraftRecipe, name: str) -> DraftCandidate | None:
         """None: it is not worth measuring. Raises DuoError."""
         path = self._folder / f"{len(self._found.candidates)}.gguf"
         self._progress(f"{name}: its size")
@@ -126,7 +126,7 @@ class Workshop:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        candidate = Candidate(recipe, name, path.stat().st_size, figures, path)
+        candidate = DraftCandidate(recipe, name, path.stat().st_size, figures, path)
         best = self._found.best
         if best is None or figures.expected > best.figures.expected:
             if best is not None:
@@ -136,7 +136,7 @@ class Workshop:
             path.unlink()
         return candidate
 
-    def _twin(self, path: Path, recipe: Recipe, name: str) -> str | None:
+    def _twin(self, path: Path, recipe: DraftRecipe, name: str) -> str | None:
         """The name of an earlier draft that has the same types in all matrices, and else is the same. Where a matrix's
         width does not suit a K-quant, llama.cpp takes a type of smaller blocks."""
         types = ((t.name, t.type) for t in read_header(path).tensors)
@@ -153,7 +153,7 @@ class Workshop:
         n = self._source.n_experts // 2
         while n >= LEAST_EXPERTS:
             best = self._found.best
-            made = self._try(replace(Recipe() if best is None else best.recipe, n_experts=n))
+            made = self._try(replace(DraftRecipe() if best is None else best.recipe, n_experts=n))
             if made is None or made is not self._found.best:
                 return
             n //= 2
@@ -174,13 +174,13 @@ class Workshop:
             return
         if not sets:
             self._leave_out(FEWER_LAYERS, "time was up before a layer was tried (--minutes)")
-        recipe = Recipe() if base is None else base.recipe
+        recipe = DraftRecipe() if base is None else base.recipe
         for left_out in sets:
             self._try(replace(recipe, left_out=left_out))
         if sets and recipe.type != SAME:
-            self._try(Recipe(left_out=sets[0]))
+            self._try(DraftRecipe(left_out=sets[0]))
 
-    def _sets(self, base: Candidate | None, n: int | None) -> list[tuple[int, ...]]:
+    def _sets(self, base: DraftCandidate | None, n: int | None) -> list[tuple[int, ...]]:
         """Layers to leave out of this draft, or of the target: as chosen by trials, and evenly. Raises DuoError."""
         whole = self._whole() if base is None else base.path
         try:
@@ -230,5 +230,5 @@ class Workshop:
         if self._source.header.n_parts == 1:
             return Path(self._source.path)
         path = self._folder / "whole.gguf"
-        self._quantizer.write(Recipe(), path)
+        self._quantizer.write(DraftRecipe(), path)
         return path

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from duo.models.header import Header, Tensor, read_header
+from duo.models.header import Header, TensorInfo, read_header
 
 # What a layer adds to the residual. gguf-py's names (gguf/constants.py).
 _ADDS = re.compile(
@@ -74,7 +74,7 @@ def droppable(h: Header, n_layers: int) -> tuple[int, ...]:
     return tuple(i for i in range(1, n_layers - 1) if kinds[i] == kinds[-1])
 
 
-def _kind(t: Tensor) -> str:
+def _kind(t: TensorInfo) -> str:
     return t.name.split(".", 2)[2]
 
 

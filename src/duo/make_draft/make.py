@@ -11,11 +11,11 @@ from typing import Any
 
 from duo.benchmark.bench.arms import ALONE, PLAIN
 from duo.errors import BadValueError, DoesNotFitError, DuoError
-from duo.make_draft.candidates import Candidate, Found, Wish, Workshop
+from duo.make_draft.candidates import DraftCandidate, DraftSearch, TriedCandidates, Workshop
 from duo.make_draft.layers import droppable, why_not
 from duo.make_draft.measure import Bench
 from duo.make_draft.quantize import Quantizer
-from duo.make_draft.recipe import Source
+from duo.make_draft.recipe import TargetSource
 from duo.models.header import read_header
 from duo.placement.cpus import usable_cores
 from duo.support.wording import one_line
@@ -25,12 +25,12 @@ UNDRAFTED = (PLAIN.name, ALONE.name)
 
 
 @dataclass(frozen=True)
-class Asked:
+class DraftRequest:
     """One call."""
 
     target: str
     out: Path
-    wish: Wish
+    wish: DraftSearch
     prompts: Sequence[str]
     n_tokens: int  # that the target writes to each prompt
     engine: dict[str, Any]  # keywords of `Duo`, which place both models
@@ -42,14 +42,14 @@ class Asked:
 class Made:
     """What was found, and whether it was written."""
 
-    found: Found
+    found: TriedCandidates
     measured: dict[str, float] = field(default_factory=dict)  # tokens/s of the best draft, by arm; empty: not measured
     failed: str = ""  # why there was no race
     pays: bool = False
     written: Path | None = None
 
     @property
-    def best(self) -> Candidate | None:
+    def best(self) -> DraftCandidate | None:
         return self.found.best
 
     @property
@@ -70,13 +70,13 @@ def check_place(out: Path, *, force: bool) -> None:
         raise BadValueError(f"{out.parent}: no file can be written there; choose another folder (-o)")
 
 
-def checked(asked: Asked) -> Source:
+def checked(request: DraftRequest) -> TargetSource:
     """Reports what cannot work before a long run. Raises DuoError."""
-    source = Source(read_header(asked.target))
-    out, wish = asked.out, asked.wish
+    source = TargetSource(read_header(request.target))
+    out, wish = request.out, request.wish
     if out.exists() and any(os.path.samefile(out, part) for part in source.header.parts):
         raise BadValueError(f"{out}: is the target itself; write to another file (-o)")
-    check_place(out, force=asked.force)
+    check_place(out, force=request.force)
     if not wish.types and not wish.tries_layers and source.n_experts < 2:
         raise BadValueError("--types none and --keep-layers all leave nothing to make; leave one of them out")
     if wish.n_layers is not None:
@@ -90,25 +90,27 @@ def checked(asked: Asked) -> Source:
     return source
 
 
-def make_draft(asked: Asked) -> Made:
+def make_draft(request: DraftRequest) -> Made:
     """Makes candidates beside `out`, measures them, and moves the best one there. Whatever happens, nothing else stays.
 
     Raises DuoError: BadValueError (the target or an option), DoesNotFitError (disk or memory).
     """
-    source = checked(asked)
-    bench = Bench(asked.target, asked.engine, asked.prompts, asked.n_tokens, asked.progress)
-    n_threads = asked.engine.get("n_threads")
+    source = checked(request)
+    bench = Bench(request.target, request.engine, request.prompts, request.n_tokens, request.progress)
+    n_threads = request.engine.get("n_threads")
     quantizer = Quantizer(source, int(n_threads) if n_threads else max(1, usable_cores()))
     try:
-        beside = Path(os.path.realpath(asked.out)).parent  # a link stays a link
+        beside = Path(os.path.realpath(request.out)).parent  # a link stays a link
         with tempfile.TemporaryDirectory(prefix=".duo-", dir=beside, ignore_cleanup_errors=True) as folder:
-            found = Workshop(source, bench, quantizer, Path(folder), asked.progress).make(asked.wish)
-            return _decided(asked, bench, found)
+            found = Workshop(source, bench, quantizer, Path(folder), request.progress).make(request.wish)
+            return _decided(request, bench, found)
     except OSError as e:
-        raise DoesNotFitError(f"{asked.out}: could not be written ({e.strerror}); choose another place (-o)") from None
+        raise DoesNotFitError(
+            f"{request.out}: could not be written ({e.strerror}); choose another place (-o)"
+        ) from None
 
 
-def _decided(asked: Asked, bench: Bench, found: Found) -> Made:
+def _decided(request: DraftRequest, bench: Bench, found: TriedCandidates) -> Made:
     """Races the best one, and moves it to its place if it pays there. The formulas only choose: where both models share
     a device they know no more than turn-taking, and async may hide the steps behind the CPU's part of a pass."""
     best = found.best
@@ -119,9 +121,9 @@ def _decided(asked: Asked, bench: Bench, found: Found) -> Made:
     except DuoError as e:  # no memory, or texts that end at once
         made = Made(found, failed=one_line(e))
     made = replace(made, pays=made.gain is not None and made.gain >= PAYS)
-    if not made.pays and not asked.force:
+    if not made.pays and not request.force:
         return made
-    if asked.out.exists() and not asked.force:
-        raise BadValueError(f"{asked.out}: appeared meanwhile and stays; choose another file (-o), or give --force")
-    best.path.replace(os.path.realpath(asked.out))
-    return replace(made, written=asked.out)
+    if request.out.exists() and not request.force:
+        raise BadValueError(f"{request.out}: appeared meanwhile and stays; choose another file (-o), or give --force")
+    best.path.replace(os.path.realpath(request.out))
+    return replace(made, written=request.out)

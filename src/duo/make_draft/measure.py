@@ -14,9 +14,9 @@ from duo import _core
 from duo.benchmark.bench.arms import ALONE, PLAIN
 from duo.benchmark.bench.bound import best_sync, overlapped_bound, pass_cost
 from duo.benchmark.bench.costs import acceptances, costs_of
-from duo.benchmark.bench.record import Record
+from duo.benchmark.bench.record import AnswerRecord
 from duo.benchmark.sharing import sharing_of
-from duo.benchmark.tune import LENGTHS, N_RACE, Texts, fitting, measure_widths, race, speed_of, sync
+from duo.benchmark.tune import LENGTHS, N_RACE, TuningTexts, fitting, measure_widths, race, speed_of, sync
 from duo.benchmark.tuning import Tuning
 from duo.errors import DuoError
 from duo.make_draft.layers import Score
@@ -80,7 +80,7 @@ class Bench:
             self.alone_ms = self._alone()
         with self._duo(draft) as d:
             prompts = fitting(d, self.prompts, self._n_most, PROMPTS)
-            texts = Texts(d, PROMPTS)
+            texts = TuningTexts(d, PROMPTS)
             if not self.pass_ms:
                 t = Tuning()
                 measure_widths(t, texts, prompts[:1], lambda what: self.progress(f"{name}: {what}"))
@@ -118,9 +118,9 @@ class Bench:
         which the draft has to beat. Raises DuoError."""
         with self._duo(draft) as d:
             t = Tuning(n_sync=n_draft)
-            race(t, Texts(d, PROMPTS), prompts := fitting(d, self.prompts, flag=PROMPTS), self.progress)
+            race(t, TuningTexts(d, PROMPTS), prompts := fitting(d, self.prompts, flag=PROMPTS), self.progress)
         with self._duo(None) as d:
-            texts, records = Texts(d, PROMPTS), []
+            texts, records = TuningTexts(d, PROMPTS), []
             for i, prompt in enumerate(prompts, 1):
                 self.progress(f"the race, text {i} of {len(prompts)}: the target alone")
                 records.append(texts.write(prompt, N_RACE, ALONE))
@@ -149,7 +149,7 @@ class Bench:
     def _alone(self) -> float:
         """Milliseconds a token. Raises DuoError."""
         with self._duo(None) as d:
-            texts, records = Texts(d, PROMPTS), []
+            texts, records = TuningTexts(d, PROMPTS), []
             for prompt in fitting(d, self.prompts, self._n_most, PROMPTS):
                 self.progress("the target alone")
                 records.append(texts.write_all(prompt, min(self.n_tokens, N_PLAIN), PLAIN))
@@ -165,7 +165,7 @@ class Bench:
         return d
 
 
-def _token_ms(records: Sequence[Record]) -> float:
+def _token_ms(records: Sequence[AnswerRecord]) -> float:
     """The median of the plain texts."""
     return statistics.median(1e3 * r.seconds / r.n_timed for r in records if r.arm == PLAIN and r.n_timed)
 

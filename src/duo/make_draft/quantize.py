@@ -16,7 +16,7 @@ from gguf import GGMLQuantizationType
 from duo._libs import libllama
 from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.make_draft.quantize_child import Request
-from duo.make_draft.recipe import EXPERTS, SAME, Recipe, Source, file_type
+from duo.make_draft.recipe import EXPERTS, SAME, DraftRecipe, TargetSource, file_type
 from duo.support.wording import gigabytes, one_line
 
 _DONE = re.compile(r"\[ *(\d+)/ *(\d+)\] ")
@@ -34,10 +34,10 @@ class NeedsMatrix(DuoError):  # noqa: N818 - says what happened
 class Quantizer:
     """Makes drafts' files from a target."""
 
-    def __init__(self, source: Source, n_threads: int) -> None:
+    def __init__(self, source: TargetSource, n_threads: int) -> None:
         self._source, self._n_threads = source, n_threads
 
-    def size_of(self, recipe: Recipe) -> int:
+    def size_of(self, recipe: DraftRecipe) -> int:
         """Bytes of the draft's weights, to 1%. Writes nothing. Raises DuoError: it cannot be made."""
         log = self._run(self._request(recipe, Path(os.devnull), dry_run=True), lambda _, __: None)
         found = _SIZE.search(log)
@@ -47,7 +47,7 @@ class Quantizer:
             raise NeedsMatrix(f"{recipe.type} needs an importance matrix, which duo does not make")
         return int(float(found[1]) * (1 << 20))
 
-    def write(self, recipe: Recipe, out: Path, progress: Progress = lambda _, __: None) -> None:
+    def write(self, recipe: DraftRecipe, out: Path, progress: Progress = lambda _, __: None) -> None:
         """Raises DuoError: NeedsMatrix, DoesNotFitError (the disk is full), BadValueError (the target's file)."""
         check_room(out, self.size_of(recipe))
         try:
@@ -56,7 +56,7 @@ class Quantizer:
             out.unlink(missing_ok=True)
             raise
 
-    def _request(self, recipe: Recipe, out: Path, *, dry_run: bool) -> Request:
+    def _request(self, recipe: DraftRecipe, out: Path, *, dry_run: bool) -> Request:
         types = []
         if recipe.experts_type:
             types.append((EXPERTS, int(GGMLQuantizationType[recipe.experts_type.upper()])))

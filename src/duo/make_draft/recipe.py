@@ -39,7 +39,7 @@ def parse_types(text: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DraftRecipe:
     """A draft that can be made from the target."""
 
     type: str = SAME  # of the weights, or SAME
@@ -49,7 +49,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Source:
+class TargetSource:
     """The target's file, as far as drafts are made from it."""
 
     header: Header
@@ -80,7 +80,7 @@ class Source:
     def mtp_layers(self) -> tuple[int, ...]:
         return tuple(range(self.n_layers, self.n_layers + self.header.n_mtp))
 
-    def numbers(self, recipe: Recipe) -> dict[str, int]:
+    def numbers(self, recipe: DraftRecipe) -> dict[str, int]:
         """Header keys that the draft has another value of."""
         found = {}
         if recipe.n_experts is not None:
@@ -89,7 +89,7 @@ class Source:
             found[f"{self.header.architecture}.nextn_predict_layers"] = 0
         return found
 
-    def name_of(self, recipe: Recipe) -> str:
+    def name_of(self, recipe: DraftRecipe) -> str:
         """ "q3_k, 24 of 28 layers"."""
         parts = [] if recipe.type == SAME else [recipe.type]
         if recipe.experts_type:

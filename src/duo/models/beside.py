@@ -18,7 +18,7 @@ NO_MODEL = "mmproj"
 _KINDS = tuple(prefix.strip("-") for prefix in PREFIXES)
 
 
-class Found(NamedTuple):
+class DraftSource(NamedTuple):
     """own: the target's MTP layers. path: another file, or None; where: where it is. why_not: why a file beside the
     target is not used. tip: options that would download a draft."""
 
@@ -29,20 +29,20 @@ class Found(NamedTuple):
     tip: str = ""
 
 
-def find(target: str) -> Found:
+def find(target: str) -> DraftSource:
     """What can draft for a target of which nothing else is said. Raises DuoError as `read_header`."""
     from duo import _core
 
     if not os.path.isfile(target):
-        return Found()  # loading will report it
+        return DraftSource()  # loading will report it
     header = read_header(target)
     if header.n_mtp and header.has_trunk and _core.runs_mtp(header.architecture):
-        return Found(own=True)
+        return DraftSource(own=True)
     why_not = ""
     for path in _named_like(Path(target)):
         why_not = _why_not(path, target, header)
         if not why_not:
-            return Found(path=str(path))
+            return DraftSource(path=str(path))
     from duo.models.listed_drafts import listed  # imported late: it needs what reads YAML
 
     tip = ""
@@ -50,8 +50,8 @@ def find(target: str) -> Found:
         if draft.path is None:
             tip = tip or draft.options
         elif not _why_not(draft.path, target, header):
-            return Found(path=str(draft.path), where=f"is the draft of this target in the pair {draft.pair}")
-    return Found(why_not=why_not, tip=tip)
+            return DraftSource(path=str(draft.path), where=f"is the draft of this target in the pair {draft.pair}")
+    return DraftSource(why_not=why_not, tip=tip)
 
 
 def _why_not(draft: Path, target: str, header: Header) -> str:

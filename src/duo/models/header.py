@@ -16,7 +16,7 @@ _LAYER = re.compile(r"blk\.([0-9]{1,5})\.")
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorInfo:
     name: str
     type: str  # ggml's name
     n_bytes: int
@@ -48,7 +48,7 @@ class Header:
     n_head_kv: tuple[int, ...]  # by layer; 0: the layer has no cache
     key_length: int
     value_length: int  # 0: values are not cached (multi-head latent attention)
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[TensorInfo, ...]
     values: Mapping[str, Any]  # by key, without the vocabulary; of a split model those of the first part
 
     @property
@@ -94,7 +94,7 @@ class Header:
         return dict(sorted(found.items(), key=lambda x: -x[1]))
 
     @staticmethod
-    def _bytes_by_type(tensors: Iterable[Tensor]) -> dict[str, int]:
+    def _bytes_by_type(tensors: Iterable[TensorInfo]) -> dict[str, int]:
         by_type: dict[str, int] = {}
         for t in tensors:
             by_type[t.type] = by_type.get(t.type, 0) + t.n_bytes
@@ -121,7 +121,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     raw = _core.read_header(os.fsencode(path))
     v: dict[str, Any] = raw["values"]
     arch = str(v.get("general.architecture", ""))
-    tensors = tuple(Tensor(name, kind, n, tuple(shape), *where) for name, kind, n, shape, *where in raw["tensors"])
+    tensors = tuple(TensorInfo(name, kind, n, tuple(shape), *where) for name, kind, n, shape, *where in raw["tensors"])
     n_layer, n_embd = _number(v, f"{arch}.block_count", 1), _number(v, f"{arch}.embedding_length", 1)
     n_head = max(1, _number(v, f"{arch}.attention.head_count", 1))
     attends = {t.layer for t in tensors if _ATTENTION.search(t.name)}  # the other layers are recurrent
@@ -150,12 +150,12 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     )
 
 
-def _vocabulary(tensors: Sequence[Tensor], values: dict[str, Any], arch: str) -> int:
+def _vocabulary(tensors: Sequence[TensorInfo], values: dict[str, Any], arch: str) -> int:
     rows = [t.shape[-1] for t in tensors if t.name in ("token_embd.weight", "output.weight") and len(t.shape) == 2]
     return max(rows, default=_number(values, f"{arch}.vocab_size", 0))
 
 
-def read_rows(h: Header, t: Tensor, n_rows: int) -> bytes:
+def read_rows(h: Header, t: TensorInfo, n_rows: int) -> bytes:
     """The first rows of a matrix, as the file has them. Raises BadValueError: the file cannot be read."""
     n_bytes = t.n_bytes // max(1, t.shape[-1]) * min(n_rows, t.shape[-1])
     path = h.parts[t.part]

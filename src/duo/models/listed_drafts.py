@@ -13,7 +13,7 @@ from duo.models.pairs import Entry, entries, local_path, path_of
 GENERIC = "ggml-model"  # files of many models have this name
 
 
-class Listed(NamedTuple):
+class ListedDraft(NamedTuple):
     """pair: its name. path: the draft's file; None: the options would download it."""
 
     pair: str
@@ -21,7 +21,7 @@ class Listed(NamedTuple):
     options: str = ""
 
 
-def listed(target: Path) -> list[Listed]:
+def listed(target: Path) -> list[ListedDraft]:
     """The drafts of all pairs with this target, the smallest of those that are here first. What is wrong with a list or
     a cache is reported by the commands that need it."""
     try:
@@ -32,7 +32,7 @@ def listed(target: Path) -> list[Listed]:
     return sorted(found, key=lambda x: (x.path is None, x.path.stat().st_size if x.path is not None else 0))
 
 
-def _draft(e: Entry, target: Path) -> Listed | None:
+def _draft(e: Entry, target: Path) -> ListedDraft | None:
     ref, path = e.pair.draft, None
     if ref is None:
         return None
@@ -45,11 +45,11 @@ def _draft(e: Entry, target: Path) -> Listed | None:
     except (DuoError, OSError, ValueError):
         pass
     if path is not None and path.is_file():
-        return Listed(e.pair.name, path)
+        return ListedDraft(e.pair.name, path)
     if ref.repo is None:
         return None
     quant, file = f":{ref.quant}" if ref.quant else "", f" -hffd {ref.file}" if ref.file else ""
-    return Listed(e.pair.name, None, f"-hfd {ref.repo}{quant}{file}")
+    return ListedDraft(e.pair.name, None, f"-hfd {ref.repo}{quant}{file}")
 
 
 def _is(e: Entry, target: Path) -> bool:

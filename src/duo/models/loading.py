@@ -34,14 +34,26 @@ class Loading(ABC):
         offline: bool | None = None,
         **options: Unpack[LoadOptions],
     ) -> Self:
-        """`Duo` with models from the Hugging Face Hub: "user/repo" or "user/repo:quant".
+        """Loads models from the Hugging Face Hub, which are downloaded the first time.
 
-        filename: a file in the repository, or a pattern with * that matches one file. Without it the choice is
-        llama.cpp's: Q4_K_M, otherwise Q8_0, otherwise any; for the draft first a draft head (with mtp-, dspark-,
-        dflash- or eagle3- in its name), of the kind that spec_type names if it names one.
-        token: by default HF_TOKEN. cache_dir: by default the hub's. offline: use the cache only.
-        Raises UnknownModelError, PeerLostError (no network), AccessDeniedError, DoesNotFitError (disk), and what
-        `Duo` raises.
+        Args:
+            repo_id: The target's repository: `user/repo`, or `user/repo:quant`.
+            filename: A file in it, or a pattern with `*` that matches one file. Default: llama.cpp's choice, which is
+                Q4_K_M, otherwise Q8_0, otherwise any.
+            draft_repo_id: The draft's repository.
+            draft_filename: A file in it. Default: a draft head (with mtp-, dspark-, dflash- or eagle3- in its name) of
+                the kind that `spec_type` names; otherwise as for the target.
+            cache_dir: Folder for the files. Default: the hub's cache.
+            token: Access token. Default: the environment's HF_TOKEN.
+            offline: Use only files that are on the disk.
+            **options: Keywords of `Duo`.
+
+        Raises:
+            UnknownModelError: There is no such repository or file.
+            AccessDeniedError: The model is gated or private, or the token is wrong.
+            PeerLostError: The hub cannot be reached.
+            DoesNotFitError: The disk has no room for the files.
+            DuoError: What `Duo` raises.
         """
         from duo.models.hub.head_files import kinds_of
         from duo.models.hub.repository import from_hub
@@ -65,10 +77,13 @@ class Loading(ABC):
     @classmethod
     @keywords(LoadOptions)
     def from_pair(cls, name: str, **options: Unpack[LoadOptions]) -> Self:
-        """`Duo` with a named pair (see `duo pairs`), which is downloaded the first time.
+        """Loads a pair that duo knows, which is downloaded the first time. Errors are those of `from_pretrained`.
 
-        If it has no draft file, the target's MTP layers guess, or n-grams, unless the options say what does. Raises as
-        from_pretrained.
+        If the pair has no draft file, the target's MTP layers or n-grams guess, unless the options say otherwise.
+
+        Args:
+            name: Its name, from `duo pairs`.
+            **options: Keywords of `Duo`.
         """
         from duo.models.pairs import find, paths
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from typing_extensions import Self
 
 from duo.errors import BadValueError, DuoError, UnknownModelError
-from duo.models.hub.repository import Hub, Source
+from duo.models.hub.repository import Hub, HubModel
 from duo.options.speculation import NGRAMS
 from duo.support.atomic import write_whole
 from duo.support.wording import one_line
@@ -48,7 +48,7 @@ class ModelRef(BaseModel):
         return self
 
     def __str__(self) -> str:
-        return str(Source(self.repo, self.quant, self.file)) if self.repo is not None else str(self.file)
+        return str(HubModel(self.repo, self.quant, self.file)) if self.repo is not None else str(self.file)
 
 
 class Pair(BaseModel):
@@ -227,12 +227,12 @@ def expanded(path: str) -> Path:
         raise BadValueError(f"{path} begins with an unknown home folder; write the whole path") from None
 
 
-def path_of(model: ModelRef, folder: Path, fetch: Callable[[Source], Path], head: str | None = None) -> Path:
+def path_of(model: ModelRef, folder: Path, fetch: Callable[[HubModel], Path], head: str | None = None) -> Path:
     """The model's file. head: its kind, if it is one. fetch: gets a file from the hub; what it raises is passed on."""
     if model.repo is None:
         return local_path(model, folder)
     heads = () if head is None or model.file is not None else (head,)
-    return fetch(Source(model.repo, model.quant, model.file, heads))
+    return fetch(HubModel(model.repo, model.quant, model.file, heads))
 
 
 def local_path(model: ModelRef, folder: Path) -> Path:
@@ -240,7 +240,7 @@ def local_path(model: ModelRef, folder: Path) -> Path:
     return folder / expanded(str(model.file))
 
 
-def paths(name: str, fetch: Callable[[Source], Path] | None = None) -> tuple[Path, Path | None]:
+def paths(name: str, fetch: Callable[[HubModel], Path] | None = None) -> tuple[Path, Path | None]:
     """Target and draft of a pair, downloaded if necessary; None: it has no draft file. Raises UnknownModelError, and
     what fetch raises."""
     entry = find(name)

@@ -36,8 +36,9 @@ class CacheOptions(TypedDict, total=False):
         TextCount,
         opt(
             1,
-            "Texts written at once. A number: they share a pool of -c tokens in all (draft: -cd), as with "
-            "llama-server's unified cache. auto: -c tokens for each, and as many texts as memory allows, at most 4.",
+            "Number of slots: texts that are written at once. They share a pool of -c tokens (draft: -cd), as with "
+            "llama-server's unified cache. auto: -c tokens for each slot, and as many slots as memory allows, at "
+            "most 4.",
             "-np",
             "--parallel",
             env="N_PARALLEL",
@@ -47,7 +48,7 @@ class CacheOptions(TypedDict, total=False):
         Annotated[Int, Field(ge=-1, le=2**31 - 1)],
         opt(
             0,
-            "MiB of RAM for prompts that had to leave the target's cache; they come back when a text begins like them. "
+            "MiB of RAM for texts that the target's cache evicts. They are restored when a prompt has their prefix. "
             "0: none; -1: no limit.",
             "-cram",
             "--cache-ram",
@@ -55,9 +56,12 @@ class CacheOptions(TypedDict, total=False):
             metavar="MIB",
         ),
     ]
-    n_batch: Annotated[Count, opt(2048, "Most tokens in one evaluation.", "-b", "--batch-size", env="BATCH")]
+    n_batch: Annotated[
+        Count, opt(2048, "Maximum number of tokens in one evaluation.", "-b", "--batch-size", env="BATCH")
+    ]
     n_ubatch: Annotated[
-        Count, opt(512, "Most tokens that a device computes at once.", "-ub", "--ubatch-size", env="UBATCH")
+        Count,
+        opt(512, "Maximum number of tokens that a device computes at once.", "-ub", "--ubatch-size", env="UBATCH"),
     ]
     flash_attn: Annotated[OnOffAuto, opt("auto", "Flash attention.", "-fa", "--flash-attn", env="FLASH_ATTN")]
     type_k: Annotated[KvType, opt("f16", "K cache type of the target.", "-ctk", "--cache-type-k", env="CACHE_TYPE_K")]

@@ -18,8 +18,9 @@ class CheapDraftOptions(TypedDict, total=False):
         DraftPack,
         opt(
             "auto",
-            "Requantise a draft model's weights on the CPU to 4 bits while they are read. auto: wide types and those "
-            "without kernels of duo's, to the type that is fastest on this machine, if the draft is at least 64 MB.",
+            "Requantise weights of a draft model on the CPU to 4 bits while they are read. auto: wide types, and "
+            "types that duo has no kernels for, become the type that is fastest here; drafts below 64 MB stay as "
+            "they are. off: never.",
             "--draft-pack",
         ),
     ]
@@ -27,8 +28,8 @@ class CheapDraftOptions(TypedDict, total=False):
         DraftVocab,
         opt(
             "auto",
-            "Tokens that a draft model on the CPU computes logits for: the first N ids, those of control tokens, and "
-            "those that the text has. all: the whole vocabulary. auto: 32768 of a vocabulary of more than 65536.",
+            "Number of tokens that a draft model on the CPU computes logits for: the first N ids, control tokens, "
+            "and tokens of the text. all: the whole vocabulary. auto: 32768 if the vocabulary has more than 65536.",
             "--draft-vocab",
             metavar="N",
         ),

@@ -33,12 +33,12 @@ def _read(text: str) -> tuple[str, bool | int | float | str]:
 
 def _overrides(value: Any) -> Any:
     """A mapping as llama_cpp has it, or llama.cpp's KEY=TYPE:VALUE, comma-separated."""
-    found = value
+    values = value
     if isinstance(value, str):  # a comma may be part of a text
-        found = dict(map(_read, re.split(r",(?=[^=,]+=(?:int|float|bool|str):)", value)))
-    if not isinstance(found, Mapping):
+        values = dict(map(_read, re.split(r",(?=[^=,]+=(?:int|float|bool|str):)", value)))
+    if not isinstance(values, Mapping):
         raise ValueError(HOW)
-    for key, x in found.items():
+    for key, x in values.items():
         if not isinstance(key, str) or not 0 < len(key.encode()) <= N_TEXT or "\0" in key:
             raise ValueError(f"a key has 1 to {N_TEXT} bytes")
         if not isinstance(x, bool | int | float | str):
@@ -47,7 +47,7 @@ def _overrides(value: Any) -> Any:
             raise ValueError(f"the text of {key} is longer than {N_TEXT} bytes")
         if isinstance(x, int) and not -(2**63) <= x < 2**63:
             raise ValueError(f"{key} is {x}, which needs more than 64 bits")
-    return dict(found)
+    return dict(values)
 
 
 Overrides = Annotated[dict[str, Any], BeforeValidator(_overrides)]
@@ -55,12 +55,12 @@ Overrides = Annotated[dict[str, Any], BeforeValidator(_overrides)]
 
 def _files(value: Any) -> Any:
     """One path, llama.cpp's comma-separated ones, or a list."""
-    found = value.split(",") if isinstance(value, str) else [value] if isinstance(value, os.PathLike) else value
-    if not isinstance(found, list | tuple) or not found or not all(isinstance(f, str | os.PathLike) for f in found):
+    values = value.split(",") if isinstance(value, str) else [value] if isinstance(value, os.PathLike) else value
+    if not isinstance(values, list | tuple) or not values or not all(isinstance(f, str | os.PathLike) for f in values):
         raise ValueError("input should be a file, or several of them with commas between")
-    if not all(map(os.fspath, found)):
+    if not all(map(os.fspath, values)):
         raise ValueError("the name of a file is empty")
-    return [os.fspath(f) for f in found]
+    return [os.fspath(f) for f in values]
 
 
 def _scaled(value: Any) -> Any:
@@ -69,12 +69,12 @@ def _scaled(value: Any) -> Any:
         parts = [part.rpartition(":") for part in value.split(",")]
         value = {name: scale for name, _, scale in parts}
     try:
-        found = {os.fspath(name): float(scale) for name, scale in value.items()}
+        values = {os.fspath(name): float(scale) for name, scale in value.items()}
     except (AttributeError, TypeError, ValueError):
-        found = {}
-    if not found or not all(found) or not all(abs(scale) <= 1e6 for scale in found.values()):
+        values = {}
+    if not values or not all(values) or not all(abs(scale) <= 1e6 for scale in values.values()):
         raise ValueError("input should be FILE:SCALE, or several of them with commas between")
-    return found
+    return values
 
 
 Files = Annotated[list[str], BeforeValidator(_files)]
@@ -102,7 +102,7 @@ class OffloadOptions(TypedDict, total=False):
         bool,
         opt(
             True,
-            "The cache and attention of a layer are on the layer's device; otherwise on the CPU.",
+            "Keep the KV cache and attention of each layer on the layer's device; otherwise on the CPU.",
             "-kvo/-nkvo",
             "--kv-offload/--no-kv-offload",
             env="KV_OFFLOAD",
@@ -110,7 +110,7 @@ class OffloadOptions(TypedDict, total=False):
     ]
     op_offload: Annotated[
         bool,
-        opt(True, "A GPU may compute prompts with weights that are on the CPU.", "--op-offload/--no-op-offload"),
+        opt(True, "Let a GPU compute prompts with weights that are on the CPU.", "--op-offload/--no-op-offload"),
     ]  # fmt: skip
 
 
@@ -166,31 +166,36 @@ class ContextOptions(TypedDict, total=False):
     ]
     kv_overrides: Annotated[
         Overrides | None,
-        opt(None, "Values in place of those in the header of the target's file.", "--override-kv",
+        opt(None, "Values that replace those in the header of the target's file.", "--override-kv",
             metavar="KEY=TYPE:VALUE,..."),
     ]  # fmt: skip
     lora: Annotated[
         Files | None,
-        opt(None, "LoRA adapters of the target (GGUF); llama.cpp's kernels then compute it on the CPU.", "--lora",
+        opt(None, "LoRA adapters for the target (GGUF). llama.cpp's kernels then compute it on the CPU.", "--lora",
             metavar="FILE,FILE"),
     ]  # fmt: skip
     lora_scaled: Annotated[
         ScaledFiles | None,
-        opt(None, "The same, each with a factor.", "--lora-scaled", metavar="FILE:SCALE,..."),
+        opt(None, "LoRA adapters for the target, each with a factor.", "--lora-scaled", metavar="FILE:SCALE,..."),
     ]
     control_vector: Annotated[
         Files | None,
-        opt(None, "Control vectors for the target (GGUF): directions that are added to its layers' outputs.",
+        opt(None, "Control vectors for the target (GGUF): directions that are added to the outputs of its layers.",
             "--control-vector", metavar="FILE,FILE"),
     ]  # fmt: skip
     control_vector_scaled: Annotated[
         ScaledFiles | None,
-        opt(None, "The same, each with a factor.", "--control-vector-scaled", metavar="FILE:SCALE,..."),
+        opt(
+            None,
+            "Control vectors for the target, each with a factor.",
+            "--control-vector-scaled",
+            metavar="FILE:SCALE,...",
+        ),
     ]
     control_vector_layer_range: Annotated[
         LayerRange | None,
-        opt(None, "First and last layer in which they are added. Default: all.", "--control-vector-layer-range",
-            metavar="START END"),
+        opt(None, "First and last layer to which control vectors are added. Default: all.",
+            "--control-vector-layer-range", metavar="START END"),
     ]  # fmt: skip
     numa: Annotated[
         Numa | None,

@@ -17,8 +17,8 @@ class EndpointOptions(TypedDict, total=False):
         list[str],
         opt(
             [],
-            "Measure a server with OpenAI's routes instead of models loaded here; may be repeated, to compare servers. "
-            "The URL ends with the host, with /v1, or with the route: /v1/completions (the default) or "
+            "Measure a server with OpenAI's routes instead of models loaded here. Several servers are compared. The "
+            "URL ends with the host, with /v1, or with the route: /v1/completions (the default) or "
             "/v1/chat/completions.",
             "--url",
             metavar="[NAME=]URL",
@@ -26,7 +26,7 @@ class EndpointOptions(TypedDict, total=False):
     ]
     url_model: Annotated[
         str | None,
-        opt(None, "Model to ask of each --url. Default: the first one that the server lists.", "--url-model",
+        opt(None, "Model to request from each --url. Default: the first one that the server lists.", "--url-model",
             metavar="NAME"),
     ]  # fmt: skip
     api_key_file: Annotated[
@@ -36,12 +36,12 @@ class EndpointOptions(TypedDict, total=False):
     ]  # fmt: skip
     limit_ttft: Annotated[
         Milliseconds | None,
-        opt(None, "Goodput of --url counts answers whose first token comes within so many ms.", "--limit-ttft",
+        opt(None, "Goodput of --url counts answers whose first token comes within this time, in ms.", "--limit-ttft",
             metavar="MS"),
     ]  # fmt: skip
     limit_tpot: Annotated[
         Milliseconds | None,
-        opt(None, "Goodput of --url counts answers with at most so many ms per later token.", "--limit-tpot",
+        opt(None, "Goodput of --url counts answers that take at most this time per later token, in ms.", "--limit-tpot",
             metavar="MS"),
     ]  # fmt: skip
     timeout: Annotated[
@@ -50,6 +50,7 @@ class EndpointOptions(TypedDict, total=False):
     ]
     count_chunks: Annotated[
         bool,
-        opt(False, "If a server of --url tells no number of tokens (usage), count its pieces of text instead.",
+        opt(False, "If a server of --url does not report the number of tokens (usage), count its pieces of text "
+                   "instead.",
             "--count-chunks/--no-count-chunks"),
     ]  # fmt: skip

@@ -25,8 +25,9 @@ class KernelOptions(TypedDict, total=False):
         CpuKernels,
         opt(
             "auto",
-            "Which kernels multiply weights on the CPU: duo's or llama.cpp's stock ones. auto: duo's, except for "
-            "weight types for which stock ones are faster by 5%, measured once on this machine (see duo doctor).",
+            "Kernels that multiply weights on the CPU: duo's or llama.cpp's stock ones. auto: duo's, unless stock "
+            "kernels are at least 5% faster for a weight type; duo measures this once on each machine (see duo "
+            "doctor).",
             "--cpu-kernels",
         ),
     ]
@@ -34,8 +35,8 @@ class KernelOptions(TypedDict, total=False):
         bool,
         opt(
             False,
-            "Compute the same bits at every batch width with stock kernels too, so that the text equals plain decoding "
-            "even where two tokens nearly tie. duo's CPU kernels always do this, and faster.",
+            "Compute the same bits at every batch width with stock kernels too, so that the text equals plain "
+            "decoding even where two tokens nearly tie. duo's CPU kernels always do this, and at a lower cost.",
             "--strict/--no-strict",
         ),
     ]

@@ -20,7 +20,7 @@ class ExpertOptions(TypedDict, total=False):
 
     cpu_moe: Annotated[
         bool,
-        opt(False, "Keep the experts of all the target's layers on the CPU. What -ot says of a tensor counts more.",
+        opt(False, "Keep the experts of all layers of the target on the CPU. -ot overrides this.",
             "-cmoe/", "--cpu-moe/--no-cpu-moe", env="CPU_MOE"),
     ]  # fmt: skip
     n_cpu_moe: Annotated[
@@ -34,7 +34,7 @@ class ExpertOptions(TypedDict, total=False):
     ]  # fmt: skip
     cpu_moe_draft: Annotated[
         bool,
-        opt(False, "Keep the experts of all the draft's layers on the CPU.", "-cmoed/", "--spec-draft-cpu-moe/",
+        opt(False, "Keep the experts of all layers of the draft on the CPU.", "-cmoed/", "--spec-draft-cpu-moe/",
             "--cpu-moe-draft/--no-cpu-moe-draft", env="SPEC_DRAFT_CPU_MOE"),
     ]  # fmt: skip
     n_cpu_moe_draft: Annotated[

@@ -14,18 +14,19 @@ class GenerateOptions(SamplingOptions, SpeculationOptions, SeenOptions, total=Fa
 
     context_shift: Annotated[
         bool,
-        opt(False, "When the context is full, leave out half of the text behind the first --keep tokens and go on; "
-                   "otherwise the text ends there.",
+        opt(False, "When the context is full, leave out half of the text after the first --keep tokens and go on. "
+                   "Otherwise the text ends there.",
             "--context-shift/--no-context-shift", env="CONTEXT_SHIFT"),
     ]  # fmt: skip
     n_keep: Annotated[
         Annotated[Int, Field(ge=-1, le=2**31 - 1)],
-        opt(0, "With --context-shift: first tokens of the prompt that always stay (and the BOS token); -1: all.",
+        opt(0, "With --context-shift: number of tokens at the beginning of the prompt that always stay (and the BOS "
+               "token); -1: all.",
             "--keep"),
     ]  # fmt: skip
     n_discard: Annotated[
         Annotated[Int, Field(ge=0, le=2**31 - 1)],
-        opt(0, "With context_shift: tokens that are left out each time; 0: half."),
+        opt(0, "With --context-shift: number of tokens to leave out each time; 0: half."),
     ]  # fmt: skip
     prompt_cache: Annotated[
         FilePath | None,
@@ -37,48 +38,55 @@ class GenerateOptions(SamplingOptions, SpeculationOptions, SeenOptions, total=Fa
         ),
     ]
     prompt_cache_all: Annotated[
-        bool, opt(False, "Keep the generated text in it as well.", "--prompt-cache-all/--no-prompt-cache-all")
+        bool,
+        opt(False, "Keep the generated text in --prompt-cache as well.", "--prompt-cache-all/--no-prompt-cache-all"),
     ]
     prompt_cache_ro: Annotated[
-        bool, opt(False, "Read the prompt cache, but do not write it.", "--prompt-cache-ro/--no-prompt-cache-ro")
+        bool, opt(False, "Read --prompt-cache, but do not write it.", "--prompt-cache-ro/--no-prompt-cache-ro")
     ]
     cache_prompt: Annotated[
         bool,
-        opt(True, "Take what the caches hold of the prompt; off: evaluate all of it.",
+        opt(True, "Reuse what the caches hold of the prompt; otherwise evaluate all of it.",
             "--cache-prompt/--no-cache-prompt", env="CACHE_PROMPT"),
     ]  # fmt: skip
     prompt_mark: Annotated[
         Annotated[Int, Field(ge=0, le=2**31 - 1)],
-        opt(0, "Later prompts will probably begin with so many tokens of this one and then differ, so a target with a "
-               "recurrent state keeps that state. 0: unknown. Chats set it to the beginning of the last user message."),
+        opt(0, "Number of tokens of this prompt with which later prompts will probably begin. A target with a "
+               "recurrent state keeps its state after them. 0: unknown. Chats set it to the beginning of the last "
+               "user message."),
     ]  # fmt: skip
     id_slot: Annotated[
         Annotated[Int, Field(ge=-1, le=15)],
-        opt(-1, "The place in the target's cache, if it is free; -1: the one that has most of the prompt."),
+        opt(-1, "The slot to use, if it is free; -1: the slot whose cache has most of the prompt."),
     ]
     logprobs: Annotated[
         Annotated[Int, Field(ge=0, le=100)] | None,
-        opt(None, "The target's log-probabilities of each token and of its N best alternatives."),
+        opt(None, "Return the target's log-probabilities of each token and of its N best alternatives."),
     ]
     post_sampling_probs: Annotated[
         bool,
-        opt(False, "logprobs are of what the samplers and the grammar leave, and not of the model."),
+        opt(False, "Return log-probabilities after the samplers and the grammar, not the model's own."),
     ]
     reasoning_budget: Annotated[
         Annotated[Int, Field(ge=-1, le=2**31 - 1)],
-        opt(-1, "Most tokens of a thought (<think> and its like): then it is ended. 0: no thoughts; -1: no limit.",
+        opt(-1, "Maximum number of tokens of a thought (<think> and the like), after which it is ended. 0: no "
+                "thoughts; -1: no limit.",
             "--reasoning-budget", env="THINK_BUDGET"),
     ]  # fmt: skip
     reasoning_budget_message: Annotated[
         str,
-        opt("", "What is written at the end of a thought that is ended.", "--reasoning-budget-message",
+        opt("", "Text to write where a thought is cut off.", "--reasoning-budget-message",
             env="THINK_BUDGET_MESSAGE"),
     ]  # fmt: skip
     logits_processor: Annotated[
         Hook,
-        opt(None, "A function (input_ids, scores) -> scores, or a list of them; called for each token."),
+        opt(None, "A function (input_ids, scores) -> scores, or a list of them, that is called for each token."),
     ]
     stopping_criteria: Annotated[
         Hook,
-        opt(None, "A function (input_ids, logits) -> bool; true: the text ends before the next token."),
+        opt(
+            None,
+            "A function (input_ids, logits) -> bool, or a list of them. If one returns true, the text ends "
+            "before the next token.",
+        ),
     ]

@@ -129,14 +129,14 @@ def _spec_types(value: Any) -> Any:
 
 def _shares(value: Any) -> Any:
     """Accepts a list of numbers, or text such as "3,1" or "3/1", as llama.cpp does."""
-    given = re.split("[,/]", value) if isinstance(value, str) else value
+    parts = re.split("[,/]", value) if isinstance(value, str) else value
     try:
-        found = [float(x) for x in given]
+        values = [float(x) for x in parts]
     except (TypeError, ValueError):
-        found = []
-    if not found or not all(0 <= x < 1e9 for x in found) or not any(found):
+        values = []
+    if not values or not all(0 <= x < 1e9 for x in values) or not any(values):
         raise ValueError("input should be a share for each device, such as 3,1")
-    return found
+    return values
 
 
 Shares = Annotated[list[float], BeforeValidator(_shares)]
@@ -144,19 +144,19 @@ Shares = Annotated[list[float], BeforeValidator(_shares)]
 
 def _endpoints(value: Any) -> Any:
     """Accepts a list, or comma-separated text, of host:port. libggml resolves IPv4 addresses only."""
-    found = value.split(",") if isinstance(value, str) else value
-    if not isinstance(found, list | tuple) or not found or not all(isinstance(e, str) for e in found):
+    values = value.split(",") if isinstance(value, str) else value
+    if not isinstance(values, list | tuple) or not values or not all(isinstance(e, str) for e in values):
         raise ValueError("input should be host:port, or several of them separated by commas")
-    found = [e.strip() for e in found]
-    for e in found:
+    values = [e.strip() for e in values]
+    for e in values:
         host, _, port = e.rpartition(":")
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,253}", host) or not re.fullmatch(r"[0-9]{1,5}", port):
             raise ValueError(f"{e!r} is not host:port (a name or an IPv4 address, and a number)")
         if not 1 <= int(port) <= 65535:
             raise ValueError(f"the port in {e!r} is not between 1 and 65535")
-    if len(set(found)) < len(found):
+    if len(set(values)) < len(values):
         raise ValueError("a server is given twice")
-    return found
+    return values
 
 
 Endpoints = Annotated[list[str], BeforeValidator(_endpoints)]
@@ -190,17 +190,17 @@ N_BREAKERS_MAX, N_BREAKER_BYTES_MAX = 64, 40
 
 def _breakers(value: Any) -> Any:
     """Accepts a list of strings, or one."""
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, list | tuple) or not all(isinstance(b, str) for b in found):
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list | tuple) or not all(isinstance(b, str) for b in values):
         raise ValueError("input should be a list of strings")
-    if len(found) > N_BREAKERS_MAX:
+    if len(values) > N_BREAKERS_MAX:
         raise ValueError(f"there can be {N_BREAKERS_MAX} strings at most")
-    for b in found:
+    for b in values:
         if not b or "\0" in b or len(b.encode("utf-8", "surrogatepass")) > N_BREAKER_BYTES_MAX:
             raise ValueError(f"{quoted(b)} is not a string of 1 to {N_BREAKER_BYTES_MAX} bytes without NUL")
         if any("\ud800" <= c <= "\udfff" for c in b):
             raise ValueError(f"{b!r} is not valid Unicode")
-    return list(found)
+    return list(values)
 
 
 Breakers = Annotated[list[str], BeforeValidator(_breakers)]

@@ -15,7 +15,7 @@ class PlaceOptions(TypedDict, total=False):
         LayerCount,
         opt(
             "auto",
-            "Layers of the target on its devices; auto: as many as fit after the draft is placed.",
+            "Layers of the target on its devices. auto: as many as fit beside the draft, which is placed first.",
             "-ngl",
             "--gpu-layers",
             "--n-gpu-layers",
@@ -26,7 +26,7 @@ class PlaceOptions(TypedDict, total=False):
         LayerCount,
         opt(
             "auto",
-            "Layers of the draft on its devices; auto: as many as fit before the target is placed.",
+            "Layers of the draft on its devices. auto: as many as fit; the draft is placed before the target.",
             "-ngld",
             "--gpu-layers-draft",
             "--n-gpu-layers-draft",
@@ -96,8 +96,8 @@ class PlaceOptions(TypedDict, total=False):
         str | list[str] | None,
         opt(
             None,
-            "Memory for those of the target's tensors whose names match, such as ffn_up=CPU. CPU is the device with "
-            "the kernels of --cpu-kernels.",
+            "Memory for tensors of the target, as PATTERN=MEMORY, such as ffn_up=CPU. CPU uses the kernels of "
+            "--cpu-kernels.",
             "-ot",
             "--override-tensor",
             env="OVERRIDE_TENSOR",

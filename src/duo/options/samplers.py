@@ -39,18 +39,18 @@ _BY_LETTER = {s.letter: s.name for s in ORDER} | {"i": "infill", "a": ADAPTIVE}
 
 def _samplers(value: Any) -> Any:
     """Accepts a list of names, names with semicolons between, or llama.cpp's letters."""
-    found = value
+    names = value
     if isinstance(value, str) and value:
         by_name = ";" in value or value.lower() in _BY_NAME
-        found = [_BY_LETTER.get(x, x) for x in ([n for n in value.split(";") if n] if by_name else value)]
-    if not isinstance(found, list | tuple) or not all(isinstance(n, str) for n in found):
+        names = [_BY_LETTER.get(x, x) for x in ([n for n in value.split(";") if n] if by_name else value)]
+    if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
         raise ValueError(f"input should be names of samplers: {';'.join([*ALL, *MORE])}")
-    for n in found:
+    for n in names:
         if n.lower() not in _BY_NAME:
             raise ValueError(f"duo has no sampler {quoted(n)}; choose from {', '.join([*ALL, *MORE])}")
-    if len(found) > N_MOST:
+    if len(names) > N_MOST:
         raise ValueError(f"there can be {N_MOST} samplers at most")
-    names = [_BY_NAME[n.lower()] for n in found]
+    names = [_BY_NAME[n.lower()] for n in names]
     if names.count("dry") > 1:
         raise ValueError("dry can be there once")  # each reads the whole vocabulary
     return names

@@ -26,8 +26,8 @@ class SamplingOptions(TypedDict, total=False):
         Annotated[Int, Field(ge=UNTIL_FULL, le=2**31 - 1)],
         opt(
             -1,
-            "Tokens to generate; -1: until the model ends or, without --context-shift, the context is full; -2: until "
-            "the context is full.",
+            "Maximum number of tokens to generate. -1: until the model ends the text or, without --context-shift, "
+            "the context is full; -2: until the context is full.",
             "-n",
             "--predict",
             "--n-predict",
@@ -36,30 +36,31 @@ class SamplingOptions(TypedDict, total=False):
     ]
     samplers: Annotated[
         Samplers | None,
-        opt(None, "Samplers that are applied, in this order, such as top_k;temperature; the others are off. adaptive_p "
-            "comes last. Default: all but that, in llama.cpp's order, which is the fastest.", "--samplers",
-            metavar="NAME;..."),
+        opt(None, "Samplers to apply, in this order, such as top_k;temperature. The others are off. adaptive_p must "
+                  "be the last one. Default: all except adaptive_p, in llama.cpp's order, which is the fastest.",
+            "--samplers", metavar="NAME;..."),
     ]  # fmt: skip
     mirostat: Annotated[
         Annotated[Int, Field(ge=0, le=2)],
-        opt(0, "Mirostat 1 or 2 in place of all samplers but the temperature; 0: off.", "--mirostat"),
+        opt(0, "Use Mirostat 1 or 2 instead of all samplers except temperature; 0: off.", "--mirostat"),
     ]
     mirostat_tau: Annotated[
         Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
-        opt(5.0, "Mirostat: the surprise that tokens have in the mean, in bits.", "--mirostat-ent"),
+        opt(5.0, "Mirostat: target of the mean surprise of tokens, in bits.", "--mirostat-ent"),
     ]
     mirostat_eta: Annotated[
         Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
-        opt(0.1, "Mirostat: how fast it follows.", "--mirostat-lr"),
+        opt(0.1, "Mirostat: learning rate.", "--mirostat-lr"),
     ]
     adaptive_target: Annotated[
         Annotated[float, Field(ge=-1e6, le=1.0, allow_inf_nan=False)],
-        opt(-1.0, "With adaptive_p in --samplers: the chance that tokens have in the mean; below 0: off.",
+        opt(-1.0, "With adaptive_p in --samplers: target of the mean probability of the chosen tokens; below 0: "
+                  "off.",
             "--adaptive-target"),
     ]  # fmt: skip
     adaptive_decay: Annotated[
         Annotated[float, Field(ge=0.0, le=0.99, allow_inf_nan=False)],
-        opt(0.9, "Adaptive-p: how long chosen tokens count, about 1 / (1 - F) of them.", "--adaptive-decay"),
+        opt(0.9, "Adaptive-p: decay F of the running mean, which covers about 1 / (1 - F) tokens.", "--adaptive-decay"),
     ]
     temperature: Annotated[
         Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
@@ -72,20 +73,22 @@ class SamplingOptions(TypedDict, total=False):
         opt(40, "Keep only the K most probable tokens; 0: all.", "--top-k", env="TOP_K"),
     ]
     top_p: Annotated[
-        Probability, opt(0.95, "Keep only the most probable tokens that sum to P; 1: all.", "--top-p", env="TOP_P")
+        Probability,
+        opt(0.95, "Keep only the most probable tokens whose probabilities sum to P; 1: all.", "--top-p", env="TOP_P"),
     ]
     min_p: Annotated[
         Probability,
-        opt(0.05, "Keep only tokens with at least P times the best token's probability.", "--min-p", env="MIN_P"),
+        opt(0.05, "Keep only tokens with at least P times the probability of the best one.", "--min-p", env="MIN_P"),
     ]
     typical_p: Annotated[
         Probability,
-        opt(1.0, "Keep the tokens whose surprise is nearest to the entropy, up to a sum of P; 1: all.", "--typical",
+        opt(1.0, "Keep the tokens whose surprise is nearest to the entropy, until their probabilities sum to P; 1: "
+                 "all.", "--typical",
             "--typical-p"),
     ]  # fmt: skip
     top_n_sigma: Annotated[
         Annotated[float, Field(ge=-1.0, le=1e4, allow_inf_nan=False)],
-        opt(-1.0, "Keep only logits within N standard deviations of the best; 0 or less: all.", "--top-nsigma",
+        opt(-1.0, "Keep only logits within N standard deviations of the highest one; 0 or less: all.", "--top-nsigma",
             "--top-n-sigma"),
     ]  # fmt: skip
     xtc_probability: Annotated[
@@ -99,11 +102,11 @@ class SamplingOptions(TypedDict, total=False):
     ]  # fmt: skip
     dynatemp_range: Annotated[
         Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
-        opt(0.0, "The temperature varies by up to this much with the entropy; 0: never.", "--dynatemp-range"),
+        opt(0.0, "Vary the temperature with the entropy by up to this much; 0: off.", "--dynatemp-range"),
     ]
     dynatemp_exponent: Annotated[
         Annotated[float, Field(ge=0.0, le=1e3, allow_inf_nan=False)],
-        opt(1.0, "Exponent of the entropy there; above 1: lower temperatures.", "--dynatemp-exp"),
+        opt(1.0, "Exponent of the entropy for --dynatemp-range; above 1: lower temperatures.", "--dynatemp-exp"),
     ]
     repeat_penalty: Annotated[
         Annotated[float, Field(ge=1e-3, le=1e3, allow_inf_nan=False)],
@@ -120,8 +123,8 @@ class SamplingOptions(TypedDict, total=False):
     ]  # fmt: skip
     frequency_penalty: Annotated[
         Penalty,
-        opt(0.0, "Lower the logits of tokens by how often they have occurred; 0: off.", "--frequency-penalty",
-            env="FREQUENCY_PENALTY"),
+        opt(0.0, "Lower the logits of tokens in proportion to how often they have occurred; 0: off.",
+            "--frequency-penalty", env="FREQUENCY_PENALTY"),
     ]  # fmt: skip
     dry_multiplier: Annotated[
         Annotated[float, Field(ge=0.0, le=1e4, allow_inf_nan=False)],
@@ -147,7 +150,7 @@ class SamplingOptions(TypedDict, total=False):
         Breakers,
         opt(
             ["\n", ":", '"', "*"],
-            "DRY: a repetition ends at this string; may be repeated, and replaces the defaults: newline, colon, "
+            "DRY: a string at which a repetition ends. Strings that are given replace the defaults: newline, colon, "
             "quotation mark and asterisk. none: no such strings.",
             "--dry-sequence-breaker",
             metavar="TEXT",
@@ -157,19 +160,19 @@ class SamplingOptions(TypedDict, total=False):
         dict[int, Bias],
         opt(
             {},
-            "Add BIAS to a token's logit, such as 15043+1 or 15043-inf; may be repeated.",
+            "Add a bias to the logit of a token, such as 15043+1 or 15043-inf.",
             "-l",
             "--logit-bias",
             metavar="TOKEN(+/-)BIAS",
         ),
     ]
-    ignore_eos: Annotated[bool, opt(False, "Do not end before -n tokens.", "--ignore-eos/--no-ignore-eos")]
+    ignore_eos: Annotated[bool, opt(False, "Do not end the text before -n tokens.", "--ignore-eos/--no-ignore-eos")]
     seed: Annotated[
         Annotated[Int, Field(ge=-1, le=2**64 - 1)], opt(-1, "Random seed; -1: a new one each time.", "-s", "--seed")
     ]
     stop: Annotated[
         str | list[str],
-        opt([], "Stop before this string; may be repeated.", "-r", "--stop", "--reverse-prompt", metavar="TEXT"),
+        opt([], "Stop before this string.", "-r", "--stop", "--reverse-prompt", metavar="TEXT"),
     ]
     grammar: Annotated[
         Gbnf | None,

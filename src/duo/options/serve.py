@@ -17,8 +17,7 @@ class ServeOptions(TypedDict, total=False):
         str,
         opt(
             "127.0.0.1",
-            "Address to listen on; several with commas between; unix:/path or a name that ends in .sock is a Unix "
-            "socket.",
+            "Addresses to listen on, comma-separated. unix:/path, or a name that ends in .sock, is a Unix socket.",
             "--host",
             env="HOST",
             metavar="ADDRESS,...",
@@ -26,15 +25,15 @@ class ServeOptions(TypedDict, total=False):
     ]
     port: Annotated[
         Annotated[Int, Field(ge=0, le=65535)],
-        opt(8080, "Port; 0: any free one, which is printed.", "--port", env="PORT"),
+        opt(8080, "Port. 0: any free port, which is printed.", "--port", env="PORT"),
     ]
-    api_prefix: Annotated[str, opt("", "All routes lie below this path.", "--api-prefix", env="API_PREFIX")]
+    api_prefix: Annotated[str, opt("", "Prefix of all routes.", "--api-prefix", env="API_PREFIX")]
     alias: Annotated[
         str | None,
         opt(
             None,
-            "Names of the model, with commas between; the first one stands in answers. Default: the pair's name or the "
-            "target's file.",
+            "Names of the model, comma-separated. Answers carry the first one. Default: the name of the pair or of "
+            "the target's file.",
             "-a",
             "--alias",
             env="ALIAS",
@@ -43,13 +42,14 @@ class ServeOptions(TypedDict, total=False):
     ]
     queue: Annotated[
         Annotated[Int, Field(ge=0, le=100_000)] | None,
-        opt(None, "Most texts that wait for one of the -np slots; more get status 429. Default: 8 for each slot.",
+        opt(None, "Maximum number of texts that wait for one of the -np slots. Requests beyond that get status 429. "
+                  "Default: 8 for each slot.",
             "--queue"),
     ]  # fmt: skip
     drain: Annotated[
         Seconds,
-        opt(30.0, "Seconds that running texts get after SIGTERM, while new ones get status 503.", "--drain",
-            metavar="SECONDS"),
+        opt(30.0, "Seconds that running texts get to end after SIGTERM. New requests get status 503 meanwhile.",
+            "--drain", metavar="SECONDS"),
     ]  # fmt: skip
     timeout: Annotated[
         Annotated[float, Field(ge=0.1, le=1e6, allow_inf_nan=False)],
@@ -58,12 +58,13 @@ class ServeOptions(TypedDict, total=False):
     ]  # fmt: skip
     keep_alive: Annotated[
         Annotated[Int, Field(ge=1, le=86400)],
-        opt(75, "Seconds that a connection stays open between requests; a balancer in front should close it before.",
+        opt(75, "Seconds that a connection stays open between requests. A balancer in front should use a shorter "
+                "time.",
             "--keep-alive", metavar="SECONDS"),
     ]  # fmt: skip
     header_timeout: Annotated[
         Annotated[float, Field(ge=0.1, le=1e6, allow_inf_nan=False)],
-        opt(10.0, "Seconds that a client has to send the head of a request.", "--header-timeout", metavar="SECONDS"),
+        opt(10.0, "Seconds that a client has to send the headers of a request.", "--header-timeout", metavar="SECONDS"),
     ]
     body_timeout: Annotated[
         Annotated[float, Field(ge=0.1, le=1e6, allow_inf_nan=False)],
@@ -71,19 +72,21 @@ class ServeOptions(TypedDict, total=False):
     ]
     max_body: Annotated[
         Annotated[float, Field(ge=0.001, le=1e4, allow_inf_nan=False)],
-        opt(16.0, "Largest body of a request in MiB; a larger one gets status 413.", "--max-body", metavar="MIB"),
+        opt(
+            16.0, "Maximum size of a request's body in MiB. A larger one gets status 413.", "--max-body", metavar="MIB"
+        ),
     ]
     sse_ping_interval: Annotated[
         Annotated[Int, Field(ge=-1, le=86400)],
-        opt(30, "Seconds of silence after which a stream sends a comment; -1: never.", "--sse-ping-interval",
-            env="SSE_PING_INTERVAL", metavar="SECONDS"),
+        opt(30, "Seconds of silence after which a stream sends a comment, to keep the connection open; -1: never.",
+            "--sse-ping-interval", env="SSE_PING_INTERVAL", metavar="SECONDS"),
     ]  # fmt: skip
     api_key: Annotated[
         str | None,
         Opt(
             None,
-            "Keys that clients may send, with commas between. Other users can see a command line, so better give "
-            "--api-key-file.",
+            "Keys that clients may send, comma-separated. Other users can see a command line, so --api-key-file is "
+            "safer.",
             ("--api-key",),
             ("LLAMA_API_KEY",),  # llama-server's
             "KEY,...",
@@ -91,22 +94,22 @@ class ServeOptions(TypedDict, total=False):
     ]
     api_key_file: Annotated[
         str | None,
-        opt(None, "File with a key on each line.", "--api-key-file", env="API_KEY_FILE", metavar="FILE"),
+        opt(None, "File with one key per line.", "--api-key-file", env="API_KEY_FILE", metavar="FILE"),
     ]
     allowed_hosts: Annotated[
         str | None,
-        opt(None, "Names by which clients may call the server (Host), with commas between; *: any. Names and addresses "
-            "of this machine are always allowed. Default: no others if only this machine can reach the server and it "
-            "asks for no key, else any.", "--allowed-hosts", metavar="NAME,..."),
+        opt(None, "Names by which clients may call the server (Host header), comma-separated; *: any. Names and "
+                  "addresses of this machine are always allowed. Default: no others if only this machine can reach "
+                  "the server and no key is needed; otherwise any.", "--allowed-hosts", metavar="NAME,..."),
     ]  # fmt: skip
     cors_origins: Annotated[
         str,
-        opt("localhost", "Web pages that may use the server, beside its own: localhost, * (all), or origins with "
-            "commas between.", "--cors-origins", env="CORS_ORIGINS", metavar="ORIGIN,..."),
+        opt("localhost", "Web pages that may use the server, besides its own: localhost, * (all), or origins, "
+                         "comma-separated.", "--cors-origins", env="CORS_ORIGINS", metavar="ORIGIN,..."),
     ]  # fmt: skip
     ssl_key_file: Annotated[
         str | None,
-        opt(None, "Private key (PEM); with it the server speaks HTTPS.", "--ssl-key-file", env="SSL_KEY_FILE",
+        opt(None, "Private key (PEM). With it the server speaks HTTPS.", "--ssl-key-file", env="SSL_KEY_FILE",
             metavar="FILE"),
     ]  # fmt: skip
     ssl_cert_file: Annotated[
@@ -119,65 +122,78 @@ class ServeOptions(TypedDict, total=False):
             "--insecure/--no-insecure"),
     ]  # fmt: skip
     slots: Annotated[
-        bool, opt(True, "/slots says what each place is doing.", "--slots/--no-slots", env="ENDPOINT_SLOTS")
+        bool, opt(True, "Serve /slots, which says what each slot is doing.", "--slots/--no-slots", env="ENDPOINT_SLOTS")
     ]
     metrics: Annotated[
-        bool, opt(True, "/metrics gives figures for Prometheus.", "--metrics/--no-metrics", env="ENDPOINT_METRICS")
+        bool,
+        opt(True, "Serve /metrics, with figures for Prometheus.", "--metrics/--no-metrics", env="ENDPOINT_METRICS"),
     ]
     metrics_compat: Annotated[
         Literal["none", "llamacpp"],
-        opt("none", "llamacpp: /metrics repeats the figures under llama.cpp's names.", "--metrics-compat"),
+        opt("none", "llamacpp: /metrics repeats its figures under llama.cpp's names.", "--metrics-compat"),
     ]
     models_dir: Annotated[
         str | None,
-        opt(None, "Serve the models of this folder, a process for each that a request names (also those of the hub's "
-            "cache). A folder in it holds the parts of one model, and its draft (draft-*.gguf, mtp-*.gguf, ...).",
+        opt(None, "Serve the models of this folder, and those in the hub's cache, each in a process that starts "
+                  "when a request names it. A folder in it holds the parts of one model and its draft "
+                  "(draft-*.gguf, mtp-*.gguf, ...).",
             "--models-dir", env="MODELS_DIR", metavar="FOLDER"),
     ]  # fmt: skip
     models_preset: Annotated[
         str | None,
-        opt(None, "The same with the options of each model: a section for each, [*] for all; KEY = VALUE.",
+        opt(None, "File with the models to serve and their options: a section for each, [*] for all; KEY = VALUE.",
             "--models-preset", env="MODELS_PRESET", metavar="FILE.ini"),
     ]  # fmt: skip
     models_max: Annotated[
         Annotated[Int, Field(ge=0, le=100_000)],
-        opt(4, "Models of them that are loaded at a time; 0: any number.", "--models-max", env="MODELS_MAX"),
+        opt(
+            4,
+            "Maximum number of these models that are loaded at a time; 0: no limit.",
+            "--models-max",
+            env="MODELS_MAX",
+        ),
     ]
     models_autoload: Annotated[
         bool,
-        opt(True, "A request loads the model that it names; otherwise POST /models/load does.",
+        opt(True, "Load a model when a request names it; otherwise only POST /models/load does.",
             "--models-autoload/--no-models-autoload", env="MODELS_AUTOLOAD"),
     ]  # fmt: skip
     embedding: Annotated[
         bool,
-        opt(False, "Serve /v1/embeddings with a model for that, and no texts.", "--embedding/--no-embedding",
+        opt(False, "Serve /v1/embeddings with an embedding model, and no texts.", "--embedding/--no-embedding",
             "--embeddings/--no-embeddings", env="EMBEDDINGS"),
     ]  # fmt: skip
     rerank: Annotated[
         bool,
-        opt(False, "Serve /v1/rerank with a model for that, and no texts: --embedding --pooling rank.",
+        opt(False, "Serve /v1/rerank with a reranking model, and no texts. The same as --embedding --pooling rank.",
             "--rerank/--no-rerank", "--reranking/--no-reranking", env="RERANKING"),
     ]  # fmt: skip
     pooling: Annotated[
         Literal["none", "mean", "cls", "last", "rank"] | None,
-        opt(None, "How the vectors of tokens become one of a text. Default: the model's own.", "--pooling",
+        opt(None, "How the vectors of tokens become the vector of a text. Default: the model's own.", "--pooling",
             env="POOLING"),
     ]  # fmt: skip
     embd_normalize: Annotated[
         Annotated[Int, Field(ge=-1, le=1000)],
-        opt(2, "Norm that embeddings get: -1 none, 0 largest number, 1 taxicab, 2 Euclidean, N p-norm.",
+        opt(2, "Normalisation of embeddings: -1 none, 0 largest number, 1 taxicab, 2 Euclidean, N p-norm.",
             "--embd-normalize"),
     ]  # fmt: skip
     tags: Annotated[
         str | None,
-        opt(None, "Tags of the model in lists, with commas between.", "--tags", env="TAGS", metavar="TAG,..."),
+        opt(
+            None,
+            "Tags that lists of models show for this model, comma-separated.",
+            "--tags",
+            env="TAGS",
+            metavar="TAG,...",
+        ),
     ]
     props: Annotated[
-        bool, opt(False, "POST /props is answered; it changes nothing.", "--props/--no-props", env="ENDPOINT_PROPS")
+        bool, opt(False, "Answer POST /props. It changes nothing.", "--props/--no-props", env="ENDPOINT_PROPS")
     ]
     reuse_port: Annotated[
         bool,
-        opt(False, "Other servers may listen on the port, too.", "--reuse-port/--no-reuse-port", env="REUSE_PORT"),
+        opt(False, "Let other servers listen on the same port.", "--reuse-port/--no-reuse-port", env="REUSE_PORT"),
     ]
     cors_methods: Annotated[
         str,
@@ -186,21 +202,28 @@ class ServeOptions(TypedDict, total=False):
     ]  # fmt: skip
     cors_headers: Annotated[
         str,
-        opt("*", "Headers that they may send.", "--cors-headers", env="CORS_HEADERS", metavar="NAME,..."),
+        opt(
+            "*",
+            "Headers that pages of --cors-origins may send.",
+            "--cors-headers",
+            env="CORS_HEADERS",
+            metavar="NAME,...",
+        ),
     ]
     cors_credentials: Annotated[
         bool | None,
-        opt(None, "They may send cookies and keys. Default: unless any page may come.",
+        opt(None, "Pages of --cors-origins may send cookies and keys. Default: yes, unless all pages may use the "
+                  "server.",
             "--cors-credentials/--no-cors-credentials", env="CORS_CREDENTIALS"),
     ]  # fmt: skip
     path: Annotated[
         str | None,
-        opt(None, "Serve the files of this folder in place of the page.", "--path", env="STATIC_PATH",
+        opt(None, "Serve the files of this folder instead of the page.", "--path", env="STATIC_PATH",
             metavar="FOLDER"),
     ]  # fmt: skip
     slot_save_path: Annotated[
         str | None,
-        opt(None, "Folder for what POST /slots/ID?action=save keeps of a slot: the caches of target and draft.",
+        opt(None, "Folder for the files of POST /slots/ID?action=save: the caches of target and draft.",
             "--slot-save-path", metavar="FOLDER"),
     ]  # fmt: skip
     media_path: Annotated[
@@ -215,7 +238,7 @@ class ServeOptions(TypedDict, total=False):
     ]  # fmt: skip
     log_prompts_dir: Annotated[
         str | None,
-        opt(None, "Write the prompts of each request to a file of this folder, which is made if it is missing.",
+        opt(None, "Write the prompts of each request to a file in this folder, which is created if it is missing.",
             "--log-prompts-dir", metavar="FOLDER"),
     ]  # fmt: skip
     sleep_idle_seconds: Annotated[
@@ -225,12 +248,12 @@ class ServeOptions(TypedDict, total=False):
     ]  # fmt: skip
     prefill_assistant: Annotated[
         bool,
-        opt(True, "An assistant's message that stands last in a chat is the beginning of the answer.",
+        opt(True, "Take an assistant's message at the end of a chat as the beginning of the answer.",
             "--prefill-assistant/--no-prefill-assistant", env="PREFILL_ASSISTANT"),
     ]  # fmt: skip
     skip_chat_parsing: Annotated[
         bool,
-        opt(False, "Thoughts and calls of tools stay in the content, as the model wrote them.",
+        opt(False, "Leave thoughts and tool calls in the content, as the model wrote them.",
             "--skip-chat-parsing/--no-skip-chat-parsing", env="SKIP_CHAT_PARSING"),
     ]  # fmt: skip
-    ui: Annotated[bool, opt(True, "A page at /.", "--ui/--no-ui", "--webui/--no-webui", env="UI")]
+    ui: Annotated[bool, opt(True, "Serve a page at /.", "--ui/--no-ui", "--webui/--no-webui", env="UI")]

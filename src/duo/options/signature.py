@@ -20,39 +20,39 @@ def _default(hint: Any) -> Any:
 
 @lru_cache(maxsize=32)  # tables share most of their keys, and `import duo` waits for this
 def _keywords(table: type) -> dict[str, inspect.Parameter]:
-    found: dict[str, inspect.Parameter] = {}
+    parameters: dict[str, inspect.Parameter] = {}
     for base in getattr(table, "__orig_bases__", ()):
-        found |= _keywords(base) if hasattr(base, "__total__") else {}
-    own = {name: hint for name, hint in table.__annotations__.items() if name not in found}
+        parameters |= _keywords(base) if hasattr(base, "__total__") else {}
+    own = {name: hint for name, hint in table.__annotations__.items() if name not in parameters}
     alone = type(table.__name__, (), {"__annotations__": own, "__module__": table.__module__})
     plain = get_type_hints(alone)
     for name, hint in get_type_hints(alone, include_extras=True).items():
-        found[name] = inspect.Parameter(
+        parameters[name] = inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=_default(hint), annotation=plain[name]
         )
-    return found
+    return parameters
 
 
-def keywords(table: type, places: Sequence[str] = (), **defaults: Any) -> Callable[[F], F]:
+def keywords(table: type, positional: Sequence[str] = (), **defaults: Any) -> Callable[[F], F]:
     """Gives a function with `**options: Unpack[table]` a signature that names all of them.
 
-    table: a TypedDict whose keys are Annotated with their default. places: keys that `*places` takes, in that order.
-    defaults: those that this function has instead.
+    table: a TypedDict whose keys are Annotated with their default. positional: keys that `*positional` takes, in that
+    order. defaults: those that this function has instead.
     """
 
     def decorated(function: F) -> F:
-        found = dict(_keywords(table))
+        parameters = dict(_keywords(table))
         for name, value in defaults.items():
-            found[name] = found[name].replace(default=value)
+            parameters[name] = parameters[name].replace(default=value)
         own = inspect.signature(function)
         first: list[inspect.Parameter] = []
         for p in own.parameters.values():
             if p.kind is p.KEYWORD_ONLY:
-                found[p.name] = p
+                parameters[p.name] = p
             elif p.kind is p.POSITIONAL_OR_KEYWORD:
                 first.append(p)
-        first += [found.pop(name).replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in places]
-        function.__signature__ = own.replace(parameters=[*first, *found.values()])  # type: ignore[attr-defined]
+        first += [parameters.pop(name).replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in positional]
+        function.__signature__ = own.replace(parameters=[*first, *parameters.values()])  # type: ignore[attr-defined]
         return function
 
     return decorated

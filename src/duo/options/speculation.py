@@ -45,14 +45,14 @@ class SpeculationOptions(TypedDict, total=False):
 
     mode: Annotated[
         Mode,
-        opt("async", "async: both models at once; sync: they take turns; plain: no draft.", "--mode"),
+        opt("async", "async: both models work at once; sync: they take turns; plain: no draft.", "--mode"),
     ]
     n_draft: Annotated[
         DraftLength,
         opt(
             "auto",
-            "Most drafted tokens that a pass verifies (sync: exactly that many); auto: as many as pay off, or none; 0 "
-            "or none: nothing guesses, as with --mode plain.",
+            "Maximum number of guesses in a pass (sync: the exact number). auto: as many as pay off, or none; 0 or "
+            "none: no guesses, as with --mode plain.",
             "--draft",
             "--draft-n",
             "--draft-max",
@@ -65,7 +65,7 @@ class SpeculationOptions(TypedDict, total=False):
         Annotated[Int, Field(ge=0, le=N_DRAFT_MAX)],
         opt(
             0,
-            "Do not verify fewer drafted tokens than this.",
+            "Do not verify fewer guesses than this.",
             "--draft-min",
             "--draft-n-min",
             "--spec-draft-n-min",
@@ -76,7 +76,7 @@ class SpeculationOptions(TypedDict, total=False):
         AutoInt,
         opt(
             "auto",
-            "Most continuations that the draft prepares in one step; auto: as many as pay off, up to 8.",
+            "Maximum number of continuations that the draft prepares in one step. auto: as many as pay off, up to 8.",
             "--draft-branches",
         ),
     ]
@@ -84,9 +84,9 @@ class SpeculationOptions(TypedDict, total=False):
         Window,
         opt(
             "auto",
-            "How much of the prompt the draft reads: its first tokens and its last N. auto: as much as pays off, if "
-            "both models use the same cores, and else all of it; 0 or all: all of it. Draft heads and drafts with a "
-            "recurrent state read all.",
+            "How much of the prompt the draft reads: the first 16 tokens and the last N. auto: as much as pays off "
+            "if both models use the same cores, otherwise all; 0 or all: all. Draft heads and drafts with a "
+            "recurrent state always read all.",
             "--draft-window",
             metavar="auto|all|N",
         ),
@@ -95,9 +95,9 @@ class SpeculationOptions(TypedDict, total=False):
         DraftTree,
         opt(
             "auto",
-            "Which part of the draft's tree to verify. auto: its best path, or more where that pays off; chain: always "
-            "the best path; dynamic: the --draft most probable nodes (EAGLE-2); or a list of paths of ranks, like "
-            "Medusa's and EAGLE's choices: [[0],[1],[0,0],[0,1]].",
+            "Part of the draft's tree to verify. auto: the best path, or more where that pays off; chain: always "
+            "the best path; dynamic: the --draft most probable nodes (EAGLE-2); or a list of paths of ranks, as in "
+            "Medusa and EAGLE: [[0],[1],[0,0],[0,1]].",
             "--draft-tree",
             metavar="auto|chain|dynamic|[[RANK,...],...]",
         ),
@@ -106,11 +106,12 @@ class SpeculationOptions(TypedDict, total=False):
         SpecTypes,
         opt(
             ["draft-simple"],
-            "Sources of guesses, comma-separated: draft-simple (the draft of -md; its file says if it is a model, an "
-            "EAGLE-3 head, MTP layers, a DFlash or DSpark head), draft-eagle3, draft-mtp, draft-dflash or draft-dspark "
-            "(the same, and it must be that; without -md, draft-mtp takes the target's own MTP layers), and one of "
-            "ngram-simple, ngram-map-k, ngram-map-k4v (passages that occur in the text itself, for summaries and edits "
-            "of code; they need no draft; ngram-mod means ngram-map-k, ngram-cache means ngram-map-k4v); or none.",
+            "Sources of guesses, comma-separated. draft-simple: the draft of -md, whatever its file is (a model, or "
+            "an EAGLE-3, MTP, DFlash or DSpark head). draft-eagle3, draft-mtp, draft-dflash, draft-dspark: the "
+            "same, but it must be of this kind; without -md, draft-mtp uses the target's own MTP layers. "
+            "ngram-simple, ngram-map-k, ngram-map-k4v (one of them): passages that occur in the text itself, for "
+            "summaries and edits of code; they need no draft. ngram-mod means ngram-map-k, and ngram-cache means "
+            "ngram-map-k4v. none: no guesses.",
             "--spec-type",
             env="SPEC_TYPE",
             metavar="TYPE,TYPE",
@@ -120,7 +121,7 @@ class SpeculationOptions(TypedDict, total=False):
         Annotated[Int, Field(ge=1, le=1024)],
         opt(
             12,
-            "N-grams: most tokens that must match; shorter matches are tried too, down to two.",
+            "N-grams: number of tokens that must match. Shorter matches are tried too, down to two.",
             "--spec-ngram-simple-size-n",
             "--spec-ngram-map-k-size-n",
             "--spec-ngram-map-k4v-size-n",
@@ -132,7 +133,7 @@ class SpeculationOptions(TypedDict, total=False):
         Annotated[Int, Field(ge=1, le=1024)],
         opt(
             48,
-            "N-grams: most tokens that are proposed.",
+            "N-grams: maximum number of proposed tokens.",
             "--spec-ngram-simple-size-m",
             "--spec-ngram-map-k-size-m",
             "--spec-ngram-map-k4v-size-m",
@@ -155,9 +156,9 @@ class SpeculationOptions(TypedDict, total=False):
         AcceptRule,
         opt(
             "noise",
-            "How guesses are accepted in a text with a temperature. noise: the text depends on target, prompt and seed "
-            "alone; rejection: the target's exact distribution, but the text depends on the draft as well; typical and "
-            "top-n are lossy: they accept more guesses than the target's distribution allows.",
+            "Rule by which guesses are accepted at temperatures above 0. noise: the text depends only on target, "
+            "prompt and seed; rejection: the text has the target's exact distribution, but depends on the draft as "
+            "well; typical and top-n are lossy: they accept more guesses than the target's distribution allows.",
             "--accept",
         ),
     ]
@@ -173,8 +174,8 @@ class SpeculationOptions(TypedDict, total=False):
         Probability,
         opt(
             0.3,
-            "typical: accept a guess above P * exp(-entropy) too, so that less probable ones pass where the target "
-            "is unsure.",
+            "typical: also accept a guess above P * exp(-entropy), so that less probable guesses pass where the "
+            "target is unsure.",
             "--posterior-alpha",
         ),
     ]

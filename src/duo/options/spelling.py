@@ -12,6 +12,6 @@ class SpellingOptions(TypedDict, total=False):
 
     special: Annotated[
         bool,
-        opt(False, "Write control tokens (<|im_start|>) into the text, too, but for the one that ends it.", "-sp",
-            "--special/--no-special"),
+        opt(False, "Write control tokens (such as <|im_start|>) into the text as well, except the one that ends it.",
+            "-sp", "--special/--no-special"),
     ]  # fmt: skip

@@ -20,11 +20,11 @@ from duo.options.train import DraftOptions, HeadOptions
 
 def options_of(table: type) -> dict[str, Opt]:
     """Opt by keyword, in the order of definition."""
-    found = {}
+    options = {}
     for name, hint in get_type_hints(table, include_extras=True).items():
         if get_origin(hint) is Annotated:
-            found[name] = next(m for m in get_args(hint)[1:] if isinstance(m, Opt))
-    return found
+            options[name] = next(m for m in get_args(hint)[1:] if isinstance(m, Opt))
+    return options
 
 
 ENGINE_OPTIONS = options_of(EngineOptions)

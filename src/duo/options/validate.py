@@ -65,26 +65,26 @@ def _sentence(e: ValidationError) -> str:
     return f"{where} is {quoted(first['input'])}, but {why}; see duo {command}"
 
 
-def _complete(function: str, given: dict[str, Any], table: dict[str, Opt], adapter: TypeAdapter[Any]) -> Any:
+def _complete(function: str, options: dict[str, Any], table: dict[str, Opt], adapter: TypeAdapter[Any]) -> Any:
     """For these keywords of a function, the defaults filled in. Raises TypeError or BadValueError."""
-    check_keywords(function, given, table)
+    check_keywords(function, options, table)
     try:
-        checked = adapter.validate_python(given)
+        checked = adapter.validate_python(options)
     except ValidationError as e:
         raise BadValueError(_sentence(e)) from None
     return {name: o.default for name, o in table.items()} | checked
 
 
-def check_keywords(function: str, given: dict[str, Any], *tables: Container[str]) -> None:
+def check_keywords(function: str, options: dict[str, Any], *tables: Container[str]) -> None:
     """Raises TypeError for a keyword that no table has, as Python itself does."""
-    for name in given:
+    for name in options:
         if not any(name in t for t in tables):
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
-def engine_options(given: dict[str, Any]) -> EngineOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: EngineOptions = _complete("Duo", given, ENGINE_OPTIONS, _ENGINE)
+def engine_options(options: dict[str, Any]) -> EngineOptions:
+    """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
+    checked: EngineOptions = _complete("Duo", options, ENGINE_OPTIONS, _ENGINE)
     for name in ("type_v", "type_v_draft"):
         if checked["flash_attn"] == "off" and checked[name] not in ("f32", "f16", "bf16"):
             flag = ENGINE_OPTIONS[name].flags[0]
@@ -101,7 +101,7 @@ def engine_options(given: dict[str, Any]) -> EngineOptions:
             continue
         elsewhere = of_one_model(role, ENGINE_OPTIONS) - {"n_ctx"}  # -c also limits the text on this machine
         for name in ENGINE_OPTIONS:
-            if name in elsewhere and given.get(name) is not None:
+            if name in elsewhere and options.get(name) is not None:
                 flag = ENGINE_OPTIONS[name].flags[0]
                 raise BadValueError(
                     f"{name} ({flag}) belongs to the model on the other machine; give it to duo {role}-host there"
@@ -109,39 +109,39 @@ def engine_options(given: dict[str, Any]) -> EngineOptions:
     return checked
 
 
-def host_options(given: dict[str, Any]) -> HostOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: HostOptions = _complete("host", given, HOST_OPTIONS, _HOST)
+def host_options(options: dict[str, Any]) -> HostOptions:
+    """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
+    checked: HostOptions = _complete("host", options, HOST_OPTIONS, _HOST)
     return checked
 
 
-def serve_options(given: dict[str, Any]) -> ServeOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: ServeOptions = _complete("serve", given, SERVE_OPTIONS, _SERVE)
+def serve_options(options: dict[str, Any]) -> ServeOptions:
+    """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
+    checked: ServeOptions = _complete("serve", options, SERVE_OPTIONS, _SERVE)
     return checked
 
 
-def endpoint_options(given: dict[str, Any]) -> EndpointOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: EndpointOptions = _complete("bench", given, ENDPOINT_OPTIONS, _ENDPOINT)
+def endpoint_options(options: dict[str, Any]) -> EndpointOptions:
+    """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
+    checked: EndpointOptions = _complete("bench", options, ENDPOINT_OPTIONS, _ENDPOINT)
     return checked
 
 
-def train_head_options(given: dict[str, Any]) -> HeadOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: HeadOptions = _complete("train_head", given, TRAIN_HEAD_OPTIONS, _TRAIN_HEAD)
+def train_head_options(options: dict[str, Any]) -> HeadOptions:
+    """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
+    checked: HeadOptions = _complete("train_head", options, TRAIN_HEAD_OPTIONS, _TRAIN_HEAD)
     return checked
 
 
-def train_draft_options(given: dict[str, Any]) -> DraftOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: DraftOptions = _complete("train_draft", given, TRAIN_DRAFT_OPTIONS, _TRAIN_DRAFT)
+def train_draft_options(options: dict[str, Any]) -> DraftOptions:
+    """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
+    checked: DraftOptions = _complete("train_draft", options, TRAIN_DRAFT_OPTIONS, _TRAIN_DRAFT)
     return checked
 
 
-def generate_options(given: dict[str, Any], function: str = "generate") -> GenerateOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: GenerateOptions = _complete(function, given, GENERATE_OPTIONS, _GENERATE)
+def generate_options(options: dict[str, Any], function: str = "generate") -> GenerateOptions:
+    """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
+    checked: GenerateOptions = _complete(function, options, GENERATE_OPTIONS, _GENERATE)
     if checked["max_tokens"] == 0:
         raise BadValueError("max_tokens (-n) is 0; give at least 1, or -1 for no limit")
     if checked["samplers"] is not None:

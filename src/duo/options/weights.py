@@ -36,33 +36,35 @@ class WeightOptions(TypedDict, total=False):
         bool,
         opt(
             True,
-            "A GPU may give the memory for weights that stay on the CPU.",
+            "Let a GPU allocate the memory for weights that stay on the CPU.",
             "--host-buffers/--no-host",
             env="NO_HOST",
         ),
     ]
     repack: Annotated[
         bool,
-        opt(True, "Weights may be packed for the CPU's kernels; otherwise stock kernels read them as they are.",
+        opt(True, "Pack weights for the CPU's kernels; otherwise stock kernels read them as they are in the file.",
             "--repack/--no-repack", " /-nr", env="REPACK"),
     ]  # fmt: skip
     packed: Annotated[
         str,
-        opt("auto", "Where the packed weights are, in place of packing while loading: a file of duo pack. auto: one "
-            "beside the model or in duo's cache, if there is one; off: none. With --no-mmap it is read, not mapped.",
+        opt("auto", "File of packed weights (from duo pack), so that they need not be packed while loading. auto: "
+                    "the one beside the model or in duo's cache, if there is one; off: none. With --no-mmap the "
+                    "file is read, not mapped.",
             "--packed", metavar="auto|off|FILE"),
     ]  # fmt: skip
     packed_draft: Annotated[
         str,
         opt(
             "auto",
-            "Where the draft's packed weights are (duo pack --draft); as --packed.",
+            "File of packed weights of the draft (from duo pack --draft); otherwise as --packed.",
             "--packed-draft",
             metavar="auto|off|FILE",
         ),
     ]
     fit_target: Annotated[
         Margins | None,
-        opt(None, "MiB that -ngl auto leaves free on each device; one number: on all. Default: 1024, or a sixteenth of "
-            "a small device.", "-fitt", "--fit-target", env="FIT_TARGET", metavar="MIB,..."),
+        opt(None, "MiB that -ngl auto leaves free on each device: one number for all devices, or one for each. "
+                  "Default: 1024, or a sixteenth of a small device.",
+            "-fitt", "--fit-target", env="FIT_TARGET", metavar="MIB,..."),
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from duo.models.head import Head
 from duo.models.header import Header, read_header
 from duo.options.model import ModelOptions, with_mtp
 from duo.options.validate import engine_options
-from duo.placement.fit import Placement
+from duo.placement.fit import PairPlacement
 from duo.placement.memory import Need
 from duo.placement.resolve_auto import contexts, needs, placement_of, texts_that_fit, with_experts_placed
 from duo.placement.states import way_back
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class VocabularyFacts:
     """A tokenizer as the engine sees it. An id of -1 means that there is no such token."""
 
     type: str  # "spm", "bpe", ...
@@ -41,7 +41,7 @@ class CheckedModel:
     """What can be said about one model without loading it."""
 
     header: Header
-    vocabulary: Vocabulary
+    vocabulary: VocabularyFacts
     n_ctx: int  # tokens
     need: Need
     head: Head | None  # if it is a draft head, what it reads
@@ -81,7 +81,7 @@ class PairCheck:
     difference: str  # the first one between the vocabularies; empty: they have one
     shared: float | None  # of the smaller vocabulary, that both have; None: they have one
     host_free: int  # bytes
-    placement: Placement  # the one of -ngl auto -ngld auto
+    placement: PairPlacement  # the one of -ngl auto -ngld auto
     fits: bool  # whether there is enough memory
 
     @property
@@ -140,7 +140,7 @@ def check_pair(
         n = texts_that_fit(of_target, of_draft, devices)
         of_target, of_draft = of_target.for_texts(n), None if of_draft is None else of_draft.for_texts(n)
     facts = _core.vocab_check(os.fsencode(target), os.fsencode(target if draft is None else draft), mtp)
-    vocabularies = Vocabulary(**facts["target"]), Vocabulary(**facts["draft"])
+    vocabularies = VocabularyFacts(**facts["target"]), VocabularyFacts(**facts["draft"])
     why_not = facts["mismatch"]
     n_ctx = contexts(of_target, of_draft, headers)
     need = needs(of_target, of_draft, headers, devices)

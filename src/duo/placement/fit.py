@@ -29,7 +29,7 @@ class Room(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Wish:
+class PlacementRequest:
     """What the user wants for one model."""
 
     what: str  # "target" or "draft"
@@ -43,7 +43,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Placed:
+class ModelPlacement:
     """The placement of one model."""
 
     what: str
@@ -72,12 +72,12 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Placement:
-    target: Placed
-    draft: Placed | None
+class PairPlacement:
+    target: ModelPlacement
+    draft: ModelPlacement | None
 
     @property
-    def models(self) -> list[Placed]:
+    def models(self) -> list[ModelPlacement]:
         """The target first."""
         return [p for p in (self.target, self.draft) if p is not None]
 
@@ -91,22 +91,22 @@ class Placement:
         return "placement: " + "; ".join(p.line() for p in (self.draft, self.target) if p is not None)
 
 
-def place_layers(target: Wish, draft: Wish | None, devices: Sequence[Room]) -> Placement:
+def place_layers(target: PlacementRequest, draft: PlacementRequest | None, devices: Sequence[Room]) -> PairPlacement:
     """Places the layers of both models. Numbers that the user gave come first, then the draft, then the target.
 
     Raises DoesNotFitError, with the largest number of layers that fits.
     """
     free = {d.name: d for d in devices}
     wishes = [w for w in (draft, target) if w is not None]
-    found: dict[str, Placed] = {}
+    found: dict[str, ModelPlacement] = {}
     for w in sorted(wishes, key=lambda w: w.n_gpu_layers is None):  # stable: the draft before the target
         found[w.what] = p = _fixed(w, free) if w.n_gpu_layers is not None else _fitted(w, free)
         for name, used in zip(p.devices, p.bytes.devices, strict=True):
             free[name] = free[name]._replace(free=max(0, free[name].free - used))
-    return Placement(found[target.what], None if draft is None else found[draft.what])
+    return PairPlacement(found[target.what], None if draft is None else found[draft.what])
 
 
-def _places(w: Wish, n: int, shares: tuple[float, ...], rooms: Sequence[Room]) -> tuple[Places, bool]:
+def _places(w: PlacementRequest, n: int, shares: tuple[float, ...], rooms: Sequence[Room]) -> tuple[Places, bool]:
     """The bytes in each place, and whether the first device is full, or too crowded for prompts of the CPU's layers."""
     found = places(w.need, n, shares)
     if not rooms or not w.need.matrix or found.devices[0] <= rooms[0].usable:
@@ -114,7 +114,7 @@ def _places(w: Wish, n: int, shares: tuple[float, ...], rooms: Sequence[Room]) -
     return places(replace(w.need, matrix=(), kept_matrix=0), n, shares), True
 
 
-def _fitted(w: Wish, free: dict[str, Room]) -> Placed:
+def _fitted(w: PlacementRequest, free: dict[str, Room]) -> ModelPlacement:
     rooms = [free[name] for name in w.devices]
     if w.what == "draft" and not w.device_given and len(rooms) > 1:
         rooms = [max(rooms, key=lambda d: d.usable)]  # a small model is slower on two devices than on one
@@ -127,7 +127,7 @@ def _fitted(w: Wish, free: dict[str, Room]) -> Placed:
     names = tuple(d.name for d in rooms)
     found, crowded = _places(w, n, shares, rooms)
     left_out = len(rooms) < n_devices
-    return Placed(
+    return ModelPlacement(
         w.what,
         n,
         w.need.n_all,
@@ -141,12 +141,12 @@ def _fitted(w: Wish, free: dict[str, Room]) -> Placed:
     )
 
 
-def _fixed(w: Wish, free: dict[str, Room]) -> Placed:
+def _fixed(w: PlacementRequest, free: dict[str, Room]) -> ModelPlacement:
     rooms = [free[name] for name in w.devices]
     shares = w.shares[: len(rooms)] if w.shares else tuple(float(d.free) for d in rooms)
     n = min(w.n_gpu_layers or 0, w.need.n_all)
     found, crowded = _places(w, n, shares, rooms)
-    placed = Placed(w.what, n, w.need.n_all, w.devices, (), found, auto=False, crowded=crowded)
+    placed = ModelPlacement(w.what, n, w.need.n_all, w.devices, (), found, auto=False, crowded=crowded)
     for d, exact in zip(rooms, found.fixed, strict=True):
         if exact and exact + d.driver > d.free:
             most = _fitted(replace(w, device_given=True), free).n_gpu_layers

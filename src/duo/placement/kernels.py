@@ -35,31 +35,31 @@ PASSES_DRAFTED = {1: 20, 4: 100, PROMPT: 8}
 # race to race, and differ with and without a draft.
 TIE = 0.95
 
-RACED: dict[str, Speed] = {}  # results of this process by the cache's keys, because the cache may be read-only
+RACED: dict[str, KernelSpeed] = {}  # results of this process by the cache's keys, because the cache may be read-only
 
 Kind = Literal["stock", "duo"]
 KINDS: tuple[Kind, Kind] = ("duo", "stock")
 
 
-class Speed(NamedTuple):
+class KernelSpeed(NamedTuple):
     """Microseconds for one product with a matrix of 64 MB, by width."""
 
     stock: dict[int, float]
     duo: dict[int, float]
     ahead: int  # bytes that duo's kernels read ahead to reach these times
 
-    def or_better(self, other: Speed) -> Speed:
+    def or_better(self, other: KernelSpeed) -> KernelSpeed:
         """The shorter times of both: disturbances only lengthen times."""
         mine, others = self.duo, other.duo
         ahead = self.ahead if mine[1] <= others[1] else other.ahead
-        return Speed(_shorter(self.stock, other.stock), _shorter(self.duo, other.duo), ahead)
+        return KernelSpeed(_shorter(self.stock, other.stock), _shorter(self.duo, other.duo), ahead)
 
     def duo_is_faster(self, *, drafted: bool) -> bool:
         """Whether duo is faster for a whole text, prompt included, or as fast (`TIE`). drafted: whether passes verify
         guesses."""
         return _is_chosen(*(self.cost(kind, self, drafted=drafted) for kind in KINDS))
 
-    def cost(self, kind: Kind, of_prompt: Speed, *, drafted: bool) -> float:
+    def cost(self, kind: Kind, of_prompt: KernelSpeed, *, drafted: bool) -> float:
         """Microseconds for a whole text. of_prompt: the speed of the team that reads the prompt."""
         times, prompt = (speed.duo if kind == "duo" else speed.stock for speed in (self, of_prompt))
         passes = PASSES_DRAFTED if drafted else PASSES_PLAIN
@@ -70,10 +70,10 @@ def _is_chosen(duo_us: float, stock_us: float) -> bool:
     return TIE * duo_us < stock_us
 
 
-class Record(NamedTuple):
+class RaceRecord(NamedTuple):
     """What is kept of races."""
 
-    speed: Speed
+    speed: KernelSpeed
     n_disturbed: int  # races so far, if other programs worked during each of them; 0: one had the machine for itself
 
 
@@ -117,7 +117,7 @@ def _key(weight_type: str, n_threads: int) -> str:
 
 def measure(
     weight_type: str, teams: Sequence[int], widths: Sequence[int] = WIDTHS, race_us: int = RACE_US
-) -> list[Speed]:
+) -> list[KernelSpeed]:
     """Times duo's kernels and stock ones on a matrix of this type, for each team (a number of threads).
 
     Raises BadValueError (there are no such kernels) or DoesNotFitError (memory).
@@ -129,24 +129,24 @@ def measure(
             {w: min(pair[side] for v, pair in zip(widths, times, strict=True) if v >= w) for w in widths}
             for side in (0, 1)
         )
-        found.append(Speed(stock, duo, ahead))
+        found.append(KernelSpeed(stock, duo, ahead))
     return found
 
 
-def _read(found: object) -> Record | None:
+def _read(found: object) -> RaceRecord | None:
     """A record from the cache; None if there is none or it is damaged."""
     if not isinstance(found, dict):
         return None
     try:
         stock, duo = ({int(w): float(us) for w, us in found[kind].items()} for kind in ("stock", "duo"))
-        record = Record(Speed(stock, duo, int(found["ahead"])), int(found.get("n_disturbed", 0)))
+        record = RaceRecord(KernelSpeed(stock, duo, int(found["ahead"])), int(found.get("n_disturbed", 0)))
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
     whole = all(times.get(w, 0.0) > 0.0 for times in (stock, duo) for w in WIDTHS)
     return record if whole and 0 <= record.speed.ahead < 2**31 and record.n_disturbed >= 0 else None
 
 
-def cached_speed(weight_type: str, n_threads: int) -> Speed | None:
+def cached_speed(weight_type: str, n_threads: int) -> KernelSpeed | None:
     """The result of earlier races; None if there is none. Starts no race."""
     key = _key(weight_type, n_threads)
     if key in RACED:
@@ -155,7 +155,7 @@ def cached_speed(weight_type: str, n_threads: int) -> Speed | None:
     return record.speed if record else None
 
 
-def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[Speed] | None:
+def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[KernelSpeed] | None:
     """The speed for each number of threads. The first time a race takes some tenths of a second; later the result is
     read from `cache_file()`. It keeps the measurements and not the decision, so another question needs no new race.
     If other programs worked during the race, later processes race again, `N_DISTURBED` times at most.
@@ -182,18 +182,18 @@ def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[Speed] | None:
             old = records[n]
             speed = speed.or_better(old.speed) if old else speed
             known[n] = RACED[_key(weight_type, n)] = speed
-            record = Record(speed, (old.n_disturbed if old else 0) + 1 if disturbed else 0)
+            record = RaceRecord(speed, (old.n_disturbed if old else 0) + 1 if disturbed else 0)
             if guard.is_build_known():
                 entry = {**record.speed._asdict(), "n_disturbed": record.n_disturbed}
                 remember(cache_file(), _key(weight_type, n), entry, N_RACES)
     return [speed for speed in known.values() if speed is not None]
 
 
-def _is_settled(r: Record) -> bool:
+def _is_settled(r: RaceRecord) -> bool:
     return r.n_disturbed == 0 or r.n_disturbed >= N_DISTURBED
 
 
-def speed_of(weight_type: str, n_threads: int) -> Speed | None:
+def speed_of(weight_type: str, n_threads: int) -> KernelSpeed | None:
     """The same for one team."""
     speeds = speeds_of(weight_type, (n_threads,))
     return speeds[0] if speeds else None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from duo.models.header import Header
 from duo.options.experts import EXPERTS, overrides
 from duo.options.model import ModelOptions
-from duo.placement.fit import Placement
+from duo.placement.fit import PairPlacement
 
 
 def n_layers_to_experts(h: Header) -> int:
@@ -19,7 +19,7 @@ def n_layers_to_experts(h: Header) -> int:
     return max((i for i in layers if not h.n_mtp or i < h.n_trunk), default=-1) + 1
 
 
-def without_experts(target: ModelOptions, h: Header, place: Callable[[ModelOptions], Placement]) -> ModelOptions:
+def without_experts(target: ModelOptions, h: Header, place: Callable[[ModelOptions], PairPlacement]) -> ModelOptions:
     """The target, whose header is h, with experts on the CPU if it does not fit otherwise.
 
     They are those of so few layers that all the rest is on the devices, the first layers as with -ncmoe; or of all

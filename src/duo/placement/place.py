@@ -15,7 +15,7 @@ from duo.options.tables import ENGINE_OPTIONS
 from duo.placement import kernels, packed
 from duo.placement.cpus import usable_cores
 from duo.placement.devices import default_devices, devices
-from duo.placement.fit import Placement
+from duo.placement.fit import PairPlacement
 from duo.placement.memory import kept_on_cpu
 from duo.placement.packing import cheap_draft
 from duo.placement.prior import SMALL, expect
@@ -115,13 +115,13 @@ def _keeps_on_cpu(m: ModelOptions) -> bool:
     return asked and bool(kept_on_cpu(read_header(m.path), m.override_tensors))
 
 
-def _on_cpu(m: ModelOptions, placement: Placement | None) -> bool:
+def _on_cpu(m: ModelOptions, placement: PairPlacement | None) -> bool:
     """Whether the CPU computes some of the model's layers."""
     placed = None if placement is None else placement.draft if m.role == "draft" else placement.target
     return placed is None or placed.n_gpu_layers < placed.n_all or _keeps_on_cpu(m)
 
 
-def _same_gpu(target: ModelOptions, placement: Placement | None) -> bool:
+def _same_gpu(target: ModelOptions, placement: PairPlacement | None) -> bool:
     """Whether the whole target is on the same single GPU as the draft."""
     if placement is None or placement.draft is None or _on_cpu(target, placement):
         return False
@@ -150,16 +150,15 @@ def _team(path: str, cores: int) -> int:
     return 1 if _tiny(path) else max(1, cores)
 
 
-def _splits(cores: int, target: str, draft: str, share: int) -> list[tuple[int, int]]:
-    """Ways to split the cores while both models work: (threads of the target, of the draft), the draft's ascending."""
-    shares = {share, *(1 << i for i in range(cores.bit_length()))} if cores > 1 else set()
-    shares = {_team(draft, n) for n in shares if 2 * n <= cores}
-    return [(_team(target, cores - n), n) for n in sorted(shares)]
+def _split(cores: int, target: str, draft: str, share: int) -> tuple[int, int]:
+    """Threads of the target and of the draft while both work; (0, 0): there is one core."""
+    n_draft = _team(draft, share)
+    return (_team(target, cores - n_draft), n_draft) if cores > 1 else (0, 0)
 
 
 def place(
     target: ModelOptions | None, draft: ModelOptions | None, *, n_ctx_remote: int = 0, drafted: bool = True
-) -> tuple[_core.EngineOptions, Placement | None]:
+) -> tuple[_core.EngineOptions, PairPlacement | None]:
     """Engine options for the models, and their placement, which is None if no device takes part.
 
     While both models work, their threads together do not outnumber the cores. A model that works alone has all cores.
@@ -178,24 +177,22 @@ def place(
     draft_on_cpu = draft is not None and _on_cpu(draft, placement) and (not _on_gpu(draft) or _keeps_on_cpu(draft))
     both_on_cpu = draft_on_cpu and _on_cpu(target, placement)
     share: int = max(1, cores - 1)
-    splits: list[tuple[int, int]] = []
+    split = (0, 0)
     if draft is not None and both_on_cpu:
         share = _draft_share(cores, target, draft)
     if draft is not None and both_on_cpu and not (target.chooses_threads or draft.chooses_threads):
-        splits = _splits(cores, target.path, draft.path, share)
+        split = _split(cores, target.path, draft.path, share)
         n_draft, n_target = _team(draft.path, cores), _team(target.path, cores)
     else:
         n_draft = 0 if draft is None else _n_threads(draft, share)
         n_target = _n_threads(target, cores - (n_draft if drafted else 0))
-    least = 1 if draft is None else _team(draft.path, share)
-    likely = next(((t, d) for t, d in splits if d >= least), (0, 0))
     out.n_parallel = int(target.n_parallel)
-    out.target = _model(target, n_target, drafted=drafted, n_threads_beside=likely[0], n_ctx_most=N_CTX_DEFAULT)
+    out.target = _model(target, n_target, drafted=drafted, n_threads_beside=split[0], n_ctx_most=N_CTX_DEFAULT)
     if draft is not None:
-        out.draft = _model(draft, n_draft, n_threads_beside=likely[1])
+        out.draft = _model(draft, n_draft, n_threads_beside=split[1])
         out.shared = _same_gpu(target, placement) or (both_on_cpu and _share_cores(out, cores))
-        if out.shared and splits:
-            out.splits, out.split = splits, splits.index(likely)
+        if out.shared:
+            out.split = split
         if drafted:
             race = target.cpu_kernels == "auto"
             expect(

@@ -75,7 +75,7 @@ def key(placed: _core.EngineOptions) -> str:
         f"{kernels.available()} {_core.KERNELS_VERSION}",
     ]
     software.append(f"profile {_core.PROFILE_VERSION}")
-    return " | ".join([*machine, *software, _model(placed.target), _model(placed.draft), f"splits {placed.splits}"])
+    return " | ".join([*machine, *software, _model(placed.target), _model(placed.draft), f"split {placed.split}"])
 
 
 def load(key: str) -> list[float] | None:

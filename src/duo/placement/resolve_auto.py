@@ -15,7 +15,7 @@ from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
 from duo.placement import kernels, packed
 from duo.placement.devices import Device, default_devices, default_flash_attn
-from duo.placement.fit import Placed, Placement, Room, Wish, place_layers
+from duo.placement.fit import ModelPlacement, PairPlacement, PlacementRequest, Room, place_layers
 from duo.placement.memory import Need, context, kept_on_cpu, most_texts, need_of
 from duo.placement.mixture import without_experts
 from duo.placement.packing import saved_bytes
@@ -131,7 +131,7 @@ def _added(m: ModelOptions, h: Header, devices: Sequence[Device]) -> int:
     return added
 
 
-def _wish(m: ModelOptions, need: Need, devices: Sequence[Device]) -> Wish:
+def _wish(m: ModelOptions, need: Need, devices: Sequence[Device]) -> PlacementRequest:
     mine, shares = devices_for(m.devices, devices), m.tensor_split
     if m.split_mode == "none" and mine:
         if m.main_gpu >= len(mine):
@@ -145,12 +145,12 @@ def _wish(m: ModelOptions, need: Need, devices: Sequence[Device]) -> Wish:
     layers = None if m.n_gpu_layers == "auto" else need.n_all if m.n_gpu_layers == "all" else m.n_gpu_layers
     if layers is not None and layers < 0:
         layers = need.n_all
-    return Wish(m.role, need, mine, layers, m.flag("n_gpu_layers"), shares, bool(m.devices), m.n_cpu_moe)
+    return PlacementRequest(m.role, need, mine, layers, m.flag("n_gpu_layers"), shares, bool(m.devices), m.n_cpu_moe)
 
 
 def placement_of(
     target: ModelOptions, draft: ModelOptions | None, headers: Sequence[Header], devices: Sequence[Device]
-) -> Placement:
+) -> PairPlacement:
     """The placement of both models with these options. Raises BadValueError (unknown device) or DoesNotFitError."""
     need = needs(target, draft, headers, devices)
     wish = _wish(target, need[0], devices)
@@ -208,7 +208,7 @@ def _fits(
 
 def resolve_auto(
     target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]
-) -> tuple[ModelOptions, ModelOptions | None, Placement | None]:
+) -> tuple[ModelOptions, ModelOptions | None, PairPlacement | None]:
     """The options with numbers instead of auto, and the placement, which is None if no device takes part.
 
     target: or the one model of a host, whatever its role. Raises BadValueError (unknown device, unreadable file),
@@ -246,7 +246,7 @@ def _without_auto(m: ModelOptions) -> ModelOptions:
     return replace(m, n_gpu_layers=0) if m.n_gpu_layers == "auto" else m
 
 
-def _placed(m: ModelOptions, p: Placed) -> ModelOptions:
+def _placed(m: ModelOptions, p: ModelPlacement) -> ModelOptions:
     m = replace(m, op_offload=m.op_offload and not p.crowded)
     on_device = any(memory != "CPU" for _, memory in m.override_tensors)
     if not p.n_gpu_layers and p.crowded and not on_device:

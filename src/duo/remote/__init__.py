@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from duo import _core
     from duo.models.paths import PathLike
     from duo.options.engine import EngineOptions
-    from duo.remote.client.child import Child
+    from duo.remote.client.child import HostChild
     from duo.remote.client.clients import Clients
     from duo.remote.client.connection import ClientSettings
 
@@ -39,7 +39,7 @@ def need_grpc() -> None:
 
 def in_child(
     model: PathLike | None, draft: PathLike | None, o: EngineOptions
-) -> tuple[PathLike | None, PathLike | None, EngineOptions, Child | None]:
+) -> tuple[PathLike | None, PathLike | None, EngineOptions, HostChild | None]:
     """With --rpc: the models that stay in this process, options that name the child process as host, and the child.
 
     Without --rpc the models and options come back unchanged. Raises DuoError.
@@ -55,7 +55,7 @@ def in_child(
     return to_child(model, draft, o)
 
 
-def host_of(o: EngineOptions, child: Child | None) -> ClientSettings | None:
+def host_of(o: EngineOptions, child: HostChild | None) -> ClientSettings | None:
     """The host that the options of a Duo name; None: both models are on this machine. Raises DuoError."""
     if o["draft_host"] is None and o["verify_host"] is None:
         return None

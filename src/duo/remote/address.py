@@ -10,7 +10,7 @@ from duo.errors import BadValueError
 
 
 @dataclass(frozen=True)
-class Address:
+class HostAddress:
     """`host` empty: a Unix socket at `path`."""
 
     host: str = ""
@@ -18,7 +18,7 @@ class Address:
     path: str = ""
 
     @classmethod
-    def of(cls, text: str, *, option: str, any_port: bool = False) -> Address:
+    def of(cls, text: str, *, option: str, any_port: bool = False) -> HostAddress:
         """Reads an address. any_port: allow port 0, where the system chooses. Raises BadValueError."""
         if text.startswith("unix:"):
             path = text.removeprefix("unix:")

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 
 from duo.errors import BadValueError
-from duo.remote.address import Address
+from duo.remote.address import HostAddress
 
 TOKEN_KEY = "duo-token"
 N_TOKEN_MIN, N_TOKEN_MAX = 16, 4096  # bytes
@@ -79,7 +79,7 @@ class ServerSecurity:
         tls = "TLS" if self.cert else "no TLS"
         return f"{tls}, {'client certificates, ' * bool(self.ca)}{'token' if self.token else 'no token'}"
 
-    def check(self, address: Address, *, insecure: bool) -> None:
+    def check(self, address: HostAddress, *, insecure: bool) -> None:
         """Raises BadValueError: strangers could connect, or one of two options is missing."""
         if (self.cert is None) != (self.key is None):
             raise BadValueError("--tls-cert and --tls-key belong together; give both")

@@ -1,8 +1,8 @@
 """`duo serve`: the HTTP server that programs for llama-server, OpenAI and Anthropic expect.
 
-From the outside in: `serving` (sockets, signals), `app` (routes), `respond` (one request), `writing` (its texts). The
-dialects only translate: what a request asks for is `asked` and `chat_asked`, what an answer looks like is in `shapes`.
-A program that has a server of its own mounts `create_app`.
+From the outside in: `lifecycle` (sockets, signals), `app` (routes), `respond` (one request), `response_stream` (its
+texts). `request_options` and `chat_options` read what a request wants, and `formats` has the forms of answers. A
+program with its own server mounts `create_app`.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -13,14 +13,14 @@ SHARE = 0.2  # of the last text in the mean time of a text
 class Admission:
     """Counts texts from the moment a request has been read, before anything is computed. For one event loop."""
 
-    def __init__(self, n_places: int, n_queue: int) -> None:
-        self.n_places, self.n_queue = n_places, n_queue
+    def __init__(self, n_slots: int, n_queue: int) -> None:
+        self.n_slots, self.n_queue = n_slots, n_queue
         self.n_inside = 0
         self._mean_s = 0.0  # of a text from its turn to its end
 
     def enter(self, n: int) -> Ticket:
         """Raises ApiError 429: there is no room for n more texts; 400: there never is."""
-        n_most = self.n_places + self.n_queue
+        n_most = self.n_slots + self.n_queue
         if n > n_most:
             raise ApiError(
                 400,
@@ -30,7 +30,7 @@ class Admission:
         if self.n_inside + n > n_most:
             raise ApiError(
                 429,
-                f"the queue is full ({self.n_inside} texts, {self.n_places} slots); try again later",
+                f"the queue is full ({self.n_inside} texts, {self.n_slots} slots); try again later",
                 headers={"Retry-After": str(self.retry_after_s)},
                 reason="queue_full",
             )
@@ -39,9 +39,9 @@ class Admission:
 
     @property
     def retry_after_s(self) -> int:
-        """Seconds until a place may be free: the texts before, and their mean time."""
-        n_waiting = max(0, self.n_inside - self.n_places)
-        return max(1, min(600, math.ceil((n_waiting + 1) / self.n_places * self._mean_s)))
+        """Seconds until a slot may be free: the texts before, and their mean time."""
+        n_waiting = max(0, self.n_inside - self.n_slots)
+        return max(1, min(600, math.ceil((n_waiting + 1) / self.n_slots * self._mean_s)))
 
     def leave(self, n: int, seconds: float | None) -> None:
         """n texts have gone. seconds: how long one of them was written; None: none was."""

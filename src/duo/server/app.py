@@ -21,7 +21,7 @@ from duo.server.errors import ApiError, as_api_error
 from duo.server.middleware import Gate
 from duo.server.routes import about, anthropic, embeddings, files, missing, page, responses, slots, texts, tokens
 from duo.server.service import Service
-from duo.server.settings import Settings
+from duo.server.settings import ServerSettings
 from duo.server.visitors import LOCALHOST
 
 if TYPE_CHECKING:
@@ -32,25 +32,34 @@ OF_SERVER = (
     "host", "port", "reuse_port", "drain", "timeout", "keep_alive", "header_timeout", "ssl_key_file", "ssl_cert_file",
     "insecure", "sleep_idle_seconds",
 )  # fmt: skip
+# Options of a router, which runs several models.
+OF_ROUTER = ("models_dir", "models_preset", "models_max", "models_autoload")
 
 
 def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack[ServeOptions]) -> FastAPI:
-    """The routes of `duo serve` as an app, for a program that has a server of its own.
+    """Makes a FastAPI app with the routes of `duo serve`, for a program that has a server of its own.
 
-    `app.mount("/llm", create_app(d))`, or `uvicorn.run(create_app(d))`. duo: stays the caller's, who closes it when the
-    server has ended. trace: what `Duo(trace=...)` got; with it the page at / shows the workers. options: those of
-    `duo serve`, with underscores (api_key, alias, cors_origins, ...), but for those of its sockets. Without an api_key
-    any machine that can reach the server may use it, if the request's Host is a name of this machine, or one of
-    allowed_hosts.
+    `app.mount("/llm", create_app(d))` adds it to another app, and `uvicorn.run(create_app(d))` serves it. Without
+    `api_key`, every machine that can reach the server may use it, if the request's Host header is a name of this
+    machine or one of `allowed_hosts`.
 
-    Raises TypeError (unknown keyword) and BadValueError.
+    Args:
+        duo: The models. The caller closes it when the server has ended.
+        trace: The `RecentEvents` that `Duo(trace=...)` got. With it the page at / shows the workers.
+        **options: Keywords of the server.
+
+    Raises:
+        TypeError: A keyword is unknown.
+        BadValueError: A value is wrong, or the option is not for an app, such as `port` or `models_dir`.
+        MissingPackageError: The extra `server` is not installed.
     """
-    given: dict[str, Any] = {**options}
-    if wrong := [name for name in OF_SERVER if name in given]:
-        raise BadValueError(f"{wrong[0]} is an option of the server that runs this app; give it there")
-    service = Service(
-        Settings.of({**given, "ui": trace is not None and given.get("ui", True)}, Path(duo.local_model.path).stem)
-    )
+    for name in options:
+        if name in OF_SERVER:
+            raise BadValueError(f"{name} is an option of the server that runs this app; give it there")
+        if name in OF_ROUTER:
+            raise BadValueError(f"{name} is an option of `duo serve`, and this app serves one Duo; leave it out")
+    shown = {**options, "ui": trace is not None and options.get("ui", True)}
+    service = Service(ServerSettings.of(shown, Path(duo.local_model.path).stem))
     service.events = trace if service.settings.ui else None
     service.loaded(duo)
     return make_app(service)

@@ -14,13 +14,13 @@ from duo.generation.pictures import seen_tokens
 from duo.server.errors import ApiError, too_long
 from duo.server.prompt_scores import PromptScores
 from duo.server.request_options import text_options
-from duo.server.text import Text
+from duo.server.text import ServedText
 from duo.support.picture_file import N_MOST as N_PICTURES
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
     from duo.compat.llama_cpp.answer import Reading
-    from duo.generation.session import Session
+    from duo.generation.session import EngineSession
     from duo.model import Duo
     from duo.server.schemas import TextFields
 
@@ -84,7 +84,7 @@ def n_choices(f: TextFields) -> int:
 
 
 def check_number(duo: Duo, n: int) -> None:
-    """Raises BadValueError: more choices than places."""
+    """Raises BadValueError: more choices than slots."""
     if n > duo.session.turns.n:
         raise BadValueError(f"n is {n}; this server writes at most {duo.session.turns.n} texts at once (-np)")
 
@@ -109,7 +109,7 @@ def texts_of(
     *,
     shape: Mapping[str, Any] | None = None,
     reading: Callable[[], Reading] | None = None,
-) -> list[Text]:
+) -> list[ServedText]:
     """n texts for each prompt (its text, its tokens). shape: keywords that the dialect adds.
 
     Raises BadValueError, ApiError.
@@ -119,7 +119,7 @@ def texts_of(
         raise BadValueError("grammar was given beside tools or response_format, which make their own; leave it out")
     n = n_choices(f)
     check_number(duo, n)
-    out: list[Text] = []
+    out: list[ServedText] = []
     for words, tokens in prompts:
         if not tokens:
             if duo.token_bos() < 0:
@@ -129,11 +129,11 @@ def texts_of(
         for i in range(n):
             own = replace(job, seed=(job.seed + i) % 2**64)
             most = max(0.0, f.t_max_predict_ms or 0.0)
-            out.append(Text(len(out), own, words, reading() if reading else None, most))
+            out.append(ServedText(len(out), own, words, reading() if reading else None, most))
     return out
 
 
-def score_prompts(session: Session, texts: Sequence[Text], n: int, of_ids: Sequence[bool]) -> None:
+def score_prompts(session: EngineSession, texts: Sequence[ServedText], n: int, of_ids: Sequence[bool]) -> None:
     """The prompts of texts that want log-probabilities are scored when they are written.
 
     n: texts for each prompt. of_ids: for each prompt, whether it was sent as token ids. Raises BadValueError.

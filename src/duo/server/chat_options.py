@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from duo.chat.reading import reasoning_of
 from duo.chat.thinking import EFFORT, THINKS, dates, with_thinking
 from duo.compat.llama_cpp.answer import Spelled
-from duo.compat.llama_cpp.chat_prompt import ChatAsked, ChatPrompt
+from duo.compat.llama_cpp.chat_prompt import ChatPrompt, ChatRequest
 from duo.errors import BadValueError
 from duo.server.build_jobs import texts_of
 from duo.support.wording import quoted
@@ -16,16 +16,16 @@ from duo.support.wording import quoted
 if TYPE_CHECKING:
     from duo.model import Duo
     from duo.server.schemas import ChatFields, TextFields
-    from duo.server.settings import Settings
-    from duo.server.text import Text
+    from duo.server.settings import ServerSettings
+    from duo.server.text import ServedText
 
 EFFORTS_OFF = ("none", "off")
 
 
-def chat_asked(f: ChatFields, duo: Duo, settings: Settings) -> ChatAsked:
+def chat_request(f: ChatFields, duo: Duo, settings: ServerSettings) -> ChatRequest:
     """Of OpenAI's fields. Raises BadValueError."""
     tools = f.tools if f.tools is None else [_function(i, t) for i, t in enumerate(f.tools)]
-    return ChatAsked(
+    return ChatRequest(
         tools=tools or None,
         tool_choice=None if not tools and f.tool_choice == "auto" else f.tool_choice,
         functions=f.functions,
@@ -42,10 +42,10 @@ def _continues(f: ChatFields) -> bool:
 
     Raises BadValueError.
     """
-    asked = f.continue_final_message
-    if asked not in (None, False, True, "content"):
-        raise BadValueError(f"continue_final_message is {quoted(asked)}; give true, false or 'content'")
-    if not asked:
+    value = f.continue_final_message
+    if value not in (None, False, True, "content"):
+        raise BadValueError(f"continue_final_message is {quoted(value)}; give true, false or 'content'")
+    if not value:
         return False
     if f.add_generation_prompt:
         raise BadValueError("add_generation_prompt and continue_final_message exclude each other; give one of them")
@@ -61,7 +61,7 @@ def _function(i: int, tool: Mapping[str, Any]) -> Mapping[str, Any]:
     return tool
 
 
-def variables_of(f: ChatFields, duo: Duo, settings: Settings) -> dict[str, Any]:
+def variables_of(f: ChatFields, duo: Duo, settings: ServerSettings) -> dict[str, Any]:
     """Of the template: the request's, the server's, the request's reasoning_effort, the server's --reasoning, of which
     the first counts. Raises BadValueError."""
     template = duo.chat_template
@@ -76,17 +76,17 @@ def variables_of(f: ChatFields, duo: Duo, settings: Settings) -> dict[str, Any]:
     return with_thinking(found, template, {**settings.thoughts, **dates()})
 
 
-def prompt_of(f: ChatFields, duo: Duo, settings: Settings) -> ChatPrompt:
+def prompt_of(f: ChatFields, duo: Duo, settings: ServerSettings) -> ChatPrompt:
     """Raises BadValueError."""
     if f.messages is None:
         raise BadValueError("the request has no messages; write [{'role': 'user', 'content': '...'}]")
-    return duo.chat_prompt(_messages(f.messages), chat_asked(f, duo, settings), settings.media.file)
+    return duo.chat_prompt(_messages(f.messages), chat_request(f, duo, settings), settings.media.file)
 
 
-def _messages(given: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _messages(sent: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """null is an empty content, and developer another name of system."""
     out: list[Mapping[str, Any]] = []
-    for m in given:
+    for m in sent:
         fixed = {k: v for k, v in m.items() if v is not None or k == "content"}
         if fixed.get("role") == "developer":
             fixed["role"] = "system"
@@ -96,7 +96,7 @@ def _messages(given: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return out
 
 
-def chat_texts(f: ChatFields, duo: Duo, settings: Settings) -> list[Text]:
+def chat_texts(f: ChatFields, duo: Duo, settings: ServerSettings) -> list[ServedText]:
     """The texts of a chat request. Raises BadValueError, ApiError."""
     prompt = prompt_of(f, duo, settings)
     shape = dict(prompt.shape)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from duo.server.app import make_app
-from duo.server.listening import Listener
+from duo.server.listening import ListeningSocket
 from duo.server.naps import Naps
 from duo.server.protocol import protocol_with
 from duo.server.routes.about import answers
@@ -45,7 +45,7 @@ class Serving:
     def __init__(
         self,
         service: Service,
-        listeners: Sequence[Listener],
+        listeners: Sequence[ListeningSocket],
         load: Callable[[], Duo],
         *,
         drain_s: float,

@@ -18,7 +18,7 @@ N_WAITING = 1024  # connections that the system keeps until the server takes the
 
 
 @dataclass(frozen=True)
-class Listener:
+class ListeningSocket:
     """A socket that listens."""
 
     socket: socket.socket
@@ -72,9 +72,9 @@ def hosts_of(host: str) -> list[str]:
     return found
 
 
-def listeners(o: ServeOptions) -> list[Listener]:
+def listeners(o: ServeOptions) -> list[ListeningSocket]:
     """Raises BadValueError: an address cannot be used."""
-    found: list[Listener] = []
+    found: list[ListeningSocket] = []
     try:
         for host in hosts_of(o["host"]):
             if is_path(host):
@@ -88,7 +88,7 @@ def listeners(o: ServeOptions) -> list[Listener]:
     return found
 
 
-def _tcp(host: str, port: int, *, shared: bool) -> Listener:
+def _tcp(host: str, port: int, *, shared: bool) -> ListeningSocket:
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = infos[0]
@@ -110,10 +110,10 @@ def _tcp(host: str, port: int, *, shared: bool) -> Listener:
         raise BadValueError(
             f"the server cannot listen on {host} port {port} ({e.strerror}); choose another --port"
         ) from None
-    return Listener(s)
+    return ListeningSocket(s)
 
 
-def _unix(path: str) -> Listener:
+def _unix(path: str) -> ListeningSocket:
     cannot = f"the server cannot listen on the Unix socket {path}"
     s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -131,7 +131,7 @@ def _unix(path: str) -> Listener:
     except BaseException:
         s.close()
         raise
-    return Listener(s, path)
+    return ListeningSocket(s, path)
 
 
 def _remove_dead(path: str, cannot: str) -> None:

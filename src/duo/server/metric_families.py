@@ -41,7 +41,7 @@ WORDS = {
     "draft_wait_seconds": "Time that the target waited for guesses",
     "draft_steps": "Steps of the draft",
     "requests_running": "Texts that are being written",
-    "requests_waiting": "Texts that wait for a place",
+    "requests_waiting": "Texts that wait for a slot",
     "places": "Texts that can be written at once",
     "cache_usage_ratio": "Share of the context that running texts hold",
     "cache_tokens": "Tokens in the target's cache, those of ended texts included",
@@ -68,7 +68,7 @@ OF_LLAMA_CPP = {
 }
 
 
-class Source(Protocol):
+class FigureSource(Protocol):
     """Where the figures are (Metrics)."""
 
     gauges: Callable[[], Mapping[str, float]]
@@ -81,7 +81,7 @@ class Source(Protocol):
 class Families:
     """A collector of prometheus_client."""
 
-    def __init__(self, metrics: Source, *, of_llama_cpp: bool) -> None:
+    def __init__(self, metrics: FigureSource, *, of_llama_cpp: bool) -> None:
         self._metrics, self._of_llama_cpp = metrics, of_llama_cpp
         self._before = dict(metrics.sums)  # when Prometheus asked last
 

@@ -19,7 +19,7 @@ from duo.server.metric_families import SUMS, Families
 
 if TYPE_CHECKING:
     from duo._core import Passes
-    from duo.server.text import Text
+    from duo.server.text import ServedText
 
 BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 POSITIONS = 16  # the planner guesses no further ahead by itself
@@ -53,7 +53,7 @@ class Metrics:
         self.n_most = 0  # tokens of the longest text, with its prompt
         self._ttft = _times("duo_time_to_first_token_seconds", "From the request to its first token", r)
         self._tpot = _times("duo_time_per_token_seconds", "Mean of a text's tokens but the first", r)
-        self._queue = _times("duo_queue_seconds", "Wait for a place", r)
+        self._queue = _times("duo_queue_seconds", "Wait for a slot", r)
         self._e2e = _times("duo_request_seconds", "From the request to the end of its text", r)
         self._texts = Counter("duo_texts", "Texts that have ended", ["reason"], registry=r)
         self._passes = Counter("duo_target_passes", "Passes by stance, counted by text", ["stance"], registry=r)
@@ -94,10 +94,10 @@ class Metrics:
         for name, n in (("passes", n_texts), ("prompt_tokens", n_tokens), ("prompt_seconds", seconds)):
             self.sums[name] += n
 
-    def begun(self, text: Text) -> None:
+    def begun(self, text: ServedText) -> None:
         self._queue.observe(text.begun_at - text.asked_at)
 
-    def ended(self, text: Text) -> None:
+    def ended(self, text: ServedText) -> None:
         r = text.result
         self._texts.labels(r.finish_reason if r is not None else "cancelled").inc()
         self._e2e.observe(time.monotonic() - text.asked_at)

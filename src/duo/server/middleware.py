@@ -104,8 +104,8 @@ class Gate:
             return  # the page itself shows nothing of the model
         headers = {k: v for k, v in scope["headers"] if k in (b"authorization", b"x-api-key")}
         kind, _, bearer = headers.get(b"authorization", b"").partition(b" ")
-        given = bearer.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")
-        if not given or not settings.knows_key(given):
+        key = bearer.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")
+        if not key or not settings.knows_key(key):
             raise ApiError(401, "Invalid API Key", headers={"WWW-Authenticate": "Bearer"}, reason="key")
 
     async def _body(self, scope: Any, receive: Receive) -> bytes:

@@ -7,37 +7,37 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from duo.server.text import Text
+    from duo.server.text import ServedText
 
 LOOK_S = 0.05
 Found = dict[str, int]  # llama-server's prompt_progress: total, cache, processed (tokens), time_ms
 
 
 class Progress:
-    """cells: tokens in the target's cache, by place; none: it is elsewhere, and only the end of a prompt is told."""
+    """cells: tokens in the target's cache, by slot; none: it is elsewhere, and only the end of a prompt is told."""
 
     def __init__(self, cells: Callable[[], Sequence[int]]) -> None:
         self._cells = cells
-        self._seen: dict[int, int] = {}  # tokens in the place of a text when it was first looked at, by text
+        self._seen: dict[int, int] = {}  # tokens in the slot of a text when it was first looked at, by text
         self._told: dict[int, int] = {}  # tokens that were told of last, by text
 
-    def news(self, text: Text) -> list[Found]:
+    def news(self, text: ServedText) -> list[Found]:
         """What has happened since the last call, while the prompt is read. The first one tells what was kept."""
-        place = -1 if text.stream is None else text.stream.stream.place
+        slot = -1 if text.stream is None else text.stream.stream.slot
         cells = self._cells()
-        if text.chunks or not 0 <= place < len(cells):
+        if text.chunks or not 0 <= slot < len(cells):
             return []
-        n = cells[place]
-        # Until the first pass ends, the place holds what an earlier text has left there.
+        n = cells[slot]
+        # Until the first pass ends, the slot holds what an earlier text has left there.
         if n == self._seen.setdefault(text.index, n) and text.index not in self._told:
             return []
         return self._tell(text, min(n, text.n_prompt))
 
-    def end(self, text: Text) -> list[Found]:
+    def end(self, text: ServedText) -> list[Found]:
         """When the text's first token has come: the whole prompt has been read."""
         return self._tell(text, text.n_prompt)
 
-    def _tell(self, text: Text, n: int) -> list[Found]:
+    def _tell(self, text: ServedText, n: int) -> list[Found]:
         n_cached = 0 if text.stream is None else text.stream.stream.n_cached
         told = self._told.get(text.index)
         fresh = sorted({n_cached, n}) if told is None else [n] if n > told else []

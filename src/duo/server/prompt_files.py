@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from duo.errors import BadValueError
 
 if TYPE_CHECKING:
-    from duo.server.text import Text
+    from duo.server.text import ServedText
 
 
 def made_folder(path: str | None) -> Path | None:
@@ -28,7 +28,7 @@ def made_folder(path: str | None) -> Path | None:
     return Path(path)
 
 
-def keep_prompts(folder: Path, texts: Sequence[Text]) -> None:
+def keep_prompts(folder: Path, texts: Sequence[ServedText]) -> None:
     """Writes the prompts of a request to a new file, which only this user can read. Its name is the time in
     milliseconds, as llama-server's. One prompt is there as the text, or as its ids if that is what came; several are a
     JSON list. Raises OSError."""

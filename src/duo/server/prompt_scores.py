@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from duo.compat.llama_cpp.openai import Logprobs
     from duo.generation.job import Job
     from duo.generation.result import TokenLogprobs
-    from duo.generation.session import Session
+    from duo.generation.session import EngineSession
 
 
 class PromptScores:
@@ -26,7 +26,7 @@ class PromptScores:
         self._one_at_a_time = asyncio.Lock()
         self._found: list[TokenLogprobs] | None = None
 
-    async def fill(self, session: Session, job: Job) -> None:
+    async def fill(self, session: EngineSession, job: Job) -> None:
         """Evaluates the prompt, once, while no text is written. Raises BusyError, CancelledError, DuoError."""
         async with self._one_at_a_time:
             if self._found is None:

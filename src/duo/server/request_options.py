@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from duo._core import LIMITS
 from duo.errors import BadValueError
-from duo.generation.texts import own_defaults
+from duo.generation.texts import text_defaults
 from duo.options.samplers import ALL
 from duo.options.tables import GENERATE_OPTIONS
 from duo.support.wording import quoted
@@ -42,8 +42,8 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
 
     Raises BadValueError.
     """
-    given = {name: value for name, value in f.model_dump(exclude_none=True).items() if name in SAME}
-    out: dict[str, Any] = {**own_defaults(duo, given), **given}
+    fields = {name: value for name, value in f.model_dump(exclude_none=True).items() if name in SAME}
+    out: dict[str, Any] = {**text_defaults(duo, fields), **fields}
     if out.get("ignore_eos"):
         end_tokens(duo)  # answers name them, on the event loop
     if f.grammar and f.json_schema is not None:
@@ -118,10 +118,10 @@ def _drafts(f: TextFields, out: dict[str, Any]) -> None:
         out["n_draft_min"] = min(out["n_draft_min"], n)
 
 
-def biases(given: Any, ids_of: Callable[[str], list[int]]) -> dict[int, float]:
+def biases(logit_bias: Any, ids_of: Callable[[str], list[int]]) -> dict[int, float]:
     """By token: of pairs [token or text, bias or false], of objects as `settings_shown` has them, or of one object with
     a bias for each token. Raises BadValueError."""
-    pairs = list(given.items()) if isinstance(given, Mapping) else given
+    pairs = list(logit_bias.items()) if isinstance(logit_bias, Mapping) else logit_bias
     out: dict[int, float] = {}
     for pair in pairs:
         if isinstance(pair, Mapping) and pair.keys() == {"token", "bias"}:
@@ -135,7 +135,7 @@ def biases(given: Any, ids_of: Callable[[str], list[int]]) -> dict[int, float]:
             raise BadValueError(f"the bias of {quoted(token)} is {quoted(bias)}; give a number, or false for never")
         if isinstance(token, bool) or not isinstance(token, int | str):
             raise BadValueError(f"logit_bias names {quoted(token)}; give a token's id or a text")
-        if isinstance(token, str) and token.lstrip("-").isdecimal() and isinstance(given, Mapping):
+        if isinstance(token, str) and token.lstrip("-").isdecimal() and isinstance(logit_bias, Mapping):
             token = int(token)
         for i in [token] if isinstance(token, int) else ids_of(token):
             try:

@@ -17,11 +17,11 @@ from duo.server.sse import Events, dumped, first_of, forget
 
 if TYPE_CHECKING:
     from duo.server.admission import Ticket
-    from duo.server.formats.shape import Shape
+    from duo.server.formats.shape import AnswerFormat
     from duo.server.response_stream import Batch
     from duo.server.schemas import TextFields
     from duo.server.service import Service
-    from duo.server.text import Text
+    from duo.server.text import ServedText
 
 log = logging.getLogger("duo.server")
 
@@ -43,7 +43,7 @@ async def respond(
     request: Request,
     f: TextFields,
     n_texts: int,
-    make: Callable[[], tuple[list[Text], Shape]],
+    make: Callable[[], tuple[list[ServedText], AnswerFormat]],
 ) -> Response:
     """make: checks the request and makes its texts, in a thread. Raises ApiError and DuoError."""
     ticket = service.enter(n_texts)
@@ -59,7 +59,7 @@ async def respond(
 
 
 async def _answer(
-    service: Service, f: TextFields, ticket: Ticket, make: Callable[[], tuple[list[Text], Shape]]
+    service: Service, f: TextFields, ticket: Ticket, make: Callable[[], tuple[list[ServedText], AnswerFormat]]
 ) -> Response:
     texts, shape = await service.in_thread(make)
     if (folder := service.settings.prompt_folder) is not None:

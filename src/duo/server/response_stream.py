@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 from duo.generation.result import Chunk
 from duo.generation.stream_async import open_async
-from duo.server.text import Text
+from duo.server.text import ServedText
 
 if TYPE_CHECKING:
     from duo.server.admission import Ticket
     from duo.server.service import Service
 
-Batch = tuple[Text, list[Chunk]]
+Batch = tuple[ServedText, list[Chunk]]
 log = logging.getLogger("duo.server")
 
 
 class Writing:
-    """Give it back with `close`, whatever happens: that frees the places within a pass."""
+    """Give it back with `close`, whatever happens: that frees the slots within a pass."""
 
-    def __init__(self, service: Service, texts: Sequence[Text], ticket: Ticket) -> None:
+    def __init__(self, service: Service, texts: Sequence[ServedText], ticket: Ticket) -> None:
         self.texts = texts
         self._service, self._ticket = service, ticket
         self._came: asyncio.Queue[Batch | BaseException] = asyncio.Queue()
@@ -33,7 +33,7 @@ class Writing:
         self._tasks = [asyncio.create_task(self._write(t)) for t in texts]
         service.writings.add(self)
 
-    async def _write(self, text: Text) -> None:
+    async def _write(self, text: ServedText) -> None:
         last: Batch | Exception
         try:
             last = (text, await self._run(text))
@@ -47,7 +47,7 @@ class Writing:
             self._record(text)
         self._came.put_nowait(last)  # now, because whoever has read the end may ask again at once
 
-    def _record(self, text: Text) -> None:
+    def _record(self, text: ServedText) -> None:
         """A fault in its figures must not keep the text from its reader."""
         try:
             text.end()
@@ -55,7 +55,7 @@ class Writing:
         except Exception:
             log.exception("the figures of a text could not be recorded")
 
-    async def _run(self, text: Text) -> list[Chunk]:
+    async def _run(self, text: ServedText) -> list[Chunk]:
         """The last chunks; those before are in `_came`."""
         service = self._service
         if text.scores is not None:

@@ -20,8 +20,8 @@ from duo.server.recent_median import RecentMedian
 if TYPE_CHECKING:
     from duo._core import Passes, Usage
     from duo.model import Duo
-    from duo.server.settings import Settings
-    from duo.server.text import Text
+    from duo.server.settings import ServerSettings
+    from duo.server.text import ServedText
 
 T = TypeVar("T")
 QUEUE_OF_A_PLACE = 8
@@ -57,12 +57,12 @@ class Stoppable(Protocol):
 class Service:
     """For one event loop; the pair itself may be used by any thread."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
         self.stage = Stage.LOADING
         self.admission = Admission(1, 0)
         self.events = RecentEvents() if settings.ui else None  # for the page; the pair's trace
-        self.running: set[Text] = set()
+        self.running: set[ServedText] = set()
         self.writings: set[Stoppable] = set()
         self.plain_pass_ms = RecentMedian()
         self.metrics = Metrics(self._gauges, self._passes, of_llama_cpp=settings.metrics_of_llama_cpp)
@@ -164,7 +164,7 @@ class Service:
         if usage is None:
             return {"cache_usage_ratio": 0.0}
         target, cells = usage["target"], usage["target"]["cells"]
-        held = [cells[t.place] if 0 <= t.place < len(cells) else t.n_prompt + t.n_tokens for t in self.running]
+        held = [cells[t.slot] if 0 <= t.slot < len(cells) else t.n_prompt + t.n_tokens for t in self.running]
         return {
             "cache_usage_ratio": min(1.0, sum(held) / self.n_ctx),
             "cache_tokens": sum(cells),
@@ -180,7 +180,7 @@ class Service:
         return {
             "requests_running": n_running,
             "requests_waiting": max(0, self.admission.n_inside - n_running),
-            "places": self.admission.n_places,
+            "places": self.admission.n_slots,
             **self._cache(),
             "ready": float(self.is_ready or self.is_asleep),
         }

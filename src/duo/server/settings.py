@@ -20,11 +20,11 @@ from duo.support.comma_separated import comma_separated
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """What the app needs to know. `of` makes it of the options of `duo serve`."""
 
     names: tuple[str, ...]  # of the model, the first one for answers
-    n_queue: int | None = None  # texts that wait; None: by the places
+    n_queue: int | None = None  # texts that wait; None: by the slots
     keys: tuple[bytes, ...] = field(default=(), repr=False)  # hashes of those that clients may send; none: everybody
     api_prefix: str = ""
     visitors: Visitors = field(default_factory=Visitors)
@@ -48,7 +48,7 @@ class Settings:
     cors_credentials: bool | None = None  # None: unless any page may come
     files: Path | None = None  # a folder in place of the page
     prompt_folder: Path | None = None  # for files of all prompts; None: there are none
-    slot_folder: Path | None = None  # for files of what the places hold; None: there are none
+    slot_folder: Path | None = None  # for files of what the slots hold; None: there are none
     media: Media = field(default_factory=Media)  # pictures that requests name
     prefills: bool = True  # an assistant's message that stands last is gone on with
     parses: bool = True  # answers are read for thoughts and calls of tools
@@ -57,7 +57,7 @@ class Settings:
     variables: Mapping[str, Any] = field(default_factory=dict)  # of the chat template
 
     @classmethod
-    def of(cls, given: dict[str, Any], name: str, **more: Any) -> Settings:
+    def of(cls, given: dict[str, Any], name: str, **more: Any) -> ServerSettings:
         """name: of the model, unless the options name it. Raises BadValueError."""
         o = serve_options(given)
         names = tuple(comma_separated(o["alias"] or name))

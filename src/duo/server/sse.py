@@ -15,10 +15,10 @@ from duo.server.errors import as_api_error
 from duo.server.progress import LOOK_S
 
 if TYPE_CHECKING:
-    from duo.server.formats.shape import Event, Shape
+    from duo.server.formats.shape import AnswerFormat, Event
     from duo.server.progress import Found, Progress
     from duo.server.response_stream import Batch, Writing
-    from duo.server.text import Taken, Text
+    from duo.server.text import ServedText, TakenChunk
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -70,7 +70,7 @@ class Events(Response):
 
     def __init__(
         self,
-        shape: Shape,
+        shape: AnswerFormat,
         writing: Writing,
         pending: asyncio.Task[Batch | None],
         *,
@@ -119,11 +119,11 @@ class Events(Response):
                 await self._send(send, body)
         await self._send(send, b"".join(map(encoded, self._shape.last())) + DONE * self._shape.done)
 
-    def _body(self, text: Text, taken: Taken) -> bytes:
+    def _body(self, text: ServedText, taken: TakenChunk) -> bytes:
         found = self._progress.end(text) if self._progress is not None and taken.is_first else ()
         return self._told(text, found) + b"".join(map(encoded, self._shape.events(text, taken)))
 
-    def _told(self, text: Text, found: Sequence[Found]) -> bytes:
+    def _told(self, text: ServedText, found: Sequence[Found]) -> bytes:
         return b"".join(encoded(e) for one in found for e in self._shape.progress(text, one))
 
     async def _next(self, send: Send) -> Batch | None:

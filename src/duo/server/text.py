@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakenChunk:
     """A chunk, and the parts of the answer that it brings."""
 
     chunk: Chunk
@@ -27,7 +27,7 @@ class Taken:
 
 
 @dataclass(eq=False)
-class Text:
+class ServedText:
     """For one event loop. Times are of time.monotonic()."""
 
     index: int  # among those of the request
@@ -44,7 +44,7 @@ class Text:
     first_at: float = 0.0
     last_at: float = 0.0
     stream: AsyncStream | None = None
-    place: int = -1
+    slot: int = -1
     chunks: list[Chunk] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)  # of the answer, as they came
     text: str = ""
@@ -56,13 +56,13 @@ class Text:
         self.last_at = time.monotonic()
         self.first_at = self.first_at or self.last_at
 
-    def take(self, chunk: Chunk) -> Taken:
+    def take(self, chunk: Chunk) -> TakenChunk:
         """The next chunk becomes a part of the text. The last one has a finish_reason."""
         is_first = not self.chunks and not self.finish
         if chunk.token is not None:
             self.chunks.append(chunk)
-        if self.stream is not None and self.place < 0:
-            self.place = self.stream.stream.place
+        if self.stream is not None and self.slot < 0:
+            self.slot = self.stream.stream.slot
         self.text += chunk.text
         if chunk.finish_reason is not None:
             self.finish = chunk.finish_reason
@@ -74,7 +74,7 @@ class Text:
             if chunk.finish_reason is not None:
                 parts += self.reading.finish()
         self.parts += parts
-        return Taken(chunk, parts, is_first)
+        return TakenChunk(chunk, parts, is_first)
 
     def end(self) -> None:
         """Nothing more comes of it. Safe to call twice."""

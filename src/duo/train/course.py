@@ -15,7 +15,7 @@ from duo.support.wording import gigabytes
 from duo.train.documents import data_hash
 from duo.train.lessons import Folder
 from duo.train.pytorch import device_of, has_bf16, need_torch
-from duo.train.recipe import Recipe
+from duo.train.recipe import DataRecipe
 from duo.train.sizes import TargetShape
 
 Say = Callable[[str], None]
@@ -23,7 +23,7 @@ Progress = Callable[[str, float, float], None]  # what, done, total
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrainingRequest:
     """One call: the files, complete options, keywords of `Duo` that place the target, and who hears of progress."""
 
     target: Path
@@ -44,7 +44,7 @@ class Trained:
     card: dict[str, Any]
 
 
-def recipe_of(t: TargetShape, o: TrainOptions, layers: tuple[int, ...]) -> Recipe:
+def recipe_of(t: TargetShape, o: TrainOptions, layers: tuple[int, ...]) -> DataRecipe:
     """Raises BadValueError: a text is longer than the target's context."""
     length = o["length"] or t.length
     if length > t.n_ctx:
@@ -53,7 +53,7 @@ def recipe_of(t: TargetShape, o: TrainOptions, layers: tuple[int, ...]) -> Recip
         raise BadValueError(
             f"--prompt-length is {o['prompt_length']}, not below the length of a text, {length}; give less"
         )
-    return Recipe(
+    return DataRecipe(
         length=length,
         written=o["written"],
         prompt_length=o["prompt_length"],
@@ -68,35 +68,35 @@ def recipe_of(t: TargetShape, o: TrainOptions, layers: tuple[int, ...]) -> Recip
 class Course:
     """One training, from the data to the best weights."""
 
-    def __init__(self, asked: Asked, shape: TargetShape, layers: tuple[int, ...]) -> None:
+    def __init__(self, request: TrainingRequest, shape: TargetShape, layers: tuple[int, ...]) -> None:
         """Raises DuoError: no PyTorch, no such device, an output that cannot be written, a folder of something else."""
         need_torch()
-        self.asked = asked
-        o = asked.options
+        self.request = request
+        o = request.options
         self._device = device_of(o["train_device"])  # before the target teaches for hours
-        out = asked.out
+        out = request.out
         if not out.parent.is_dir() or out.is_dir():
             raise BadValueError(f"{out}: cannot be a file there; name one in an existing folder with -o")
         start = cast("DraftOptions", o).get("start")
-        for other in (asked.target, *asked.data, *([Path(start)] if start else [])):
+        for other in (request.target, *request.data, *([Path(start)] if start else [])):
             if out.exists() and other.exists() and out.samefile(other):
                 raise BadValueError(f"{out}: is read by this command; write to another file with -o")
         self.recipe = recipe_of(shape, o, layers)
         self.made_of = {
-            "target": f"{asked.target.name} {file_hash(asked.target)}",
-            "data": data_hash(asked.data),
+            "target": f"{request.target.name} {file_hash(request.target)}",
+            "data": data_hash(request.data),
             **self.recipe.words(),
         }
         work = Path(o["work"] or f"{out}.work")
         n_bytes = self.recipe.total_bytes(o["tokens"])
-        asked.say(f"the teacher's data: {o['tokens']:,} tokens, {gigabytes(n_bytes)} in {work}")
+        request.say(f"the teacher's data: {o['tokens']:,} tokens, {gigabytes(n_bytes)} in {work}")
         self.folder = Folder(work, self.made_of)
 
     def teach(self) -> None:
         """Lets the target make what the folder lacks. Raises DuoError."""
         from duo.train.teacher import Teacher
 
-        a = self.asked
+        a = self.request
         teacher = Teacher(a.target, self.recipe, self.folder, a.options["tokens"], a.engine, a.progress)
         seconds = teacher.teach(a.data)
         if seconds > 1:
@@ -108,11 +108,11 @@ class Course:
         about: the network, as a checkpoint remembers it."""
         from duo.train.acceptance import Acceptance
         from duo.train.dataset import Lessons
-        from duo.train.trainer import Settings, Trainer
+        from duo.train.trainer import Trainer, TrainerSettings
 
-        a, o = self.asked, self.asked.options
+        a, o = self.request, self.request.options
         device = self._device
-        settings = Settings(
+        settings = TrainerSettings(
             lr=o["lr"] or min(2e-3, 0.192 / about["n_embd"]),
             epochs=o["epochs"],
             minutes=o["minutes"],
@@ -151,8 +151,8 @@ class Course:
 
     def card(self, kind: str, trained: dict[str, Any]) -> dict[str, Any]:
         """How the file was made."""
-        data = {"files": [f.name for f in self.asked.data], "hash": self.made_of["data"]}
-        recipe = {**asdict(self.recipe), "tokens": self.asked.options["tokens"]}
+        data = {"files": [f.name for f in self.request.data], "hash": self.made_of["data"]}
+        recipe = {**asdict(self.recipe), "tokens": self.request.options["tokens"]}
         return {
             "made_by": f"duo {duo.__version__}, {kind}",
             "target": self.made_of["target"],

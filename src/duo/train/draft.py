@@ -12,7 +12,7 @@ import numpy.typing as npt
 from duo import _core
 from duo.errors import BadValueError
 from duo.options.train import DraftOptions
-from duo.train.course import Asked, Course, Trained
+from duo.train.course import Course, Trained, TrainingRequest
 from duo.train.gguf_out import write_model
 from duo.train.pytorch import need_torch
 from duo.train.sizes import TargetShape, draft_network
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from duo.train.llama import Llama
 
 
-def train_draft(asked: Asked) -> Trained:
+def train_draft(asked: TrainingRequest) -> Trained:
     """Teaches, trains and writes a draft. Raises DuoError."""
     need_torch()
     from duo.train.draft_task import DraftTask

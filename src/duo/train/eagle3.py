@@ -18,7 +18,7 @@ from duo.train.layers import RMSNorm, SwiGLU, frequencies, heads, rope
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadShape(LayerShape):
+class Eagle3Shape(LayerShape):
     """Sizes of a head. target_layers: those whose inputs it reads; n_rows: tokens that it can draft."""
 
     n_rows: int
@@ -44,7 +44,7 @@ class HeadShape(LayerShape):
 class Eagle3Head(nn.Module):
     """One layer over (token, state) rows. The state is made of features, or is the head's own of the step before."""
 
-    def __init__(self, shape: HeadShape) -> None:
+    def __init__(self, shape: Eagle3Shape) -> None:
         super().__init__()
         self.shape = s = shape
         n, n_q, n_kv = s.n_embd, s.n_head * s.n_head_dim, s.n_head_kv * s.n_head_dim

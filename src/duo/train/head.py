@@ -11,17 +11,17 @@ import numpy.typing as npt
 from duo import _core
 from duo.errors import BadValueError
 from duo.options.train import HeadOptions
-from duo.train.course import Asked, Course, Trained
+from duo.train.course import Course, Trained, TrainingRequest
 from duo.train.gguf_out import write_model
 from duo.train.pytorch import need_torch
 from duo.train.sizes import TargetShape, head_network, target_layers
 from duo.train.target_file import Floats, ModelFile
 
 if TYPE_CHECKING:
-    from duo.train.eagle3 import Eagle3Head, HeadShape
+    from duo.train.eagle3 import Eagle3Head, Eagle3Shape
 
 
-def train_head(asked: Asked) -> Trained:
+def train_head(asked: TrainingRequest) -> Trained:
     """Teaches, trains and writes a head. Raises DuoError."""
     need_torch()
     from duo.train.dataset import Lessons
@@ -49,12 +49,12 @@ def train_head(asked: Asked) -> Trained:
     return Trained(asked.out, n_bytes, card)
 
 
-def shape_of(target: TargetShape, o: HeadOptions, layers: tuple[int, int, int]) -> HeadShape:
+def shape_of(target: TargetShape, o: HeadOptions, layers: tuple[int, int, int]) -> Eagle3Shape:
     """Raises BadValueError: sizes that do not go together."""
-    from duo.train.eagle3 import HeadShape
+    from duo.train.eagle3 import Eagle3Shape
 
     n = head_network(target, o)
-    return HeadShape(
+    return Eagle3Shape(
         n_embd=n.n_embd,
         n_head=n.n_head,
         n_head_kv=n.n_head_kv,
@@ -70,7 +70,7 @@ def shape_of(target: TargetShape, o: HeadOptions, layers: tuple[int, int, int]) 
     )
 
 
-def new_head(shape: HeadShape, file: ModelFile, counts: npt.NDArray[Any], seed: int) -> Eagle3Head:
+def new_head(shape: Eagle3Shape, file: ModelFile, counts: npt.NDArray[Any], seed: int) -> Eagle3Head:
     """An untrained head; counts: of each token in the data, the most frequent of which it can draft.
 
     The embedding is the target's, which stays as it is; a narrower head gets its main components, and trains them.
@@ -105,7 +105,7 @@ def components(x: Floats, n: int) -> Floats:
     return np.pad(found, ((0, 0), (0, n - found.shape[1])))
 
 
-def header_of(s: HeadShape) -> dict[str, int | float | bool | list[int]]:
+def header_of(s: Eagle3Shape) -> dict[str, int | float | bool | list[int]]:
     """Keys of an eagle3 file (llama.cpp, src/models/eagle3.cpp)."""
     return {
         **s.keys(n_layer=1),
@@ -139,7 +139,7 @@ def tensors_of(head: Eagle3Head) -> dict[str, npt.NDArray[Any]]:
     return {**tensors, "d2t": head.d2t.cpu().numpy()}
 
 
-def write_head(asked: Asked, head: Eagle3Head, file: ModelFile, card: dict[str, Any]) -> int:
+def write_head(asked: TrainingRequest, head: Eagle3Head, file: ModelFile, card: dict[str, Any]) -> int:
     """Returns the file's bytes. Raises DuoError."""
     name = f"EAGLE-3 head for {file.path.stem}"
     values = header_of(head.shape)

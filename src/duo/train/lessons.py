@@ -25,7 +25,7 @@ ARRAYS = ("tokens", "starts", "n_given", "features", "top_ids", "top_log_p")
 
 
 @dataclass(frozen=True)
-class Texts:
+class LessonTexts:
     """Texts of a group. tokens: of all, one after the other; starts [n + 1]: where each begins; n_given [n]: its tokens
     that the target did not write."""
 
@@ -94,12 +94,12 @@ class Folder:
         np.savez(part, tokens=tokens, starts=starts, n_given=np.array([n for _, n in texts], np.int32))
         os.replace(part, self._texts(kind, group))
 
-    def texts(self, kind: Kind, group: int) -> Texts:
+    def texts(self, kind: Kind, group: int) -> LessonTexts:
         """Raises DuoError: the file is damaged."""
         path = self._texts(kind, group)
         try:
             with np.load(path) as file:
-                return Texts(file["tokens"], file["starts"], file["n_given"])
+                return LessonTexts(file["tokens"], file["starts"], file["n_given"])
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as e:
             raise DuoError(f"{path} is damaged ({e}); delete it and run the command again") from None
 

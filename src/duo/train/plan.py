@@ -9,7 +9,7 @@ from typing import Any, cast
 from duo.options.train import DraftOptions, HeadOptions, TrainOptions
 from duo.support.wording import gigabytes
 from duo.train.course import recipe_of
-from duo.train.sizes import Network, TargetShape, draft_network, head_network, target_layers
+from duo.train.sizes import NetworkSizes, TargetShape, draft_network, head_network, target_layers
 
 # Of a device's speed; measured on two cores of a Zen 5 with the demo target.
 SHARE_TEACH = 0.4
@@ -18,7 +18,7 @@ N_WRITTEN_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
-class Speed:
+class DeviceSpeed:
     """Of the device that does the work."""
 
     flops: float  # of products per second
@@ -29,11 +29,11 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """Bytes and seconds."""
 
     target: str
-    network: Network
+    network: NetworkSizes
     n_parameters: int
     n_products: int  # multiply-adds of one guess
     disk: int
@@ -42,7 +42,7 @@ class Plan:
     seconds_write: float
     seconds_read: float
     seconds_train: float
-    speed: Speed
+    speed: DeviceSpeed
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -72,7 +72,7 @@ def hours(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def plan_of(t: TargetShape, o: TrainOptions, *, head: bool, speed: Speed) -> Plan:
+def plan_of(t: TargetShape, o: TrainOptions, *, head: bool, speed: DeviceSpeed) -> TrainingPlan:
     """Raises BadValueError: sizes that do not go together."""
     layers: tuple[int, ...] = ()
     if head:
@@ -101,7 +101,7 @@ def plan_of(t: TargetShape, o: TrainOptions, *, head: bool, speed: Speed) -> Pla
         train = min(train, 60 * o["minutes"])
     activations = _activations(net, n_steps, o["batch_tokens"], length, len(layers) * t.n_embd)
     cache = 4 * t.n_layer * t.n_head_kv * t.n_head_dim * length * N_WRITTEN_AT_ONCE
-    return Plan(
+    return TrainingPlan(
         target=t.name,
         network=net,
         n_parameters=n_parameters,
@@ -117,23 +117,23 @@ def plan_of(t: TargetShape, o: TrainOptions, *, head: bool, speed: Speed) -> Pla
     )  # fmt: skip
 
 
-def _head_products(n: Network) -> int:
+def _head_products(n: NetworkSizes) -> int:
     attention = (n.n_head + 2 * n.n_head_kv) * n.n_head_dim * 2 * n.n_embd + n.n_head * n.n_head_dim * n.n_embd
     return attention + 3 * n.n_embd * n.n_ff + n.n_embd * n.n_rows
 
 
-def _draft_products(n: Network) -> int:
+def _draft_products(n: NetworkSizes) -> int:
     attention = (2 * n.n_head + 2 * n.n_head_kv) * n.n_head_dim * n.n_embd
     return n.n_layer * (attention + 3 * n.n_embd * n.n_ff) + n.n_embd * n.n_rows
 
 
-def _activations(n: Network, n_steps: int, n_tokens: int, length: int, n_features: int) -> int:
+def _activations(n: NetworkSizes, n_steps: int, n_tokens: int, length: int, n_features: int) -> int:
     """Bytes that the backward pass needs: what each layer of each step keeps for each token, about."""
     kept = 16 * n.n_embd + 6 * n.n_head * n.n_head_dim + 4 * n.n_ff + 2 * n.n_head * min(length, n_tokens)
     return n_tokens * (n_steps * (n.n_layer * 4 * kept + 3 * 4 * n.n_rows) + 6 * n_features)
 
 
-def measured(device_name: str, precision: str) -> Speed:
+def measured(device_name: str, precision: str) -> DeviceSpeed:
     """Of the device of --train-device: a product of matrices, and a copy; half a second together.
 
     Raises BadValueError: unknown device; MissingPackageError: PyTorch is not installed.
@@ -147,7 +147,9 @@ def measured(device_name: str, precision: str) -> Speed:
     bf16 = precision == "bf16" or (precision == "auto" and has_bf16(device))
     x = torch.randn(1024, 1024, device=device, dtype=torch.bfloat16 if bf16 else torch.float32)
     big = torch.zeros(1 << 26, device=device)
-    return Speed(2 * 1024**3 * _per_second(lambda: x @ x, device), 2 * big.nbytes * _per_second(big.clone, device))
+    return DeviceSpeed(
+        2 * 1024**3 * _per_second(lambda: x @ x, device), 2 * big.nbytes * _per_second(big.clone, device)
+    )
 
 
 def _per_second(call: Any, device: Any) -> float:

@@ -22,7 +22,7 @@ HELD_OUT = 20  # one part of the data in so many is for these
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DataRecipe:
     """Settings that determine every text but for how many there are."""
 
     length: int  # tokens of a text
@@ -58,7 +58,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextPiece:
     """A beginning of a text: tokens that are read, of which the target may go on with the first."""
 
     tokens: Tokens
@@ -66,7 +66,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Wish:
+class PlannedText:
     """One text to come: the tokens of the data, and how many the target writes behind them (0: none)."""
 
     index: int
@@ -79,14 +79,16 @@ class Wish:
 class Pieces:
     """The tokenized data, cut into pieces; some are held out to check the training."""
 
-    def __init__(self, recipe: Recipe, bos: Sequence[int], read: Sequence[Tokens], answered: Sequence[Tokens]) -> None:
+    def __init__(
+        self, recipe: DataRecipe, bos: Sequence[int], read: Sequence[Tokens], answered: Sequence[Tokens]
+    ) -> None:
         """bos: stands before every piece; read, answered: documents without it. Raises BadValueError: too little
         text."""
         self._recipe, self._bos = recipe, np.array(bos, np.int32)
         n = recipe.length - len(self._bos)
         cut = [d[i : i + n] for d in read for i in range(0, len(d), n)]
         whole = [c for c in cut if len(c) > recipe.prompt_length] or [c for c in cut if len(c) > 1]
-        pieces = [Piece(c, False) for c in whole] + [Piece(d, True) for d in answered if len(d)]
+        pieces = [TextPiece(c, False) for c in whole] + [TextPiece(d, True) for d in answered if len(d)]
         if len(pieces) < 2:
             raise BadValueError("the data is shorter than two texts; give more of it, or a smaller --length")
         order = np.random.default_rng(recipe.seed).permutation(len(pieces))
@@ -94,7 +96,7 @@ class Pieces:
         self.held_out = [pieces[i] for i in order[:n_held]]
         self.to_learn = [pieces[i] for i in order[n_held:]]
 
-    def wish(self, index: int) -> Wish:
+    def wish(self, index: int) -> PlannedText:
         """The text of this number; pieces that come again are read in one round and gone on with in another."""
         r = self._recipe
         rng = np.random.default_rng((r.seed, index))
@@ -102,17 +104,17 @@ class Pieces:
         temperature = r.temperatures[index % len(r.temperatures)]
         if piece.answered or rng.random() < r.written:
             return self._written(index, piece, r.length, temperature)
-        return Wish(index, self._with_bos(piece.tokens), 0, 0.0, 0)
+        return PlannedText(index, self._with_bos(piece.tokens), 0, 0.0, 0)
 
-    def check(self, index: int) -> Wish:
+    def check(self, index: int) -> PlannedText:
         """A text that checks the training: the target goes on greedily with what was held out."""
         piece = self.held_out[index % len(self.held_out)]
         return self._written(index, piece, min(self._recipe.length, N_CHECK_LENGTH), 0.0)
 
-    def _written(self, index: int, piece: Piece, length: int, temperature: float) -> Wish:
+    def _written(self, index: int, piece: TextPiece, length: int, temperature: float) -> PlannedText:
         n = len(piece.tokens) if piece.answered else self._recipe.prompt_length
         tokens = self._with_bos(piece.tokens[: min(n, length // 2)])
-        return Wish(index, tokens, length - len(tokens), temperature, self._recipe.seed + index)
+        return PlannedText(index, tokens, length - len(tokens), temperature, self._recipe.seed + index)
 
     def _with_bos(self, tokens: Tokens) -> Tokens:
         return np.concatenate([self._bos, tokens.astype(np.int32)])

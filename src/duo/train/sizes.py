@@ -97,7 +97,7 @@ def head_sizes(n_embd: int, n_head: int | None, n_head_kv: int | None, n_head_di
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkSizes:
     """Sizes of what is trained; n_rows: tokens that it can guess."""
 
     n_embd: int
@@ -109,7 +109,7 @@ class Network:
     n_rows: int
 
 
-def head_network(t: TargetShape, o: HeadOptions) -> Network:
+def head_network(t: TargetShape, o: HeadOptions) -> NetworkSizes:
     """The head's sizes: those of one layer of the target, where the options say nothing else. Raises BadValueError."""
     n = o["n_embd"] or t.n_embd
     if n == t.n_embd and o["n_head"] is None and o["n_head_kv"] is None and t.n_head_dim % 2 == 0:
@@ -120,16 +120,16 @@ def head_network(t: TargetShape, o: HeadOptions) -> Network:
     if rows > t.n_vocab:
         raise BadValueError(f"--rows is {rows} and {t.name} has {t.n_vocab} tokens; give fewer")
     n_ff = o["n_ff"] or (t.n_ff if n == t.n_embd else -(-8 * n // 3 // 32) * 32)
-    return Network(n, 1, heads, heads_kv, dim, n_ff, rows)
+    return NetworkSizes(n, 1, heads, heads_kv, dim, n_ff, rows)
 
 
-def draft_network(t: TargetShape, o: DraftOptions) -> Network:
+def draft_network(t: TargetShape, o: DraftOptions) -> NetworkSizes:
     """A draft's sizes: those of --from; or half as wide as the target, and fewer layers, where the options say nothing
     else. Raises DuoError."""
     if o["start"] is not None:
         s = TargetShape.of(ModelFile(Path(o["start"])))
-        return Network(s.n_embd, s.n_layer, s.n_head, s.n_head_kv, s.n_head_dim, s.n_ff, s.n_vocab)
+        return NetworkSizes(s.n_embd, s.n_layer, s.n_head, s.n_head_kv, s.n_head_dim, s.n_ff, s.n_vocab)
     n = o["n_embd"] or min(N_DRAFT_EMBD_MOST, -(-t.n_embd // 128) * 64)
     heads, heads_kv, dim = head_sizes(n, o["n_head"], o["n_head_kv"], min(64, n))
     n_layer = o["n_layer"] or min(4, max(2, t.n_layer // 8))
-    return Network(n, n_layer, heads, heads_kv, dim, o["n_ff"] or -(-8 * n // 3 // 32) * 32, t.n_vocab)
+    return NetworkSizes(n, n_layer, heads, heads_kv, dim, o["n_ff"] or -(-8 * n // 3 // 32) * 32, t.n_vocab)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from duo.errors import BadValueError
-from duo.gguf_tools.whole_file import Reader, content_of, whole_file
+from duo.gguf_tools.whole_file import CheckedGgufReader, content_of, whole_file
 from duo.models.header import Header, read_header
 
 Floats = npt.NDArray[np.float32]
@@ -30,7 +30,7 @@ class ModelFile:
         return read_header(self.path)
 
     @cached_property
-    def readers(self) -> list[Reader]:
+    def readers(self) -> list[CheckedGgufReader]:
         """One for each part."""
         return [whole_file(p) for p in self.header.parts]
 

@@ -20,8 +20,8 @@ from duo.options.validate import engine_options
 from duo.placement.place import place_alone
 from duo.train.bf16 import to_bf16
 from duo.train.documents import Document, read_documents
-from duo.train.lessons import Array, Folder, Kind, Texts
-from duo.train.recipe import Pieces, Recipe, Wish
+from duo.train.lessons import Array, Folder, Kind, LessonTexts
+from duo.train.recipe import DataRecipe, Pieces, PlannedText
 
 Progress = Callable[[str, int, int], None]  # what, tokens done, tokens in all
 
@@ -34,7 +34,13 @@ class Teacher:
     """A target that fills a folder with lessons. What the folder has is not made again."""
 
     def __init__(
-        self, target: Path, recipe: Recipe, folder: Folder, n_tokens: int, engine: dict[str, Any], progress: Progress
+        self,
+        target: Path,
+        recipe: DataRecipe,
+        folder: Folder,
+        n_tokens: int,
+        engine: dict[str, Any],
+        progress: Progress,
     ) -> None:
         """engine: keywords of `Duo` that place the target."""
         self._target, self._recipe, self._folder = target, recipe, folder
@@ -84,7 +90,7 @@ class Teacher:
                 self._progress("the target writes", min(n_done, self._n_tokens), self._n_tokens)
 
     @staticmethod
-    def _written(d: Duo, wish: Wish) -> list[int]:
+    def _written(d: Duo, wish: PlannedText) -> list[int]:
         result = d.generate(
             wish.tokens.tolist(),
             max_tokens=wish.n_write,
@@ -163,6 +169,6 @@ def best(logits: Array, n: int) -> tuple[Array, Array]:
     return ids.to(torch.int32).numpy(), log_p.to(torch.float16).numpy()
 
 
-def _arrays(texts: Texts, found: dict[str, list[Array]]) -> dict[str, Array]:
+def _arrays(texts: LessonTexts, found: dict[str, list[Array]]) -> dict[str, Array]:
     arrays = {name: np.concatenate(parts) for name, parts in found.items() if parts}
     return {"tokens": texts.tokens, "starts": texts.starts, "n_given": texts.n_given, **arrays}

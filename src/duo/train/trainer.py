@@ -38,7 +38,7 @@ class Task(Protocol):
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainerSettings:
     lr: float
     epochs: float
     minutes: float | None
@@ -49,7 +49,7 @@ class Settings:
 
 
 @dataclass
-class State:
+class TrainerState:
     """Where the training is."""
 
     step: int = 0
@@ -72,7 +72,7 @@ class Trainer:
         task: Task,
         learn: Lessons,
         check: Lessons,
-        settings: Settings,
+        settings: TrainerSettings,
         checkpoint: Path,
         about: dict[str, Any],
         warn: Callable[[str], None],
@@ -87,11 +87,11 @@ class Trainer:
         groups = [{"params": [p for p in learned if p.ndim > 1], "weight_decay": 0.01},
                   {"params": [p for p in learned if p.ndim < 2], "weight_decay": 0.0}]  # fmt: skip
         self._optimizer = torch.optim.AdamW(groups, lr=settings.lr, betas=(0.9, 0.95))
-        self.state = State()
+        self.state = TrainerState()
         self._loss = math.nan  # running mean
         self._validated = -1  # step of the last validation
 
-    def run(self, progress: Progress, report: Report) -> State:
+    def run(self, progress: Progress, report: Report) -> TrainerState:
         """Trains to the end of the settings. Raises DuoError: the checkpoint is another training's, or damaged."""
         self._resume()
         s, state = self._settings, self.state
@@ -213,7 +213,9 @@ class Trainer:
             self._task.model.load_state_dict(saved["model"])
             self._optimizer.load_state_dict(saved["optimizer"])
             best = saved["state"].pop("best")
-            self.state = State(**saved["state"], best=None if best is None else Acceptance(best[0], tuple(best[1])))
+            self.state = TrainerState(
+                **saved["state"], best=None if best is None else Acceptance(best[0], tuple(best[1]))
+            )
             self._loss = saved["loss"]
         except BadValueError:
             raise

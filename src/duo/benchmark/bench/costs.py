@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from duo.benchmark.bench.bound import PassCost, conditional, overlapped_bound, pass_cost
-from duo.benchmark.bench.record import Record
+from duo.benchmark.bench.record import AnswerRecord
 from duo.options.option import N_DRAFT_MAX
 
 # With fewer accepted tokens the next position is unreliable; then the last reliable probability is used.
@@ -46,7 +46,7 @@ class Costs:
         return overlapped_bound(a, c, v, N_DRAFT_MAX) if a and c is not None and v is not None else None
 
 
-def _medians(records: Iterable[Record], key: str) -> dict[int, float]:
+def _medians(records: Iterable[AnswerRecord], key: str) -> dict[int, float]:
     found: dict[int, list[float]] = {}
     for r in records:
         for width, ms in (r.timings.get(key) or {}).items():
@@ -55,7 +55,7 @@ def _medians(records: Iterable[Record], key: str) -> dict[int, float]:
     return {w: statistics.median(found[w]) for w in sorted(found)}
 
 
-def costs_of(records: Sequence[Record]) -> Costs:
+def costs_of(records: Sequence[AnswerRecord]) -> Costs:
     """The costs from all arms together: they use the same models, and most passes of an arm have the same width."""
     pass_ms = _medians(records, "pass_ms")
     plain = [1e3 * r.seconds / r.n_timed for r in records if r.arm.mode == "plain" and r.n_timed]
@@ -64,7 +64,7 @@ def costs_of(records: Sequence[Record]) -> Costs:
     return Costs(pass_ms, _medians(records, "step_ms"))
 
 
-def accepted_by_position(records: Iterable[Record]) -> tuple[list[float], float]:
+def accepted_by_position(records: Iterable[AnswerRecord]) -> tuple[list[float], float]:
     """The tokens accepted at each position over all verifications, and the number of verifications."""
     counts: list[float] = []
     rounds = 0.0
@@ -78,7 +78,7 @@ def accepted_by_position(records: Iterable[Record]) -> tuple[list[float], float]
     return counts, rounds
 
 
-def acceptances(records: Sequence[Record]) -> list[float]:
+def acceptances(records: Sequence[AnswerRecord]) -> list[float]:
     """Conditional probabilities of acceptance by position, from the sync arm with the greatest length.
 
     It verifies all positions every time. An async arm verifies only as many as pay, so its shares by position are too

@@ -14,7 +14,7 @@ from duo.benchmark.bench.arms import Arm
 from duo.benchmark.bench.costs import acceptances, costs_of
 from duo.benchmark.bench.measures import Spread, Summary, best_sync, summarise
 from duo.benchmark.bench.quote import quote
-from duo.benchmark.bench.record import Record
+from duo.benchmark.bench.record import AnswerRecord
 from duo.benchmark.bench.report import notes_of
 from duo.errors import BadValueError, DuoError
 
@@ -38,7 +38,7 @@ def _arm(arm: Arm) -> dict[str, Any]:
 
 
 def as_json(
-    records: Sequence[Record],
+    records: Sequence[AnswerRecord],
     head: dict[str, Any] | None = None,
     notes: Iterable[str] = (),
     *,
@@ -91,7 +91,7 @@ def _row(s: Summary) -> dict[str, Any]:
 _SPREADS = ("tokens_per_s", "to_plain", "to_best_sync", "ttft_ms")
 
 
-def write_csv(path: Path, records: Sequence[Record]) -> None:
+def write_csv(path: Path, records: Sequence[AnswerRecord]) -> None:
     """Writes a row for each arm and category, `all` first. Empty cells were not measured. Raises DuoError."""
     rows = [_row(s) for s in summarise(records)]
     text = io.StringIO()

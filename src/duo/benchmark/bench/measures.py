@@ -11,7 +11,7 @@ import numpy as np
 from duo.benchmark.bench.arms import PLAIN, Arm
 from duo.benchmark.bench.bound import hit_miss
 from duo.benchmark.bench.costs import Costs, acceptances, accepted_by_position, costs_of
-from duo.benchmark.bench.record import Record
+from duo.benchmark.bench.record import AnswerRecord
 from duo.options.option import Mode
 
 ALL = "all"
@@ -58,7 +58,7 @@ class Summary:
     efficiency_hit_miss: float | None
 
 
-def arms_in(records: Iterable[Record]) -> list[Arm]:
+def arms_in(records: Iterable[AnswerRecord]) -> list[Arm]:
     """The arms by server in the order plain, sync, async; within a mode auto first, then by length."""
     modes = (*get_args(Mode), None)
     arms = list(dict.fromkeys(r.arm for r in records))
@@ -71,18 +71,18 @@ def arms_in(records: Iterable[Record]) -> list[Arm]:
     return sorted(arms, key=rank)
 
 
-def categories_in(records: Iterable[Record]) -> list[str]:
+def categories_in(records: Iterable[AnswerRecord]) -> list[str]:
     return list(dict.fromkeys(r.category for r in records))
 
 
-def best_sync(records: Sequence[Record]) -> Arm | None:
+def best_sync(records: Sequence[AnswerRecord]) -> Arm | None:
     """The sync arm with the highest speed-up over plain; None: there is none."""
     found = {arm: ratio_to(records, arm, PLAIN) for arm in arms_in(records) if arm.mode == "sync"}
     known = {arm: spread.median for arm, spread in found.items() if spread is not None}
     return max(known, key=lambda arm: known[arm], default=None)
 
 
-def summarise(records: Sequence[Record]) -> list[Summary]:
+def summarise(records: Sequence[AnswerRecord]) -> list[Summary]:
     """The figures of all arms over all questions, then by category if there are several."""
     sync, costs = best_sync(records), costs_of(records)
     categories = categories_in(records)
@@ -94,7 +94,7 @@ def summarise(records: Sequence[Record]) -> list[Summary]:
     return out
 
 
-def _speeds(records: Iterable[Record], arm: Arm) -> dict[tuple[int | str, int], float]:
+def _speeds(records: Iterable[AnswerRecord], arm: Arm) -> dict[tuple[int | str, int], float]:
     """(question, repetition) -> tokens/s over its turns; answers with a single token have no speed."""
     tokens: dict[tuple[int | str, int], int] = {}
     seconds: dict[tuple[int | str, int], float] = {}
@@ -113,7 +113,7 @@ def spread(values: Sequence[float]) -> Spread | None:
     return Spread(float(median), float(low), float(high))
 
 
-def ratio_to(records: Sequence[Record], arm: Arm, other: Arm) -> Spread | None:
+def ratio_to(records: Sequence[AnswerRecord], arm: Arm, other: Arm) -> Spread | None:
     """The speed-up over another arm, over all questions. The ratio of a question is the median of its repetitions."""
     mine, its = _speeds(records, arm), _speeds(records, other)
     by_question: dict[int | str, list[float]] = {}
@@ -123,7 +123,7 @@ def ratio_to(records: Sequence[Record], arm: Arm, other: Arm) -> Spread | None:
     return spread([float(np.median(ratios)) for ratios in by_question.values()])
 
 
-def total(records: Iterable[Record], key: str) -> float | None:
+def total(records: Iterable[AnswerRecord], key: str) -> float | None:
     values = [r.timings[key] for r in records if r.timings.get(key) is not None]
     return float(sum(values)) if values else None
 
@@ -135,7 +135,7 @@ def share(part: float | None, whole: float | None) -> float | None:
 Weight = Callable[[Mapping[str, Any]], float]
 
 
-def _mean(records: Iterable[Record], key: str, weight: Weight = lambda _: 1.0) -> float | None:
+def _mean(records: Iterable[AnswerRecord], key: str, weight: Weight = lambda _: 1.0) -> float | None:
     pairs = [(r.timings[key], weight(r.timings)) for r in records if r.timings.get(key) is not None]
     whole = sum(w for _, w in pairs)
     return sum(x * w for x, w in pairs) / whole if whole else None
@@ -149,19 +149,19 @@ def _misses(t: Mapping[str, Any]) -> float:
     return float(t.get("target_passes_n") or 0) - _hits(t)
 
 
-def compared_to_plain(records: Sequence[Record], arm: Arm) -> list[bool]:
+def compared_to_plain(records: Sequence[AnswerRecord], arm: Arm) -> list[bool]:
     """For each answer of this arm that plain gave too: whether both have the same tokens."""
     plain = {(r.question_id, r.repetition, r.turn): r.tokens for r in records if r.arm == PLAIN}
     mine = [((r.question_id, r.repetition, r.turn), r.tokens) for r in records if r.arm == arm]
     return [tokens == plain[key] for key, tokens in mine if key in plain]
 
 
-def _equal_share(records: Sequence[Record], arm: Arm) -> float | None:
+def _equal_share(records: Sequence[AnswerRecord], arm: Arm) -> float | None:
     same = compared_to_plain(records, arm)
     return sum(same) / len(same) if same else None
 
 
-def modelled(mine: Sequence[Record], costs: Costs) -> float | None:
+def modelled(mine: Sequence[AnswerRecord], costs: Costs) -> float | None:
     """`hit_miss` with the figures of this arm."""
     v, c, one_ms = costs.v, costs.c, costs.one_ms
     passes, hits = total(mine, "target_passes_n"), total(mine, "draft_hit_n")
@@ -178,7 +178,7 @@ def modelled(mine: Sequence[Record], costs: Costs) -> float | None:
 
 
 def _summary(
-    part: Sequence[Record], arm: Arm, category: str, sync: Arm | None, costs: Costs, a: Sequence[float]
+    part: Sequence[AnswerRecord], arm: Arm, category: str, sync: Arm | None, costs: Costs, a: Sequence[float]
 ) -> Summary:
     mine = [r for r in part if r.arm == arm]
     gaps = [g for r in mine for g in r.gaps_ms]

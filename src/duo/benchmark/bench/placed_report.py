@@ -10,7 +10,7 @@ from rich.table import Table
 
 from duo.benchmark.bench.head import lines_of
 from duo.benchmark.bench.measures import Summary
-from duo.benchmark.bench.placed_run import Placed, figures_of
+from duo.benchmark.bench.placed_run import MeasuredPlacement, figures_of
 from duo.benchmark.bench.report import number, percent, printer, spread_text
 from duo.support.wording import plural
 
@@ -27,7 +27,7 @@ COLUMNS: tuple[tuple[str, Callable[[Summary], str]], ...] = (
 
 
 def show(
-    found: Sequence[Placed], head: dict[str, Any], notes: Iterable[str] = (), console: Console | None = None
+    found: Sequence[MeasuredPlacement], head: dict[str, Any], notes: Iterable[str] = (), console: Console | None = None
 ) -> None:
     """Prints the settings, a line for each placement and arm, and notes."""
     out = printer(console)

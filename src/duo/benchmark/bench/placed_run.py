@@ -9,33 +9,33 @@ from typing import Any
 
 from duo.benchmark.bench.arms import PLAIN
 from duo.benchmark.bench.measures import ALL, Summary, best_sync, summarise
-from duo.benchmark.bench.places import Placement
+from duo.benchmark.bench.places import BenchPlacement
 from duo.benchmark.bench.questions import Question
-from duo.benchmark.bench.record import Record
-from duo.benchmark.bench.run import Progress, Writer, interleaved
+from duo.benchmark.bench.record import AnswerRecord
+from duo.benchmark.bench.run import Progress, TurnWriter, interleaved
 from duo.errors import DuoError
 
 # Loads the models of a placement.
-Open = Callable[[Placement], AbstractContextManager[Writer]]
+Open = Callable[[BenchPlacement], AbstractContextManager[TurnWriter]]
 
 
 @dataclass
-class Placed:
+class MeasuredPlacement:
     """What was measured of a placement."""
 
-    placement: Placement
-    records: list[Record]
+    placement: BenchPlacement
+    records: list[AnswerRecord]
     failure: str = ""  # why it could not be measured
 
 
 def run(
     open_writer: Open,
     questions: Sequence[Question],
-    placements: Sequence[Placement],
+    placements: Sequence[BenchPlacement],
     repetitions: int = 1,
     warm_up: int = 0,
     progress: Progress = lambda _done, _total, _name: None,
-) -> list[Placed]:
+) -> list[MeasuredPlacement]:
     """Measures all placements in each repetition, one after the other, because few machines hold several at once.
 
     A placement that fails is reported as such; the others go on. Ctrl-C ends the run early and returns what was
@@ -43,7 +43,7 @@ def run(
 
     Raises KeyboardInterrupt: nothing was measured before Ctrl-C.
     """
-    found = [Placed(p, []) for p in placements]
+    found = [MeasuredPlacement(p, []) for p in placements]
     sizes = [(warm_up + len(questions)) * len(p.arms) for p in placements]
     n_all, n_done = repetitions * sum(sizes), 0
     try:
@@ -76,7 +76,7 @@ def run(
     return found
 
 
-def figures_of(found: Sequence[Placed]) -> list[tuple[Placed, list[Summary]]]:
+def figures_of(found: Sequence[MeasuredPlacement]) -> list[tuple[MeasuredPlacement, list[Summary]]]:
     """The arms of each placement over all questions, compared with the first placement's plain texts."""
     base = [r for r in found[0].records if r.arm == PLAIN]
     out = []
@@ -91,7 +91,9 @@ def figures_of(found: Sequence[Placed]) -> list[tuple[Placed, list[Summary]]]:
     return out
 
 
-def as_json(found: Sequence[Placed], head: dict[str, Any], notes: Sequence[str], complete: bool) -> dict[str, Any]:
+def as_json(
+    found: Sequence[MeasuredPlacement], head: dict[str, Any], notes: Sequence[str], complete: bool
+) -> dict[str, Any]:
     """All figures as one JSON object."""
     return {
         **head,

@@ -33,7 +33,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Placement:
+class BenchPlacement:
     """A pair, or a target alone, at its places; and what is measured there."""
 
     name: str
@@ -91,7 +91,9 @@ def _on_cpus(cpus: Iterable[int]) -> Place:
     return Place(f"CPU {numbers}", "none", chosen)
 
 
-def placements_of(a: Place, b: Place, sync_lengths: Sequence[Length], lengths: Sequence[Length]) -> list[Placement]:
+def placements_of(
+    a: Place, b: Place, sync_lengths: Sequence[Length], lengths: Sequence[Length]
+) -> list[BenchPlacement]:
     """What is compared, the target alone at A first: the others are compared with it.
 
     Then the target alone at B, and on both if both are CPUs; both models at A, and the target at A with the draft at B.
@@ -102,15 +104,15 @@ def placements_of(a: Place, b: Place, sync_lengths: Sequence[Length], lengths: S
         *(Arm(f"async {k}", "async", k) for k in lengths),
     )
 
-    def pair(target: Place, draft: Place) -> Placement:
-        return Placement(
+    def pair(target: Place, draft: Place) -> BenchPlacement:
+        return BenchPlacement(
             f"target {target.name}, draft {draft.name}",
             {**target.options(""), **draft.options("_draft")},
             drafted,
         )
 
-    def alone(place: Place) -> Placement:
-        return Placement(f"target {place.name}", place.options(""), (PLAIN,), has_draft=False)
+    def alone(place: Place) -> BenchPlacement:
+        return BenchPlacement(f"target {place.name}", place.options(""), (PLAIN,), has_draft=False)
 
     found = [alone(a), alone(b)]
     if a.cpus and b.cpus:

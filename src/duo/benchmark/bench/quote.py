@@ -7,11 +7,11 @@ from typing import Any
 
 from duo.benchmark.bench.arms import ALONE, PLAIN, Arm
 from duo.benchmark.bench.measures import Spread, arms_in, best_sync, compared_to_plain, ratio_to, summarise
-from duo.benchmark.bench.record import Record
+from duo.benchmark.bench.record import AnswerRecord
 from duo.support.wording import plural
 
 
-def _arm(records: Sequence[Record]) -> Arm | None:
+def _arm(records: Sequence[AnswerRecord]) -> Arm | None:
     """What is quoted: async with duo's own draft length, as users have it, or the fastest arm of the same mode."""
     arms = arms_in(records)
     for mode in ("async", "sync"):
@@ -36,7 +36,7 @@ def _where(head: dict[str, Any]) -> list[str]:
     return [" and ".join(cores if device == "CPU" else device for device in devices)] if devices else []
 
 
-def quote(records: Sequence[Record], head: dict[str, Any] | None = None) -> str:
+def quote(records: Sequence[AnswerRecord], head: dict[str, Any] | None = None) -> str:
     """ "1.80x plain, 1.02x the best turn-taking, 0 of 8 texts differ, 2 cores"; empty: no answer was timed.
 
     The best turn-taking is the sync arm with the highest speed-up. The target alone is named only where it was faster

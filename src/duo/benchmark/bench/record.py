@@ -26,7 +26,7 @@ class Served:
 
 
 @dataclass(frozen=True)
-class Answer:
+class MeasuredAnswer:
     """The result of a writer for one turn."""
 
     tokens: Sequence[int]
@@ -37,7 +37,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Record:
+class AnswerRecord:
     """An answer with its question, arm, repetition and turn."""
 
     arm: Arm

@@ -12,7 +12,7 @@ from duo.benchmark.bench.arms import Arm
 from duo.benchmark.bench.head import lines_of
 from duo.benchmark.bench.measures import ALL, Spread, Summary, arms_in, best_sync, summarise
 from duo.benchmark.bench.quote import quote
-from duo.benchmark.bench.record import Record
+from duo.benchmark.bench.record import AnswerRecord
 from duo.support.wording import plural
 
 # The width of tables in a file or a pipe.
@@ -107,7 +107,7 @@ def _by_category(summaries: Sequence[Summary], sync: Arm | None) -> Table:
     return table
 
 
-def notes_of(records: Sequence[Record], sync: Arm | None) -> list[str]:
+def notes_of(records: Sequence[AnswerRecord], sync: Arm | None) -> list[str]:
     """Notes for which the tables have no place: the best sync arm, and warnings of single answers."""
     notes = []
     if sync is not None:
@@ -125,7 +125,7 @@ def printer(console: Console | None) -> Console:
 
 
 def show(
-    records: Sequence[Record],
+    records: Sequence[AnswerRecord],
     head: dict[str, Any] | None = None,
     notes: Iterable[str] = (),
     console: Console | None = None,

@@ -7,28 +7,28 @@ from typing import Protocol
 
 from duo.benchmark.bench.arms import Arm
 from duo.benchmark.bench.questions import Question
-from duo.benchmark.bench.record import Answer, Record
+from duo.benchmark.bench.record import AnswerRecord, MeasuredAnswer
 
 # Called before each answer with the answers so far, all answers, and the arm's name; at the end with an empty name.
 Progress = Callable[[int, int, str], None]
 
 
-class Writer(Protocol):
+class TurnWriter(Protocol):
     """Generates texts: with loaded models (DuoWriter) or simulated ones (SyntheticWriter)."""
 
-    def write(self, question: Question, arm: Arm) -> Sequence[Answer]:
+    def write(self, question: Question, arm: Arm) -> Sequence[MeasuredAnswer]:
         """One answer for each turn, in order; fewer if a later turn does not fit."""
         ...
 
 
 def interleaved(
-    writer: Writer,
+    writer: TurnWriter,
     questions: Sequence[Question],
     arms: Sequence[Arm],
     repetitions: int = 1,
     warm_up: int = 0,
     progress: Progress = lambda _done, _total, _name: None,
-) -> list[Record]:
+) -> list[AnswerRecord]:
     """Lets all arms answer all questions in turn, so that noise affects all of them equally.
 
     warm_up: number of questions that each arm answers first, without being measured: caches fill, the planner learns
@@ -37,7 +37,7 @@ def interleaved(
 
     Raises KeyboardInterrupt: nothing was measured before Ctrl-C. Raises what the writer raises.
     """
-    records: list[Record] = []
+    records: list[AnswerRecord] = []
     rounds = [(-1, q) for q in questions[:warm_up]] + [(r, q) for r in range(repetitions) for q in questions]
     n_done, n_all = 0, len(rounds) * len(arms)
     try:
@@ -56,10 +56,10 @@ def interleaved(
     return records
 
 
-def records_of(arm: Arm, question: Question, repetition: int, answers: Sequence[Answer]) -> list[Record]:
+def records_of(arm: Arm, question: Question, repetition: int, answers: Sequence[MeasuredAnswer]) -> list[AnswerRecord]:
     """The records of the answers to all turns of a question."""
     return [
-        Record(
+        AnswerRecord(
             arm=arm,
             question_id=question.question_id,
             category=question.category,

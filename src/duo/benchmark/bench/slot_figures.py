@@ -11,7 +11,7 @@ import numpy as np
 
 from duo.benchmark.bench.arms import Arm
 from duo.benchmark.bench.measures import Spread, arms_in, share, spread, total
-from duo.benchmark.bench.record import Record
+from duo.benchmark.bench.record import AnswerRecord
 from duo.benchmark.bench.slots import Round
 
 
@@ -66,14 +66,14 @@ def _ratio(speeds: Speeds, mine: tuple[Arm, int], other: tuple[Arm, int]) -> flo
     return statistics.median(ratios) if ratios else None
 
 
-def _speed(r: Record) -> float:
+def _speed(r: AnswerRecord) -> float:
     """Tokens per second; 0: not measured. Of a server over the whole answer, because its tokens come in bursts."""
     if r.served is not None:
         return r.n_tokens * 1e3 / r.served.whole_ms if r.served.whole_ms > 0 else 0.0
     return r.n_timed / r.seconds if r.n_timed and r.seconds > 0 else 0.0
 
 
-def _fairness(records: Sequence[Record]) -> float | None:
+def _fairness(records: Sequence[AnswerRecord]) -> float | None:
     speeds = [s for s in map(_speed, records) if s > 0]
     return min(speeds) / statistics.fmean(speeds) if speeds else None
 
@@ -124,14 +124,14 @@ def summarise_slots(rounds: Sequence[Round]) -> list[SlotSummary]:
     return out
 
 
-def _refused(r: Record) -> bool:
+def _refused(r: AnswerRecord) -> bool:
     return r.served is not None and r.served.refused
 
 
 def _summary(
     key: tuple[Arm, int],
     rounds: Sequence[Round],
-    asked: Sequence[Record],
+    asked: Sequence[AnswerRecord],
     speeds: Speeds,
     ratios: Sequence[float | None],
     right: Mapping[tuple[str, int | str, int], tuple[int, ...] | str],
@@ -165,7 +165,7 @@ def _summary(
     )
 
 
-def _of_server(rounds: Sequence[Round], asked: Sequence[Record], ttfts: Sequence[float]) -> dict[str, Any]:
+def _of_server(rounds: Sequence[Round], asked: Sequence[AnswerRecord], ttfts: Sequence[float]) -> dict[str, Any]:
     """What only clients of a server see."""
     served = [r.served for r in asked if r.served is not None]
     answered = [s for s in served if not s.refused]

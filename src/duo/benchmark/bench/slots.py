@@ -11,25 +11,25 @@ from typing import Protocol
 
 from duo.benchmark.bench.arms import Arm
 from duo.benchmark.bench.questions import Question
-from duo.benchmark.bench.record import Answer, Record
+from duo.benchmark.bench.record import AnswerRecord, MeasuredAnswer
 from duo.benchmark.bench.run import Progress, records_of
 from duo.generation.many import as_they_end
 
 
-class Writer(Protocol):
+class SlotsWriter(Protocol):
     """Generates several texts at once (DuoWriter, SyntheticWriter)."""
 
     def clear(self, questions: Sequence[Question], n: int) -> None:
         """Empties the prompt caches of n slots of what the questions begin with."""
         ...
 
-    def answers(self, question: Question, arm: Arm) -> Sequence[Answer]:
+    def answers(self, question: Question, arm: Arm) -> Sequence[MeasuredAnswer]:
         """One answer for each turn, in order. Several threads call this at once."""
         ...
 
 
 # Loads the models for so many texts at once.
-Open = Callable[[int], AbstractContextManager[Writer]]
+Open = Callable[[int], AbstractContextManager[SlotsWriter]]
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Round:
     arm: Arm
     repetition: int  # from 0
     seconds: float  # from the first question to the last token
-    records: tuple[Record, ...]
+    records: tuple[AnswerRecord, ...]
 
 
 def _round(
-    writer: Writer, questions: Sequence[Question], arm: Arm, slots: int, repetition: int, told: Callable[[], None]
+    writer: SlotsWriter, questions: Sequence[Question], arm: Arm, slots: int, repetition: int, told: Callable[[], None]
 ) -> Round:
     writer.clear(questions, slots)
-    found: dict[int, list[Record]] = {}
+    found: dict[int, list[AnswerRecord]] = {}
     t0 = time.perf_counter()
     for i, answers in as_they_end(lambda q: writer.answers(q, arm), questions, slots):
         found[i] = records_of(arm, questions[i], repetition, answers)

@@ -10,10 +10,10 @@ from dataclasses import replace
 from duo import _core
 from duo.benchmark.bench.arms import Arm
 from duo.benchmark.bench.questions import Question
-from duo.benchmark.bench.record import Answer
+from duo.benchmark.bench.record import MeasuredAnswer
 from duo.benchmark.bench.strangers import strangers
 from duo.errors import BadValueError, error_class
-from duo.generation.result import timings
+from duo.generation.timings import timings
 
 SLICE_US = 50_000  # how often Ctrl-C is noticed
 N_PROMPT = 32
@@ -147,7 +147,7 @@ class SyntheticWriter:
         self._n_vocab, self._n_predict = options.n_vocab, n_predict
         self._engine = _core.Engine(options)
 
-    def write(self, question: Question, arm: Arm) -> list[Answer]:
+    def write(self, question: Question, arm: Arm) -> list[MeasuredAnswer]:
         """Turns are independent: a text depends only on the words of its turn and the seed."""
         answers = []
         for turn in question.turns:
@@ -161,7 +161,7 @@ class SyntheticWriter:
         for other in strangers(first, self._n_vocab, n):
             self.text([other], Arm("", "sync", 1), 2)
 
-    def answers(self, question: Question, arm: Arm) -> list[Answer]:
+    def answers(self, question: Question, arm: Arm) -> list[MeasuredAnswer]:
         """The answers to all turns, from whatever the caches have. Several threads may call this."""
         return [self.text(self._ids(turn), arm, self._n_predict) for turn in question.turns]
 
@@ -170,7 +170,7 @@ class SyntheticWriter:
         key = sum(31**i * byte for i, byte in enumerate(text.encode())) + 1
         return [key * (2 * i + 3) % 1_000_003 % self._n_vocab for i in range(N_PROMPT)]
 
-    def text(self, prompt: Sequence[int], arm: Arm, n_predict: int) -> Answer:
+    def text(self, prompt: Sequence[int], arm: Arm, n_predict: int) -> MeasuredAnswer:
         """Generates one text. Raises DuoError: the engine fails."""
         tokens: list[int] = []
         t_us: list[int] = []
@@ -190,7 +190,7 @@ class SyntheticWriter:
         stats = text.stats()
         if chunk.finish == "error":
             raise error_class(stats["error_code"])(stats["error"])
-        return Answer(tokens, t_us, timings(stats, with_draft=arm.mode != "plain"), stats["warning"])
+        return MeasuredAnswer(tokens, t_us, timings(stats, with_draft=arm.mode != "plain"), stats["warning"])
 
     def close(self) -> None:
         self._engine.close()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from duo.benchmark.bench.arms import Arm
 from duo.benchmark.bench.questions import Question
-from duo.benchmark.bench.record import Answer
+from duo.benchmark.bench.record import MeasuredAnswer
 from duo.benchmark.bench.strangers import strangers
 from duo.model import Duo
 from duo.options.generate import GenerateOptions
@@ -23,7 +23,7 @@ class DuoWriter:
         self._duo, self._options = duo, options
         self.notes: dict[str, None] = {}
 
-    def write(self, question: Question, arm: Arm) -> list[Answer]:
+    def write(self, question: Question, arm: Arm) -> list[MeasuredAnswer]:
         """The answers to all turns that fit, with no caches. Raises DuoError: a model fails."""
         self.clear([question], 1)
         return self.answers(question, arm)
@@ -38,9 +38,9 @@ class DuoWriter:
         for other in strangers(first, self._duo.target.n_vocab, n):
             self._duo.generate([other], max_tokens=2, temperature=0.0, ignore_eos=True, mode=mode, n_draft=1)
 
-    def answers(self, question: Question, arm: Arm) -> list[Answer]:
+    def answers(self, question: Question, arm: Arm) -> list[MeasuredAnswer]:
         """The answers to all turns that fit. Several threads may call this. Raises DuoError: a model fails."""
-        answers: list[Answer] = []
+        answers: list[MeasuredAnswer] = []
         prompt = ""
         for i, turn in enumerate(question.turns):
             prompt += turn
@@ -63,7 +63,7 @@ class DuoWriter:
         # Without a limit (-1) a text ends at the end of the context.
         return n_prompt + max(1, self._options["max_tokens"]) <= self._n_ctx
 
-    def _answer(self, prompt: list[int], arm: Arm) -> tuple[Answer, str]:
+    def _answer(self, prompt: list[int], arm: Arm) -> tuple[MeasuredAnswer, str]:
         options: GenerateOptions = {**self._options, "mode": arm.local_mode, "n_draft": arm.n_draft or "auto"}
         tokens: list[int] = []
         t_us: list[int] = []
@@ -72,4 +72,4 @@ class DuoWriter:
                 if chunk.token is not None:
                     tokens.append(chunk.token)
                     t_us.append(chunk.t_us)
-        return Answer(tokens, t_us, stream.timings, stream.warning), stream.result.text
+        return MeasuredAnswer(tokens, t_us, stream.timings, stream.warning), stream.result.text

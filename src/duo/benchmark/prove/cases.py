@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any
 
-from duo.benchmark.prove.plan import CHATS, Item, Kind, Plan
+from duo.benchmark.prove.plan import CHATS, Item, Kind, ProofPlan
 from duo.options.option import Mode
 
 LENGTHS = ("auto", 4, 1, 8)  # of guesses, in turn
@@ -51,18 +51,18 @@ class Case:
         return Case(self.name, tuple(x for x in self.items if x.kind not in kinds), self.how, self.at_once)
 
 
-def wanted(plan: Plan) -> tuple[Item, ...]:
+def wanted(plan: ProofPlan) -> tuple[Item, ...]:
     """The references of all cases."""
     kinds: tuple[Kind, ...] = ("greedy", "sampled", "long", *CHATS)
     return tuple(x for kind in kinds for x in plan.items(kind))
 
 
-def of_pair(plan: Plan, guesses: Guesses, n_parallel: int) -> list[Case]:
+def of_pair(plan: ProofPlan, guesses: Guesses, n_parallel: int) -> list[Case]:
     """Those of a loaded pair that writes so many texts at once."""
     return list(_alone(plan, guesses) if n_parallel == 1 else _in_company(plan, _how(guesses), n_parallel))
 
 
-def of_server(plan: Plan) -> list[Case]:
+def of_server(plan: ProofPlan) -> list[Case]:
     """Those of a server: first one text at a time, then with neighbours."""
     how, streamed = How(), How(streamed=True)
     greedy, sampled, long, chats = _kinds(plan)
@@ -82,7 +82,7 @@ def of_server(plan: Plan) -> list[Case]:
     return found
 
 
-def _kinds(plan: Plan) -> tuple[tuple[Item, ...], ...]:
+def _kinds(plan: ProofPlan) -> tuple[tuple[Item, ...], ...]:
     """Greedy, sampled and long ones, and chats."""
     return *(plan.items(kind) for kind in ("greedy", "sampled", "long")), tuple(x for k in CHATS for x in plan.items(k))
 
@@ -91,7 +91,7 @@ def _how(guesses: Guesses, mode: Mode | None = None, **more: Any) -> How:
     return How(mode or guesses.modes[-1], guesses.options, **more)
 
 
-def _alone(plan: Plan, guesses: Guesses) -> Iterator[Case]:
+def _alone(plan: ProofPlan, guesses: Guesses) -> Iterator[Case]:
     greedy, sampled, long, chats = _kinds(plan)
     for mode in guesses.modes:
         yield Case(mode, greedy, _how(guesses, mode))
@@ -107,7 +107,7 @@ def _alone(plan: Plan, guesses: Guesses) -> Iterator[Case]:
     yield Case("chats streamed", chats, _how(guesses, streamed=True))
 
 
-def _in_company(plan: Plan, how: How, n: int) -> Iterator[Case]:
+def _in_company(plan: ProofPlan, how: How, n: int) -> Iterator[Case]:
     """A long prompt comes while others are written, and a text that ends makes room for the next one."""
     greedy, sampled, long, chats = _kinds(plan)
     crowd = _enough(greedy, n)

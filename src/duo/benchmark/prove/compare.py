@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from duo.benchmark.prove.plan import Item
-from duo.benchmark.prove.text import Step, Text
+from duo.benchmark.prove.text import ProvedText, Step
 from duo.support.same import n_same
 
 # Nats between two tokens: other roundings may choose the other one.
@@ -38,7 +38,7 @@ class Difference:
         return float("inf") if self.gap is None else self.gap, -(self.at if self.at is not None else self.at_char or 0)
 
 
-def difference(item: Item, right: Text, found: Text) -> Difference | None:
+def difference(item: Item, right: ProvedText, found: ProvedText) -> Difference | None:
     """None: the text is the same; one that was cancelled, as far as it goes."""
     whole = item.cancel_after is None
     if right.tokens is not None and found.tokens is not None:
@@ -53,7 +53,7 @@ def difference(item: Item, right: Text, found: Text) -> Difference | None:
     return None
 
 
-def _of_tokens(item: Item, right: Text, found: Text, at: int) -> Difference:
+def _of_tokens(item: Item, right: ProvedText, found: ProvedText, at: int) -> Difference:
     assert found.tokens is not None and right.tokens is not None
     expected = right.steps[at].chosen.piece if at < len(right.steps) else ""
     other = found.tokens[at] if at < len(found.tokens) else None
@@ -88,7 +88,7 @@ def _gap(item: Item, step: Step, logprob: float | None) -> tuple[float | None, b
     return max(0.0, step.chosen.logprob - min(c.logprob for c in step.top)), True
 
 
-def _of_characters(item: Item, right: Text, found: Text, at_char: int) -> Difference:
+def _of_characters(item: Item, right: ProvedText, found: ProvedText, at_char: int) -> Difference:
     assert right.text is not None and found.text is not None
     begin, expected, other = 0, right.text[at_char : at_char + 12], found.text[at_char : at_char + 12]
     if not right.text.startswith("".join(s.chosen.piece for s in right.steps)):

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from duo.benchmark.bench.endpoint.bad_answer import BadAnswerError
-from duo.benchmark.bench.endpoint.client import Client
+from duo.benchmark.bench.endpoint.client import EndpointClient
 from duo.benchmark.prove.cases import How
 from duo.benchmark.prove.form import CHOICE, N_TOKENS, NAME, SCHEMA, TOOL
 from duo.benchmark.prove.message import Message, whole
-from duo.benchmark.prove.plan import Item, Kind, Plan
-from duo.benchmark.prove.text import Candidate, Step, Text
+from duo.benchmark.prove.plan import Item, Kind, ProofPlan
+from duo.benchmark.prove.text import ProvedText, Step, TokenCandidate
 from duo.errors import BadValueError, BusyError, PeerLostError
 from duo.support.wording import one_line
 
@@ -24,15 +24,15 @@ FORMATS: tuple[dict[str, Any], ...] = (
 )
 
 
-class EndpointWriter:
+class ServerTextWriter:
     """Several threads may ask. Texts come from the route of the client's address, chats from /v1/chat/completions."""
 
-    def __init__(self, client: Client, plan: Plan) -> None:
+    def __init__(self, client: EndpointClient, plan: ProofPlan) -> None:
         self._client, self._plan = client, plan
         self._chats = client.on(replace(client.address, chat=True))
         self._format, self._format_known = 0, False  # of FORMATS; whether the server has taken it
 
-    def write(self, item: Item, how: How) -> Text:
+    def write(self, item: Item, how: How) -> ProvedText:
         """Raises PeerLostError: the server fails; BadValueError: it does not take the request; BusyError: it is
         full."""
         if item.kind == "schema":
@@ -44,7 +44,7 @@ class EndpointWriter:
             return self._streamed(body, item.cancel_after)
         choice = self._whole(self._client, body | (self._logprobs() if how.logprobs else {}))
         text = whole(choice).text if self._client.address.chat else choice.get("text")
-        return Text(text if isinstance(text, str) else "", steps=steps_of(choice.get("logprobs")))
+        return ProvedText(text if isinstance(text, str) else "", steps=steps_of(choice.get("logprobs")))
 
     def _asked(self, item: Item) -> dict[str, Any]:
         prompt = self._plan.prompt(item)
@@ -54,14 +54,14 @@ class EndpointWriter:
         chat = self._client.address.chat
         return {"logprobs": True, "top_logprobs": N_CANDIDATES} if chat else {"logprobs": N_CANDIDATES}
 
-    def _streamed(self, body: Mapping[str, Any], cancel_after: int | None) -> Text:
+    def _streamed(self, body: Mapping[str, Any], cancel_after: int | None) -> ProvedText:
         """cancel_after: the connection is closed after so many pieces of text."""
         asked = self._client.ask(body, enough=lambda a: cancel_after is not None and a.n_chunks >= cancel_after)
         if asked.answer is None:
             raise _busy(self._client)
-        return Text(asked.answer.text)
+        return ProvedText(asked.answer.text)
 
-    def _json(self, item: Item, how: How) -> Text:
+    def _json(self, item: Item, how: How) -> ProvedText:
         """The first text settles the form: what fails later is a fault."""
         try:
             found = self._chat(item, how, {"response_format": FORMATS[self._format]})
@@ -73,7 +73,7 @@ class EndpointWriter:
         self._format_known = True
         return found
 
-    def _chat(self, item: Item, how: How, form: Mapping[str, Any]) -> Text:
+    def _chat(self, item: Item, how: How, form: Mapping[str, Any]) -> ProvedText:
         body = {"messages": self._plan.messages(item), **self._plan.sampling(item), "max_tokens": N_TOKENS, **form}
         if not how.streamed:
             return whole(self._whole(self._chats, body))
@@ -84,7 +84,7 @@ class EndpointWriter:
         return message.text
 
     @staticmethod
-    def _whole(client: Client, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _whole(client: EndpointClient, body: Mapping[str, Any]) -> Mapping[str, Any]:
         answer = client.ask_whole(body)
         if answer is None:
             raise _busy(client)
@@ -98,11 +98,11 @@ class EndpointWriter:
         return choice
 
 
-def _busy(client: Client) -> BusyError:
+def _busy(client: EndpointClient) -> BusyError:
     return BusyError(f"the server {client.address.name} has no room for a text (status 429 or 503); wait until it has")
 
 
-def add_candidates(writer: EndpointWriter, items: Sequence[Item], texts: dict[tuple[Kind, int], Text]) -> str:
+def add_candidates(writer: ServerTextWriter, items: Sequence[Item], texts: dict[tuple[Kind, int], ProvedText]) -> str:
     """Adds the log-probabilities of each token to the texts, from a second request that asks for them: the first one is
     a user's. Returns why there are none; empty: there are. Raises PeerLostError."""
     for item in items:
@@ -125,19 +125,19 @@ def steps_of(found: Any) -> tuple[Step, ...]:
         if found and isinstance(found.get("content"), list):
             return tuple(
                 Step(
-                    Candidate(x["token"], float(x["logprob"])),
+                    TokenCandidate(x["token"], float(x["logprob"])),
                     _candidates((t["token"], t["logprob"]) for t in x["top_logprobs"]),
                 )
                 for x in found["content"]
             )
         columns = [found[name] for name in ("tokens", "token_logprobs", "top_logprobs")] if found else []
         return tuple(
-            Step(Candidate(piece, float(logprob)), _candidates((among or {}).items()))
+            Step(TokenCandidate(piece, float(logprob)), _candidates((among or {}).items()))
             for piece, logprob, among in zip(*columns, strict=False)
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         return ()
 
 
-def _candidates(found: Iterable[tuple[str, Any]]) -> tuple[Candidate, ...]:
-    return tuple(Candidate(piece, float(logprob)) for piece, logprob in found)
+def _candidates(found: Iterable[tuple[str, Any]]) -> tuple[TokenCandidate, ...]:
+    return tuple(TokenCandidate(piece, float(logprob)) for piece, logprob in found)

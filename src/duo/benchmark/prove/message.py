@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from duo.benchmark.prove.text import Text
+from duo.benchmark.prove.text import ProvedText
 
 
 class Message:
@@ -29,15 +29,15 @@ class Message:
             call[1] += _text(function.get("arguments"))
 
     @property
-    def text(self) -> Text:
+    def text(self) -> ProvedText:
         """Thoughts, content and calls as one text. The first call's arguments have to parse, or without a call all of
         the content."""
         calls = [self._calls[i] for i in sorted(self._calls)]
         text = self._thoughts + self._content + "".join(f"{name}({arguments})" for name, arguments in calls)
-        return Text(text, is_cut=self._finish == "length", arguments=calls[0][1] if calls else self._content)
+        return ProvedText(text, is_cut=self._finish == "length", arguments=calls[0][1] if calls else self._content)
 
 
-def whole(choice: Mapping[str, Any]) -> Text:
+def whole(choice: Mapping[str, Any]) -> ProvedText:
     """An answer that was not streamed."""
     message = Message()
     message.add(choice)

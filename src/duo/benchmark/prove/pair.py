@@ -12,8 +12,8 @@ from typing import Any
 from duo.benchmark.prove.cases import LENGTHS, How
 from duo.benchmark.prove.form import CHOICE, N_TOKENS, SCHEMA, TOOL
 from duo.benchmark.prove.message import Message, whole
-from duo.benchmark.prove.plan import CHATS, Item, Plan
-from duo.benchmark.prove.text import Candidate, Step, Text
+from duo.benchmark.prove.plan import CHATS, Item, ProofPlan
+from duo.benchmark.prove.text import ProvedText, Step, TokenCandidate
 from duo.generation.result import Result, TokenLogprobs
 from duo.model import Duo
 
@@ -28,11 +28,11 @@ OF_CHAT: dict[str, dict[str, Any]] = {
 class PairWriter:
     """Several threads may write, as many texts at once as the Duo was loaded for."""
 
-    def __init__(self, duo: Duo, plan: Plan) -> None:
+    def __init__(self, duo: Duo, plan: ProofPlan) -> None:
         self._duo, self._plan = duo, plan
         self._lengths = cycle(LENGTHS)
 
-    def write(self, item: Item, how: How) -> Text:
+    def write(self, item: Item, how: How) -> ProvedText:
         """Raises DuoError."""
         options = {**self._plan.sampling(item), "mode": how.mode, **how.options}
         if how.mode != "plain" and how.always:
@@ -47,7 +47,7 @@ class PairWriter:
                 return asyncio.run(self._streamed(item, options))
             return self._whole(item, how, options)
 
-    def _whole(self, item: Item, how: How, options: dict[str, Any]) -> Text:
+    def _whole(self, item: Item, how: How, options: dict[str, Any]) -> ProvedText:
         if how.logprobs and item.kind != "sampled":
             options["logprobs"] = min(N_CANDIDATES, self._duo.local_model.n_vocab)
         with self._duo.stream(self._plan.prompt(item), **options) as s:
@@ -56,7 +56,7 @@ class PairWriter:
                     break
         return self._text(s.result)
 
-    async def _streamed(self, item: Item, options: dict[str, Any]) -> Text:
+    async def _streamed(self, item: Item, options: dict[str, Any]) -> ProvedText:
         """In an event loop, by its chunks."""
         pieces, tokens = list[str](), list[int]()
         async with aclosing(self._duo.astream(self._plan.prompt(item), **options)) as chunks:  # type: ignore[type-var]
@@ -65,21 +65,21 @@ class PairWriter:
                 tokens += [] if chunk.token is None else [chunk.token]
                 if len(tokens) == item.cancel_after:
                     break
-        return Text("".join(pieces), tuple(tokens))
+        return ProvedText("".join(pieces), tuple(tokens))
 
-    def _halved(self, item: Item, options: dict[str, Any]) -> Text:
+    def _halved(self, item: Item, options: dict[str, Any]) -> ProvedText:
         """The second half goes on from a state that was saved before another text took the caches."""
         d, n = self._duo, max(1, self._plan.n_tokens // 2)
         prompt = d.tokenize(self._plan.prompt(item), special=True)
         first = d.generate(prompt, **{**options, "max_tokens": n})
         left = self._plan.n_tokens - n
         if first.finish_reason != "length" or left == 0:
-            return Text(None, first.tokens)
+            return ProvedText(None, first.tokens)
         state = d.save_state()
         d.generate(self._plan.prompts[(item.i + 1) % len(self._plan.prompts)], **{**options, "max_tokens": n})
         d.load_state(state)
         second = d.generate([*prompt, *first.tokens], **{**options, "max_tokens": left})
-        return Text(
+        return ProvedText(
             None,
             first.tokens + second.tokens,
             warning=second.warning,
@@ -87,7 +87,7 @@ class PairWriter:
             n_accepted=second.timings.get("draft_n_accepted", 0),
         )
 
-    def _chat(self, item: Item, how: How, options: dict[str, Any]) -> Text:
+    def _chat(self, item: Item, how: How, options: dict[str, Any]) -> ProvedText:
         options |= {**OF_CHAT[item.kind], "max_tokens": N_TOKENS}
         messages = self._plan.messages(item)
         if how.streamed:
@@ -99,8 +99,8 @@ class PairWriter:
         answer = self._duo.create_chat_completion(messages, stream=False, **options)
         return whole(answer["choices"][0])
 
-    def _text(self, r: Result) -> Text:
-        return Text(
+    def _text(self, r: Result) -> ProvedText:
+        return ProvedText(
             r.text,
             r.tokens,
             tuple(self._step(x) for x in r.logprobs),
@@ -112,11 +112,13 @@ class PairWriter:
     def _step(self, found: TokenLogprobs) -> Step:
         return Step(self._candidate(found.token, found.logprob), tuple(self._candidate(*x) for x in found.top))
 
-    def _candidate(self, token: int, logprob: float) -> Candidate:
-        return Candidate(self._duo.decode([token], special=True), logprob, token, self._duo.local_model.is_end(token))
+    def _candidate(self, token: int, logprob: float) -> TokenCandidate:
+        return TokenCandidate(
+            self._duo.decode([token], special=True), logprob, token, self._duo.local_model.is_end(token)
+        )
 
 
-def n_context(duo: Duo, plan: Plan, items: Iterable[Item]) -> int:
+def n_context(duo: Duo, plan: ProofPlan, items: Iterable[Item]) -> int:
     """The tokens of the longest of these prompts, with its text. duo: may have its vocabulary only."""
 
     def n(item: Item) -> int:

@@ -33,7 +33,7 @@ class Item(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProofPlan:
     """counts: numbers of texts at once, 1 among them. n_tokens: most tokens of a text without a form."""
 
     prompts: tuple[str, ...]

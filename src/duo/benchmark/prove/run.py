@@ -9,19 +9,19 @@ from duo.benchmark.bench.endpoint.bad_answer import BadAnswerError
 from duo.benchmark.prove.cases import Case, How
 from duo.benchmark.prove.plan import CHATS, Item, Kind
 from duo.benchmark.prove.tally import Tally
-from duo.benchmark.prove.text import Text
+from duo.benchmark.prove.text import ProvedText
 from duo.errors import BadValueError, BusyError, DuoError, PeerLostError
 from duo.generation.many import as_they_end
 from duo.support.wording import one_line
 
-References = dict[tuple[Kind, int], Text]
+References = dict[tuple[Kind, int], ProvedText]
 Progress = Callable[[int, int, str], None]
 
 
-class Writer(Protocol):
+class ProofWriter(Protocol):
     """Writes a text. Several threads may call it."""
 
-    def write(self, item: Item, how: How) -> Text:
+    def write(self, item: Item, how: How) -> ProvedText:
         """Raises DuoError; BusyError: a server has no room for the text."""
         ...
 
@@ -44,7 +44,7 @@ class Proof:
         self._n_done += 1
         self._progress(self._n_done, max(self._n_done, self.n_expected), name)
 
-    def refer(self, writer: Writer, items: Iterable[Item], guesses: str, how: How) -> None:
+    def refer(self, writer: ProofWriter, items: Iterable[Item], guesses: str, how: How) -> None:
         """Writes the references, one at a time. Raises DuoError: one cannot be written, and is no chat."""
         first = Tally(guesses, "first answers", 1)
         self.tallies.append(first)
@@ -70,13 +70,13 @@ class Proof:
             first.check(found)
             self._told(first.case)
 
-    def measure(self, guesses: str, writer: Writer, case: Case) -> Tally:
+    def measure(self, guesses: str, writer: ProofWriter, case: Case) -> Tally:
         """Writes the texts of a case that have a reference. Raises the last error if each of them failed."""
         tally = Tally.of(guesses, case)
         self.tallies.append(tally)
         items = [x for x in case.items if x.key in self.references]
         for i, found in as_they_end(lambda x: _tried(writer, x, case.how), items, case.at_once):
-            if isinstance(found, Text):
+            if isinstance(found, ProvedText):
                 tally.add(items[i], self.references[items[i].key], found)
             elif isinstance(found, BusyError):
                 tally.n_refused += 1
@@ -97,7 +97,7 @@ class Proof:
         self.tallies.append(tally)
 
 
-def _tried(writer: Writer, item: Item, how: How) -> Text | DuoError:
+def _tried(writer: ProofWriter, item: Item, how: How) -> ProvedText | DuoError:
     try:
         return writer.write(item, how)
     except DuoError as e:

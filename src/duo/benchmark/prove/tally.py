@@ -10,7 +10,7 @@ from duo.benchmark.prove.cases import Case
 from duo.benchmark.prove.compare import Difference, difference
 from duo.benchmark.prove.form import fault
 from duo.benchmark.prove.plan import Item
-from duo.benchmark.prove.text import Text
+from duo.benchmark.prove.text import ProvedText
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Tally:
         """Nothing was compared, because the server was full."""
         return self.n_refused > 0 and self.n_texts == 0
 
-    def add(self, item: Item, right: Text, found: Text) -> None:
+    def add(self, item: Item, right: ProvedText, found: ProvedText) -> None:
         """Compares a text with its reference."""
         self.n_texts += 1
         self.n_sampled += item.kind == "sampled"
@@ -65,7 +65,7 @@ class Tally:
             self.differences.append(other)
         self.check(found)
 
-    def check(self, found: Text) -> None:
+    def check(self, found: ProvedText) -> None:
         """Whether the arguments parse."""
         if found.arguments is None or found.is_cut:
             return

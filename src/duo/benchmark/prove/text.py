@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Candidate(NamedTuple):
+class TokenCandidate(NamedTuple):
     """A token that could have come at a place."""
 
     piece: str
@@ -19,12 +19,12 @@ class Candidate(NamedTuple):
 class Step:
     """One token of a reference."""
 
-    chosen: Candidate
-    top: tuple[Candidate, ...]  # the most probable ones
+    chosen: TokenCandidate
+    top: tuple[TokenCandidate, ...]  # the most probable ones
 
 
 @dataclass(frozen=True)
-class Text:
+class ProvedText:
     """tokens: None where only the text is known. text: None where only the tokens are."""
 
     text: str | None

@@ -15,7 +15,7 @@ from duo.cli.commands.run import of_run
 from duo.cli.help_groups import MODELS
 from duo.cli.models import NAMES, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
-from duo.cli.options import given, model_options, table_options
+from duo.cli.options import given_options, model_options, table_options
 from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import Bar
 from duo.errors import BadValueError, ContextFullError, DuoError
@@ -27,7 +27,7 @@ from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTION
 if TYPE_CHECKING:
     from duo.benchmark.bench.arms import Arm
     from duo.benchmark.bench.questions import Question
-    from duo.benchmark.bench.record import Record
+    from duo.benchmark.bench.record import AnswerRecord
 
 HELP = """Measure plain, sync and async decoding of the same questions, interleaved in one run.
 
@@ -35,11 +35,11 @@ An arm is a mode with a draft length. All arms use the same loaded models, excep
 without a draft, loaded after the pair. Every arm answers a question before the next question starts, in rotating order,
 so that noise affects all arms equally. Plain always runs, because the others are compared with it. Sync runs with each
 of --sync-lengths, and async is compared with the fastest of them. Prompts are used without a chat template. The last
-line is one to quote: "1.80x plain, 1.02x the best turn-taking, 0 of 16 texts differ, 2 cores".
+line can be quoted: "1.80x plain, 1.02x the best turn-taking, 0 of 16 texts differ, 2 cores".
 
 --url measures servers instead: tokens/s of all texts together, time to the first token and per later token, goodput,
 refused requests. A duo server writes in plain mode and in its own, or in --modes, and its texts are compared with
-plain's. Texts are greedy unless --temp is given. Only the options of a text that are given are sent.
+plain's. Texts are greedy unless you give --temp. duo sends only the options of texts that you give.
 
 \b
 Examples:
@@ -106,7 +106,7 @@ def bench(params: dict[str, Any]) -> None:
 
 
 def _text_options(params: dict[str, Any]) -> dict[str, Any]:
-    return {**DEFAULTS, **given(params, GENERATE_OPTIONS)}
+    return {**DEFAULTS, **given_options(params, GENERATE_OPTIONS)}
 
 
 def _checked(options: dict[str, Any], arm: Arm) -> GenerateOptions:
@@ -133,7 +133,7 @@ def _synthetic(
 ) -> None:
     own = "--synthetic, which has its own models and questions"
     refuse(params, (*NAMES, "questions_file", "questions", "category", "warm_up", "chart", "raw"), own)
-    ignored = {**given(params, ENGINE_OPTIONS), **given(params, GENERATE_OPTIONS)}
+    ignored = {**given_options(params, ENGINE_OPTIONS), **given_options(params, GENERATE_OPTIONS)}
     ignored.pop("max_tokens", None)
     for name in ignored:
         flag = (ENGINE_OPTIONS.get(name) or GENERATE_OPTIONS[name]).flags[-1].split("/")[0]
@@ -187,7 +187,7 @@ def _alone(
     target: str,
     chosen: list[Question],
     text: GenerateOptions,
-    records: list[Record],
+    records: list[AnswerRecord],
     notes: list[str],
 ) -> int:
     """Lets the target alone answer the same questions, loaded after the pair in the way of a user without a draft.
@@ -228,11 +228,11 @@ def _command() -> click.Command:
         click.Option(["questions", "--questions"], type=counts, metavar="N",
                      help="Use N of the questions, spread evenly over the file. Default: all."),
         click.Option(["category", "--category"], multiple=True, metavar="NAME",
-                     help="Use only questions of this category; may be repeated."),
+                     help="Use only questions of this category. May be repeated."),
         click.Option(["modes", "--modes"], default="plain,sync,async", metavar="MODE,MODE",
                      help="Modes to measure, always including plain. [default: plain,sync,async]"),
         click.Option(["sync_lengths", "--sync-lengths"], metavar="N,N",
-                     help="Draft lengths of sync; async is compared with the fastest. [default: 1,2,3,4,5,7; with "
+                     help="Draft lengths of sync. Async is compared with the fastest one. [default: 1,2,3,4,5,7; with "
                           "--slots or --placements 2,4]"),
         click.Option(["lengths", "--lengths"], default="auto", metavar="N|auto,...",
                      help="Draft lengths of async. [default: auto]"),

@@ -14,14 +14,14 @@ import click
 from duo.chat.thinking import EFFORT, THINKS, can_choose, choices, dates, with_thinking
 from duo.cli import show
 from duo.cli.chat_commands import HELP_TEXT, Commands, Leave
-from duo.cli.chat_input import Reader
+from duo.cli.chat_input import TurnReader
 from duo.cli.commands.run import of_run
 from duo.cli.complete import by_metavar
 from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import model_sources
 from duo.cli.on_off import Flag, OnOffAuto
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
-from duo.cli.options import ModelCommand, given, model_options, unescape
+from duo.cli.options import ModelCommand, given_options, model_options, unescape
 from duo.cli.transcript import Transcript
 from duo.errors import BadValueError, ContextFullError, DuoError
 from duo.options.tables import GENERATE_OPTIONS
@@ -135,7 +135,7 @@ def _talk(
     kept: Transcript | None,
 ) -> None:
     commands = Commands(talk, options)
-    reader = Reader(commands.names, first, plain=plain)
+    reader = TurnReader(commands.names, first, plain=plain)
     while True:
         try:
             turn = reader.read()
@@ -175,7 +175,7 @@ def chat(params: dict[str, Any]) -> None:
     if first is not None and params["file"] is not None:
         first = first.removesuffix("\n")
     chosen, variables = template_choice(params)
-    options = given(params, GENERATE_OPTIONS)
+    options = given_options(params, GENERATE_OPTIONS)
     reasoning = reasoning_of(params["reasoning_format"])
     wanted = check_early("?", options)  # reports a bad value before minutes of loading
     options.pop("images", None)  # they belong to the first question
@@ -212,7 +212,7 @@ def _command() -> click.Command:
         click.Option(["file", "-f", "--file"], type=path, metavar="FILE", help="A file with the first turn."),
         click.Option(["single_turn", "-st", "--single-turn"], is_flag=True, help="End after one answer."),
         click.Option(["output", "-o", "--output", "--output-file"], type=path, metavar="FILE",
-                     help="Write the conversation to this file, too."),
+                     help="Also write the conversation to this file."),
         click.Option(["simple_io", "--simple-io"], is_flag=True,
                      help="Read lines without editing, for terminals that cannot."),
         click.Option(["chat_template", "--chat-template"], metavar="NAME|JINJA", envvar="LLAMA_ARG_CHAT_TEMPLATE",
@@ -225,12 +225,12 @@ def _command() -> click.Command:
                      help="Variables of the jinja2 template, such as '{\"enable_thinking\": false}'."),
         click.Option(["reasoning_format", "--reasoning-format"], metavar="none|auto|deepseek", default="auto",
                      envvar="LLAMA_ARG_THINK", shell_complete=by_metavar,
-                     help="auto, deepseek: thoughts are no part of the answer (a terminal shows them dimmed). none: "
-                          "the text stays as it is. [default: auto]"),
+                     help="auto, deepseek: keep thoughts out of the answer (a terminal shows them dimmed). none: "
+                          "leave the text as it is. [default: auto]"),
         click.Option(["reasoning", "-rea", "--reasoning"], type=OnOffAuto(), metavar="on|off|auto",
                      envvar="LLAMA_ARG_REASONING",
-                     help="Whether the model thinks before it answers, if its template has enable_thinking. auto: it "
-                          "does. [default: auto]"),
+                     help="Whether the model thinks before it answers, if its template has enable_thinking. auto: "
+                          "yes. [default: auto]"),
         click.Option(["reasoning_effort", "--reasoning-effort"], metavar="LEVEL",
                      envvar="LLAMA_ARG_REASONING_EFFORT",
                      help="How much the model thinks, if its template has reasoning_effort: low, medium, high, ..."),

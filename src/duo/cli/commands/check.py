@@ -15,21 +15,21 @@ import click
 from duo.cli.check_report import print_check
 from duo.cli.complete import files
 from duo.cli.models import hub_of, model_sources
-from duo.cli.options import ModelCommand, given, model_options
+from duo.cli.options import ModelCommand, given_options, model_options
 from duo.errors import BadValueError, DuoError
 from duo.options.accept import promise
 from duo.options.experts import ExpertOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 if TYPE_CHECKING:
-    from duo.models.hub.repository import Source
+    from duo.models.hub.repository import HubModel
     from duo.placement.compatibility import CheckedModel, PairCheck
     from duo.placement.devices import Device
 
-HELP = """Say whether a draft fits a target, how much memory both need, and where they would go.
+HELP = """Say whether a draft fits a target, how much memory both need, and where they would be placed.
 
 TARGET and DRAFT are GGUF files (of a split model the first part) or repositories of the hub (user/repo[:quant]). A
-single argument may also be the name of a pair; the draft of a single model is its own MTP layers, if it has some. duo
+single argument may also be the name of a pair. The draft of a single model is its own MTP layers, if it has any. duo
 reads only the headers, and downloads only the headers of models on the hub. The rules are the same as for loading. A
 draft may have another vocabulary, if a tenth of the smaller one is shared: its guesses are translated. The exit code is
 1 if the draft does not fit the target.
@@ -66,7 +66,7 @@ class StandIns:
         self._params, self._folder = params, folder
         self._repo_of: dict[str, str] = {}  # by folder
 
-    def make(self, source: Source) -> Path:
+    def make(self, source: HubModel) -> Path:
         """Creates one; if the cache has the model, returns the model instead. Raises DuoError."""
         folder = tempfile.mkdtemp(dir=self._folder)
         self._repo_of[folder] = source.repo
@@ -79,7 +79,7 @@ class StandIns:
         return text
 
 
-def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple[str, str | None]:
+def _paths(models: tuple[str, ...], stand_in: Callable[[HubModel], Path]) -> tuple[str, str | None]:
     """The paths of target and draft; the same one twice: a model with MTP layers; None: none. Raises DuoError."""
     if len(models) == 1 and (os.path.exists(models[0]) or models[0].lower().endswith(".gguf")):
         return models[0], _own_layers(models[0])
@@ -112,7 +112,7 @@ def _own_layers(model: str) -> str | None:
     return model if h.n_mtp and _core.runs_mtp(h.architecture) else None
 
 
-def _of_pair(name: str, stand_in: Callable[[Source], Path]) -> tuple[Path, Path]:
+def _of_pair(name: str, stand_in: Callable[[HubModel], Path]) -> tuple[Path, Path]:
     """Raises DuoError, also if n-grams are its only source of guesses."""
     from duo.models import pairs
 
@@ -162,7 +162,7 @@ def _checked(params: dict[str, Any]) -> PairCheck:
                 there,
                 host_free,
                 mtp=len(params["models"]) == 1 and target == draft,
-                **given(params, ENGINE_OPTIONS),
+                **given_options(params, ENGINE_OPTIONS),
             )
         except DuoError as e:
             e.args = (stand_ins.named(str(e)),)
@@ -174,12 +174,12 @@ def _checked(params: dict[str, Any]) -> PairCheck:
 def run(params: dict[str, Any]) -> None:
     from duo.options.validate import engine_options, generate_options
 
-    rule = generate_options(given(params, GENERATE_OPTIONS))["accept"]
+    rule = generate_options(given_options(params, GENERATE_OPTIONS))["accept"]
     c = _checked(params)
     if params["json"]:
         click.echo(json.dumps({**c.as_dict(), "acceptance": promise(rule)}, indent=2))
     else:
-        o = engine_options(given(params, ENGINE_OPTIONS))
+        o = engine_options(given_options(params, ENGINE_OPTIONS))
         print_check(c, (o["type_k_draft"], o["type_v_draft"]))
         if c.draft is not None:
             click.echo(promise(rule))
@@ -194,10 +194,11 @@ command = ModelCommand(
         *(o for o in model_options() if o.name in OPTIONS),
         *(o for o in model_sources() if o.name in ("hf_token", "offline")),
         click.Option(["vram", "--vram"], metavar="SIZE,SIZE",
-                     help="Check for GPUs with so much memory (12G, or 24G,12G) instead of this machine's devices, "
-                          "which are then called GPU0, GPU1."),
+                     help="Check for GPUs with this much memory (12G, or 24G,12G) instead of this machine's "
+                          "devices. They are called GPU0, GPU1."),
         click.Option(["ram", "--ram"], metavar="SIZE",
-                     help="Check for so much free memory beside them. What is said of kernels is of this machine."),
+                     help="Check for a machine with this much free RAM. What is said about kernels is about this "
+                          "machine."),
         click.Option(["json", "--json"], is_flag=True, help="Print everything as JSON, sizes in bytes."),
     ],
     callback=lambda **params: run(params),

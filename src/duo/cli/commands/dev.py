@@ -47,7 +47,7 @@ def parse_size(text: str) -> float:
               help="Type of the weights: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0; or same: each keeps its own."
               )  # fmt: skip
 @click.option("--target", metavar="FILE", type=click.Path(path_type=Path),
-              help="Of a draft head (EAGLE-3): the widened target that it is to draft for.")  # fmt: skip
+              help="For a draft head (EAGLE-3): the widened target that it will draft for.")  # fmt: skip
 def widen(
     small: Path,
     output: Path,

@@ -11,7 +11,7 @@ import click
 from duo.cli import show
 from duo.cli.commands.run import of_run
 from duo.cli.complete import by_metavar
-from duo.cli.options import ModelCommand, given, table_options
+from duo.cli.options import ModelCommand, given_options, table_options
 from duo.errors import DuoError, PeerLostError
 from duo.options.engine import EngineOptions
 from duo.options.host import HostOptions, of_host
@@ -37,8 +37,8 @@ Examples:
     "verify": (
         """Run the target for clients whose draft is on their own machine (duo -md DRAFT --verify-host HOST:PORT).
 
-This target determines the text. Only token ids cross the network. Ctrl-C or SIGTERM ends the host. docs/remote.md
-describes the security of the connection.
+The text is this target's. Only token ids cross the network. Ctrl-C or SIGTERM ends the host. docs/remote.md describes
+the security of the connection.
 
 \b
 Examples:
@@ -62,14 +62,14 @@ def host(role: str, params: dict[str, Any]) -> None:
     from duo.remote import need_grpc
 
     need_grpc()
-    from duo.remote.address import Address
+    from duo.remote.address import HostAddress
     from duo.remote.host.host import HostSettings, serve
     from duo.remote.rpc.on_rpc import use_servers
     from duo.remote.security import ServerSecurity, read_token
 
-    o = host_options(given(params, HOST_OPTIONS))
-    placing = engine_options(given(params, of_host(role, ENGINE_OPTIONS)))
-    address = Address.of(o["listen"], option="--listen", any_port=True)
+    o = host_options(given_options(params, HOST_OPTIONS))
+    placing = engine_options(given_options(params, of_host(role, ENGINE_OPTIONS)))
+    address = HostAddress.of(o["listen"], option="--listen", any_port=True)
     token = None if o["token_file"] is None else read_token(o["token_file"])
     security = ServerSecurity(cert=o["tls_cert"], key=o["tls_key"], ca=o["tls_ca"], token=token)
     security.check(address, insecure=o["insecure"])
@@ -79,7 +79,7 @@ def host(role: str, params: dict[str, Any]) -> None:
     one = ModelOptions.of(placing, "draft" if role == "draft" else "target", path)
     one = use_servers(one, placing["rpc"] or ())
 
-    def ready(address: Address, model: _core.SharedModel) -> None:
+    def ready(address: HostAddress, model: _core.SharedModel) -> None:
         packed.note_checked(options, model.packed_file)
         if model.warning:
             show.warn(model.warning)

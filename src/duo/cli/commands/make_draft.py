@@ -15,7 +15,7 @@ from duo.cli import show
 from duo.cli.commands.tune import prompts_of
 from duo.cli.complete import by_metavar
 from duo.cli.models import TARGET, chosen_models, model_sources
-from duo.cli.options import ModelCommand, given, table_options
+from duo.cli.options import ModelCommand, given_options, table_options
 from duo.cli.progress import progress
 from duo.errors import BadValueError, DuoError
 from duo.options.engine import EngineOptions
@@ -23,10 +23,10 @@ from duo.options.tables import ENGINE_OPTIONS
 
 HELP = """Make a draft from the target's own file.
 
-For a target that has no small model of its family. duo makes drafts with fewer bits (--types), with fewer layers, and
-of a mixture with fewer experts, one at a time. Of each it measures on this machine how often its guesses are right on
-texts that the target writes, and how long its step takes, and computes the speed as `duo tune` does. The best one is
-raced against the target alone, and written to DRAFT if it is faster. docs/make_draft.md says when that is.
+For a target without a small model of its family. duo makes drafts with fewer bits (--types), fewer layers and (for a
+mixture) fewer experts, one at a time. For each one it measures on this machine how often its guesses are right and how
+long a step takes, and computes the speed as `duo tune` does. The best one is raced against the target alone, and
+written to DRAFT if it is faster. docs/make_draft.md says when to expect that.
 
 \b
 Examples:
@@ -52,15 +52,15 @@ def keep_layers(text: str) -> tuple[int | None, bool]:
 
 def run(params: dict[str, Any]) -> None:
     from duo.cli import made_draft
-    from duo.make_draft.candidates import Wish
-    from duo.make_draft.make import Asked, check_place, make_draft
+    from duo.make_draft.candidates import DraftSearch
+    from duo.make_draft.make import DraftRequest, check_place, make_draft
     from duo.make_draft.recipe import parse_types
     from duo.options.validate import engine_options
 
     n_layers, tries_layers = keep_layers(params["keep_layers"])
-    wish = Wish(parse_types(params["types"]), n_layers, tries_layers, params["minutes"])
+    wish = DraftSearch(parse_types(params["types"]), n_layers, tries_layers, params["minutes"])
     prompts = prompts_of(params["prompts"])
-    engine = given(params, ENGINE_OPTIONS)
+    engine = given_options(params, ENGINE_OPTIONS)
     engine_options(engine)  # reports a bad value before a long download
     if not any(params[name] is not None for name in TARGET):
         raise BadValueError("-m is missing; name the target from whose file a draft is to be made")
@@ -69,8 +69,10 @@ def run(params: dict[str, Any]) -> None:
     target = chosen_models({**params, "model_draft": None}).target
     assert target is not None
     with _ended_as_by_ctrl_c(), progress("text") as bar:
-        asked = Asked(target, params["output"], wish, prompts, params["n_predict"], engine, params["force"], bar)
-        made = make_draft(asked)
+        request = DraftRequest(
+            target, params["output"], wish, prompts, params["n_predict"], engine, params["force"], bar
+        )
+        made = make_draft(request)
     if params["json"]:
         click.echo(json.dumps(made_draft.as_json(made), indent=1))
     else:

@@ -11,14 +11,14 @@ from duo.cli.complete import by_metavar
 from duo.errors import BadValueError
 from duo.support.wording import gigabytes
 
-HELP = """Pack a model's weights for duo's CPU kernels into a file, which later starts map in place of packing.
+HELP = """Pack a model's weights for duo's CPU kernels into a file, so that later starts map it instead of packing.
 
 MODEL is a GGUF file (of a split model the first part) or a repository of the hub (user/repo[:quant]). The packed file
 is about as large as the model. It lies beside the model (MODEL.packed), or in duo's cache if that folder cannot be
-written. Every command finds it there; --packed FILE names another place, and --packed off ignores it. It serves all
-processors, and the text is the same, bit for bit. duo still reads the model's header and small tensors from MODEL.
+written. Every command finds it there. --packed FILE names another file, and --packed off ignores it. The file works on
+all processors, and the text is the same, bit for bit. duo still reads the model's header and small tensors from MODEL.
 
-If the model's file changes, or the form of packing, duo says so and packs while loading, as without such a file.
+If the model's file or the packed format has changed, duo says so, and packs while loading.
 
 \b
 Examples:

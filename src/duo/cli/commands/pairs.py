@@ -41,9 +41,10 @@ def _as_dict(e: known.Entry) -> dict[str, Any]:
     "--for",
     "device",
     metavar="SIZE",
-    help="Only what fits beside a GPU with so much memory (12G, 8192M): where the models lie, and the options for it.",
+    help="Only pairs that fit a GPU with this much memory (12G, 8192M), where their models are placed, and the "
+    "options for that.",
 )
-@click.option("--ram", metavar="SIZE", help="With --for: leave out what needs more RAM than this.")
+@click.option("--ram", metavar="SIZE", help="With --for: leave out pairs that need more RAM than this.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.pass_context
 def pairs(ctx: click.Context, device: str | None, ram: str | None, as_json: bool) -> None:

@@ -13,7 +13,7 @@ import click
 from duo.cli.bench_head import ReportCommand, command_line, refuse
 from duo.cli.commands.run import of_run
 from duo.cli.models import model_sources
-from duo.cli.options import given, model_options, table_options
+from duo.cli.options import given_options, model_options, table_options
 from duo.cli.progress import Bar
 from duo.errors import BadValueError, DuoError
 from duo.options.endpoint import EndpointOptions
@@ -21,17 +21,17 @@ from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTION
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:
-    from duo.benchmark.prove.plan import Plan
+    from duo.benchmark.prove.plan import ProofPlan
 
-HELP = """Count texts that differ where they have to be the same.
+HELP = """Count texts that differ although they must be the same.
 
 The target alone writes each text first, one at a time. Then the texts are written again: taking turns and at the same
 time, with each draft at hand (-md, n-grams, MTP layers or a head of the target's), as a stream, after its state was
 saved and restored in the middle, sampled with a seed, as a call of a tool and as JSON with a schema, and with
-neighbours that come, end and are cancelled. The table has the texts that differ, the first token that is another one in
-the worst of them, and how near it was: the gap between both tokens' log-probabilities.
+neighbours that come, end and are cancelled. The table counts the texts that differ. For the worst of them it shows the
+first token that differs, and how near it was: the gap between the log-probabilities of both tokens.
 
---against asks a server with OpenAI's routes in the same ways. Its own first greedy answers are the reference. With -m
+--against tests a server with OpenAI's routes in the same ways. Its own first greedy answers are the reference. With -m
 they are compared with the texts of a model that is loaded here, too.
 
 The exit code is 2 if a text differs, if the arguments of a call do not parse, or if a text fails. It is 1 if a server
@@ -51,15 +51,15 @@ QUICK_TOKENS, QUICK_PROMPTS, QUICK_SLOTS = 24, 3, "1,4"
 OF_SERVER = ("url_model", "api_key_file", "timeout")
 
 
-def plan_of(params: dict[str, Any]) -> Plan:
+def plan_of(params: dict[str, Any]) -> ProofPlan:
     """What is asked. Raises BadValueError."""
     from duo.benchmark.bench.arms import parse_slots
-    from duo.benchmark.prove.plan import Plan, prompts_of
+    from duo.benchmark.prove.plan import ProofPlan, prompts_of
     from duo.options.validate import generate_options
 
     quick = params["quick"]
     defaults = DEFAULTS | ({"max_tokens": QUICK_TOKENS} if quick else {})
-    checked = generate_options({**defaults, **given(params, OF_TEXT)})
+    checked = generate_options({**defaults, **given_options(params, OF_TEXT)})
     if checked["max_tokens"] < 0:
         raise BadValueError("-n -1 lets models write without an end; give a number of tokens")
     seed = secrets.randbits(31) if checked["seed"] == -1 else checked["seed"]
@@ -67,7 +67,7 @@ def plan_of(params: dict[str, Any]) -> Plan:
     if quick and params["n_prompts"] is None:
         prompts = prompts[:QUICK_PROMPTS]
     counts = parse_slots(params["slots"] or (QUICK_SLOTS if quick else "1,2,4,8"))
-    return Plan(prompts, checked["max_tokens"], seed, counts)
+    return ProofPlan(prompts, checked["max_tokens"], seed, counts)
 
 
 OF_TEXT = {name: GENERATE_OPTIONS[name] for name in DEFAULTS}
@@ -142,8 +142,8 @@ def _command() -> click.Command:
                      help="A file with one prompt on each line, or questions in Spec-Bench's format (.jsonl). Default: "
                           "eight openings that come with duo."),
         click.Option(["n_prompts", "--n-prompts"], type=click.IntRange(min=1), metavar="N",
-                     help="How many prompts, spread evenly over the file. If it has fewer, two at a time are joined to "
-                          "more. Default: all."),
+                     help="Number of prompts, spread evenly over the file. If the file has fewer, two prompts at a "
+                          "time are joined to make more. Default: all."),
         click.Option(["slots", "--slots"], metavar="N,N",
                      help="Numbers of texts at once. [default: 1,2,4,8]"),
         click.Option(["quick", "--quick"], is_flag=True,

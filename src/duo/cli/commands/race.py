@@ -18,7 +18,7 @@ from duo.cli.first_line import kernels_of
 from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import Models, chosen_models, model_sources, names_draft, names_target
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
-from duo.cli.options import ModelCommand, given, model_options
+from duo.cli.options import ModelCommand, given_options, model_options
 from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import progress
 from duo.errors import BadValueError
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 HELP = """Let the target alone and the pair write the same text, and show both side by side.
 
-The target writes alone first, with no draft loaded, then both models write. They do not run at once: each would take
-cores and memory bandwidth from the other. On a terminal the second text appears beside the first one, in which a bright
-part grows as it did at the same time on the stopwatch. Tokens that the draft guessed are green. The last line has the
-ratio of tokens per second and says whether both texts are the same. If the output is no terminal, there is a line for
-each text and no picture. With --json these lines are on standard error.
+First the target writes alone, with no draft loaded. Then both models write. The two runs are not at the same time,
+because each would take cores and memory bandwidth from the other. On a terminal the second text appears beside the
+first one, whose bright part shows how far it was at the same time on the stopwatch. Tokens that the draft guessed are
+green. The last line has the ratio of tokens per second and says whether both texts are the same. If the output is not a
+terminal, there is a line for each text and no picture. With --json these lines go to standard error.
 
-Without -m the demo pair runs, its target widened to 600 MB: it writes the same text as the small one, at the price of
-a large one. duo makes that file in its cache when it is missing. The stopwatch starts when the text is asked for, so
-the time for the prompt counts; the time for loading does not.
+Without -m the demo pair runs. Its target is widened to 600 MB: it writes the same text as the small one, and takes the
+time of a large one. duo makes this file in its cache when it is missing. The stopwatch starts with the request for the
+text, so the time for the prompt counts, but not the time for loading.
 
 \b
 Examples:
@@ -59,7 +59,7 @@ def run(params: dict[str, Any]) -> None:
     prompt = PROMPT
     if params["prompt"] is not None or params["file"] is not None:
         prompt = read_prompt(params["prompt"], params["file"], params["escape"])
-    options = {**DEFAULTS, **given(params, GENERATE_OPTIONS)}
+    options = {**DEFAULTS, **given_options(params, GENERATE_OPTIONS)}
     checked = check_early(prompt, options)
     if checked["mode"] == "plain":
         raise BadValueError("--mode plain would race against itself; leave it out, or take sync")
@@ -68,7 +68,7 @@ def run(params: dict[str, Any]) -> None:
 
         options["seed"] = secrets.randbits(63)  # the same for both
     params = with_targets_own(params)
-    options = {**options, **given({"spec_type": params["spec_type"]}, GENERATE_OPTIONS)}
+    options = {**options, **given_options({"spec_type": params["spec_type"]}, GENERATE_OPTIONS)}
     models = _models(params)
     from duo.benchmark.race import Lane, Outcome
     from duo.cli.race_screen import can_show

@@ -106,10 +106,10 @@ def serve(endpoint: str, cache: bytes, n_threads: int, devices: list[str]) -> in
     default=50052,
     show_default=True,
     metavar="N",
-    help="Listen on this port; 0: any free one.",
+    help="Listen on this port; 0: any free port.",
 )
 @click.option(
-    "devices", "-d", "--device", metavar="DEV,DEV", help="Devices to serve. Default: every GPU, or else the CPU."
+    "devices", "-d", "--device", metavar="DEV,DEV", help="Devices to serve. Default: every GPU; without a GPU, the CPU."
 )
 @click.option(
     "-t",

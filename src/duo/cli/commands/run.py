@@ -15,14 +15,14 @@ from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import model_sources
 from duo.cli.on_off import Flag
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
-from duo.cli.options import ModelCommand, given, model_options, unescape
+from duo.cli.options import ModelCommand, given_options, model_options, unescape
 from duo.errors import BadValueError
 from duo.options.tables import GENERATE_OPTIONS
 
 HELP = """Write text with a target model and a draft model that run at the same time.
 
-The text is the target's; the draft only makes it faster. Without -m the demo pair is used. Without -md the
-target's own MTP layers guess, or a draft beside its file, or, on the CPU, n-grams.
+The text is the target's; the draft only makes it faster. Without -m the demo pair is used. Without -md, duo uses the
+target's own MTP layers, a draft beside its file, or (on the CPU) n-grams.
 
 \b
 Examples:
@@ -104,7 +104,7 @@ def run(params: dict[str, Any]) -> None:
         run_dialogue(params)
         return
     prompt = read_prompt(params["prompt"], file, params["escape"])
-    text_options = given(params, GENERATE_OPTIONS)
+    text_options = given_options(params, GENERATE_OPTIONS)
     wanted = check_early(prompt, text_options)  # reports a bad value before minutes of loading
     show.warn_of_schema(wanted)
     with open_duo(params, trace=params["trace"], finds_guesses=True) as d:
@@ -141,7 +141,7 @@ def run_many(params: dict[str, Any]) -> None:
     from duo.generation.job import check_early
 
     prompts = read_prompts(params["file"])
-    text_options = given(params, GENERATE_OPTIONS)
+    text_options = given_options(params, GENERATE_OPTIONS)
     wanted = check_early(prompts[0], text_options)
     show.warn_of_schema(wanted)
     with open_duo(params, trace=params["trace"], finds_guesses=True) as d:
@@ -166,7 +166,7 @@ def run_dialogue(params: dict[str, Any]) -> None:
     around = {name: params[f"in_{name}"] or "" for name in ("prefix", "suffix")}
     if params["escape"]:
         around = {name: unescape(text) for name, text in around.items()}
-    text_options = given(params, GENERATE_OPTIONS)
+    text_options = given_options(params, GENERATE_OPTIONS)
     wanted = check_early(prompt or "?", text_options)
     show.warn_of_schema(wanted)
     with open_duo(params, trace=params["trace"], finds_guesses=True) as d:
@@ -187,8 +187,8 @@ def _command() -> click.Command:
         *model_sources(),
         click.Option(["prompt", "-p", "--prompt"], metavar="TEXT", help="The prompt. Default: standard input."),
         click.Option(["file", "-f", "--file", "-bf", "--binary-file"], type=path, metavar="FILE",
-                     help="A file with the prompt. A .jsonl file has one on each line: -np texts are written at once, "
-                     "and printed as a line of JSON each."),
+                     help="A file with the prompt. A .jsonl file has one prompt per line: duo writes -np texts at "
+                          "once, and prints a line of JSON for each."),
         click.Option(["escape", "-e/", "--escape/--no-escape"], default=True,
                      help=r"Replace \n, \t, \xHH in -p. [default: on]"),
     ]  # fmt: skip
@@ -200,13 +200,14 @@ def _command() -> click.Command:
         Flag(["show_timings", "--show-timings/--no-show-timings"], default=True, envvar="LLAMA_ARG_SHOW_TIMINGS",
              help="Print the figures on standard error. [default: on]"),
         click.Option(["interactive", "-i", "--interactive"], is_flag=True,
-                     help="Write in turn with the model: a string of -r gives you the turn, a line gives it back."),
+                     help="Take turns with the model: a string of -r gives you the turn, and your line gives it "
+                          "back."),
         click.Option(["interactive_first", "-if", "--interactive-first"], is_flag=True,
-                     help="The same, and yours is the first turn."),
-        click.Option(["in_prefix", "--in-prefix"], metavar="TEXT", help="The same, and TEXT comes before your turns."),
-        click.Option(["in_suffix", "--in-suffix"], metavar="TEXT", help="The same, and TEXT comes after your turns."),
+                     help="As -i, and the first turn is yours."),
+        click.Option(["in_prefix", "--in-prefix"], metavar="TEXT", help="As -i, and TEXT comes before your turns."),
+        click.Option(["in_suffix", "--in-suffix"], metavar="TEXT", help="As -i, and TEXT comes after your turns."),
         click.Option(["in_prefix_bos", "--in-prefix-bos"], is_flag=True,
-                     help="The same, and the BOS token comes before your turns."),
+                     help="As -i, and the BOS token comes before your turns."),
         click.Option(["json", "--json"], is_flag=True,
                      help="Print one JSON object with the text and all figures, and nothing else, on standard output."),
         click.Option(["trace", "--trace"], type=str, metavar="FILE", shell_complete=by_metavar,

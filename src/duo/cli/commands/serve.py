@@ -13,7 +13,7 @@ from duo.cli.commands.chat import command as chat_command
 from duo.cli.commands.run import of_run
 from duo.cli.help_groups import MODELS
 from duo.cli.models import model_sources, names_draft, names_target
-from duo.cli.options import ModelCommand, given, model_options, table_options
+from duo.cli.options import ModelCommand, given_options, model_options, table_options
 from duo.errors import BadValueError, DuoError
 from duo.options.serve import ServeOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, SERVE_OPTIONS
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duo.model import Duo
-    from duo.server.listening import Listener
+    from duo.server.listening import ListeningSocket
 
 HELP = """Serve a pair of models over HTTP, with the routes of llama-server, OpenAI and Anthropic.
 
-The options of a text (--temp, -n, --draft, ...) are the defaults of requests. -np texts are written at once (4 unless
-it is given), and share the context (-c). Ctrl-C or SIGTERM ends the server when running texts have ended, a second one
-at once.
-docs/server.md describes routes, clients and limits.
+The options of a text (--temp, -n, --draft, ...) are the defaults of requests. -np texts are written at once (default:
+4), and share the context (-c). Ctrl-C or SIGTERM ends the server when the running texts have ended; a second one ends
+it at once. docs/server.md describes routes, clients and limits.
 
 \b
 Examples:
@@ -76,14 +75,14 @@ def serve(params: dict[str, Any]) -> None:
     from duo.server.lifecycle import Serving
     from duo.server.listening import check_open, check_tls, listeners
     from duo.server.service import Service
-    from duo.server.settings import Settings
+    from duo.server.settings import ServerSettings
 
-    asked = given(params, SERVE_OPTIONS)
-    options = given(params, GENERATE_OPTIONS)
+    asked = given_options(params, SERVE_OPTIONS)
+    options = given_options(params, GENERATE_OPTIONS)
     o = serve_options(asked)
     template, variables = template_choice(params)
     wanted = check_early("?", options)  # reports a bad value before minutes of loading
-    settings = Settings.of(
+    settings = ServerSettings.of(
         asked, name_of(params), reasoning=reasoning_of(params["reasoning_format"]),
         thoughts=thoughts_of(params, wanted), variables=variables, verbose=params["verbose"],
     )  # fmt: skip
@@ -91,7 +90,7 @@ def serve(params: dict[str, Any]) -> None:
     check_open(o, has_keys=bool(settings.keys))
     if params["n_parallel"] is None:
         params["n_parallel"] = N_PARALLEL if params["draft_host"] is None and params["verify_host"] is None else 1
-    engine_options(given(params, ENGINE_OPTIONS))
+    engine_options(given_options(params, ENGINE_OPTIONS))
     found = listeners(o)
     context = click.get_current_context()
 
@@ -138,7 +137,7 @@ def serve(params: dict[str, Any]) -> None:
         show.warn("the server has ended")
 
 
-def addresses(found: Sequence[Listener], o: ServeOptions, prefix: str) -> str:
+def addresses(found: Sequence[ListeningSocket], o: ServeOptions, prefix: str) -> str:
     """Where clients reach the server, for the user."""
     scheme = "https" if o["ssl_cert_file"] else "http"
     return " and ".join(x.url(scheme) + prefix * (not x.path) for x in found)
@@ -155,13 +154,13 @@ def serve_many(params: dict[str, Any]) -> None:
     from duo.server.router.service import Router
     from duo.server.router.serving import RouterServing
     from duo.server.router.sources import known_models, presets_of
-    from duo.server.settings import Settings
+    from duo.server.settings import ServerSettings
 
     if names_target(params) or names_draft(params):
         raise BadValueError("--models-dir and --models-preset name the models; leave out -m, -md, -hf and --pair")
-    asked = given(params, SERVE_OPTIONS)
+    asked = given_options(params, SERVE_OPTIONS)
     o = serve_options(asked)
-    settings = Settings.of({**asked, "ui": False}, "duo")
+    settings = ServerSettings.of({**asked, "ui": False}, "duo")
     check_tls(o)
     check_open(o, has_keys=bool(settings.keys))
     context = click.get_current_context()
@@ -218,7 +217,7 @@ def _command() -> click.Command:
             click.Option(
                 ["spm_infill", "--spm-infill"],
                 is_flag=True,
-                help="What stands behind comes first in prompts of /infill (suffix, prefix, middle).",
+                help="Put the suffix first in prompts of /infill (suffix, prefix, middle).",
             ),
             click.Option(["end_with_parent", WITH_PARENT], is_flag=True, hidden=True),
             *model_options(),

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def trace(file: Path, output: Path | None, start_ms: float | None, end_ms: float | None, as_json: bool) -> None:
     """Say how much of the draft's time was hidden behind the target, and draw it.
 
-    FILE was written by --trace. The figures cover the whole trace, or the part between --from and --to. If neither is
-    given, the picture shows about 30 verifications from the middle; if one is given, it shows 30 next to it.
+    FILE was written by --trace. The figures cover the whole trace, or the part between --from and --to. Without them,
+    the picture shows about 30 verifications from the middle of the trace; with one of them, 30 next to it.
     """
     from duo.benchmark.trace import between, clip, read_trace
 

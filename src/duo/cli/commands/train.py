@@ -10,7 +10,7 @@ import click
 
 from duo.cli import show
 from duo.cli.complete import by_metavar
-from duo.cli.options import ModelCommand, given, table_options
+from duo.cli.options import ModelCommand, given_options, table_options
 from duo.cli.progress import progress
 from duo.errors import BadValueError
 from duo.options.engine import EngineOptions
@@ -19,9 +19,9 @@ from duo.options.train import OF_TARGET, DraftOptions, HeadOptions
 
 HEAD = """Train an EAGLE-3 draft head for a target.
 
-The target writes and reads texts of the data; its hidden states and most probable tokens go to a folder on disk. From
-them PyTorch trains the head (pip install 'duo-llama[train]'). A run that was stopped goes on where it was, with the
-same command. docs/training.md has memory and time for large targets, and --plan computes them for yours.
+The target writes and reads texts of the data; its hidden states and most probable tokens go to a folder on disk.
+PyTorch trains the head on them (pip install 'duo-llama[train]'). To continue a run that was stopped, run the same
+command again. docs/training.md has memory and time for large targets, and --plan computes them for yours.
 
 \b
 Examples:
@@ -30,10 +30,10 @@ Examples:
 """
 DRAFT = """Train a small draft model for a target.
 
-The draft (a llama) learns the target's distribution: from nothing, or with --from from a draft that the target's family
-has, which is what a fine-tuned target wants. The target writes and reads texts of the data; its most probable tokens go
-to a folder on disk. From them PyTorch trains the draft (pip install 'duo-llama[train]'). A run that was stopped goes on
-where it was, with the same command.
+The draft (a llama) learns the target's distribution: from nothing, or with --from from an existing draft of the
+target's family, which is best for a fine-tuned target. The target writes and reads texts of the data, and its most
+probable tokens go to a folder on disk. PyTorch trains the draft on them (pip install 'duo-llama[train]'). To continue a
+run that was stopped, run the same command again.
 
 \b
 Examples:
@@ -48,8 +48,8 @@ def run(kind: str, params: dict[str, Any]) -> None:
 
     head = kind == "head"
     table = TRAIN_HEAD_OPTIONS if head else TRAIN_DRAFT_OPTIONS
-    options: Any = (train_head_options if head else train_draft_options)(given(params, table))
-    engine = {name: value for name, value in given(params, ENGINE_OPTIONS).items() if name in OF_TARGET}
+    options: Any = (train_head_options if head else train_draft_options)(given_options(params, table))
+    engine = {name: value for name, value in given_options(params, ENGINE_OPTIONS).items() if name in OF_TARGET}
     engine_options(engine)
     if params["like"] is not None and not params["plan"]:
         raise BadValueError("--like is for --plan; name the target's file with -m")
@@ -59,19 +59,21 @@ def run(kind: str, params: dict[str, Any]) -> None:
     for name, flag in (("model", "-m"), ("output", "-o"), ("data", "--data")):
         if not params[name]:
             raise BadValueError(f"{flag} is missing; duo train-{kind} needs -m, --data and -o")
-    from duo.train.course import Asked
+    from duo.train.course import TrainingRequest
     from duo.train.draft import train_draft
     from duo.train.head import train_head
 
     with progress("share") as bar:
-        asked = Asked(params["model"], params["data"], params["output"], options, engine, say=show.warn, progress=bar)
-        done = (train_head if head else train_draft)(asked)
+        request = TrainingRequest(
+            params["model"], params["data"], params["output"], options, engine, say=show.warn, progress=bar
+        )
+        done = (train_head if head else train_draft)(request)
     found = done.card["acceptance"]
     click.echo(f"{done.path}: {done.n_bytes / 1e6:.1f} MB, {found['tokens_per_pass']} tokens a pass on held-out texts")
 
 
 def _plan(params: dict[str, Any], options: Any, *, head: bool) -> None:
-    from duo.train.plan import Speed, measured, plan_of
+    from duo.train.plan import DeviceSpeed, measured, plan_of
     from duo.train.sizes import LIKE, TargetShape
     from duo.train.target_file import ModelFile
 
@@ -82,7 +84,7 @@ def _plan(params: dict[str, Any], options: Any, *, head: bool) -> None:
     if params["tflops"] is None:
         speed = measured(options["train_device"], options["precision"])
     else:
-        speed = Speed(params["tflops"] * 1e12, params["bandwidth"] * 1e9)
+        speed = DeviceSpeed(params["tflops"] * 1e12, params["bandwidth"] * 1e9)
     target = LIKE[params["like"]] if params["like"] else TargetShape.of(ModelFile(params["model"]))
     plan = plan_of(target, options, head=head, speed=speed)
     if params["json"]:
@@ -99,12 +101,12 @@ def _command(kind: str) -> click.Command:
         click.Option(["model", "-m", "--model"], type=path, metavar="FILE", envvar="LLAMA_ARG_MODEL",
                      shell_complete=by_metavar, help="The target: a GGUF file."),
         click.Option(["data", "--data"], type=path, metavar="FILE", multiple=True, shell_complete=by_metavar,
-                     help="Texts, prompts or conversations (.txt, .json, .jsonl, .xz, .gz); can be repeated."),
+                     help="Texts, prompts or conversations (.txt, .json, .jsonl, .xz, .gz). May be repeated."),
         click.Option(["output", "-o", "--output"], type=path, metavar="OUT.gguf", shell_complete=by_metavar,
                      help="The file to write."),
-        click.Option(["plan", "--plan"], is_flag=True, help="Only say what it takes: disk, memory and time."),
+        click.Option(["plan", "--plan"], is_flag=True, help="Only say how much disk, memory and time it takes."),
         click.Option(["like", "--like"], type=click.Choice(["8b", "70b"]),
-                     help="With --plan: a target like Llama 3.1 of this size, in place of -m."),
+                     help="With --plan: a target like Llama 3.1 of this size, instead of -m."),
         click.Option(["tflops", "--tflops"], type=positive, metavar="F",
                      help="With --plan: speed of the device's products. Default: measured here."),
         click.Option(["bandwidth", "--bandwidth"], type=positive, metavar="GB",

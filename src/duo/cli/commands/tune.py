@@ -15,7 +15,7 @@ from duo.cli.commands.run import of_run
 from duo.cli.help_groups import MODELS
 from duo.cli.models import DRAFT, NO_DRAFT, TARGET, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
-from duo.cli.options import ModelCommand, given, model_options
+from duo.cli.options import ModelCommand, given_options, model_options
 from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import progress
 from duo.errors import BadValueError
@@ -109,12 +109,12 @@ def run(params: dict[str, Any]) -> None:
             flag = ENGINE_OPTIONS[name].flags[0]
             raise BadValueError(f"duo tune measures two models on this machine; leave out {flag}")
     check_writable(params["json"], "JSON")
-    generate_options(given(params, GENERATE_OPTIONS))  # reports a bad value before a long download
+    generate_options(given_options(params, GENERATE_OPTIONS))  # reports a bad value before a long download
     prompts = prompts_of(params["file"])
     params = with_targets_own(params)
     if names_target(params) and not names_draft(params) and params.get("spec_type") is None:
         raise BadValueError("duo tune measures a pair and no draft was given; give it with -md")
-    with open_duo(params, **given(params, GENERATE_OPTIONS)) as d:
+    with open_duo(params, **given_options(params, GENERATE_OPTIONS)) as d:
         show.note_placement(d.placement)
         warn_of_models(d)
         models = [m for m in (d.target, d.draft) if m is not None]
@@ -122,7 +122,7 @@ def run(params: dict[str, Any]) -> None:
             t = tune(d, prompts, lambda what: show_progress(f"measuring {what}"))
         command = recommended(t, params, d.target.path)
         settings = {k: v for k, v in d.options.items() if v != ENGINE_OPTIONS[k].default}
-        head = head_of(models, command, {**settings, **given(params, GENERATE_OPTIONS)})
+        head = head_of(models, command, {**settings, **given_options(params, GENERATE_OPTIONS)})
     tune_report.show(t, head)
     if params["json"] is not None:
         write_json(params["json"], {**head, **asdict(t)})

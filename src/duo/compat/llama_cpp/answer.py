@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from duo.chat.call_pieces import CallPieces
-from duo.chat.reading import CallReader, Part, Reader, joined
+from duo.chat.reading import AnswerReader, CallReader, Part, joined
 from duo.compat.llama_cpp.logprob_lists import LogprobLists, joined_lists
 from duo.compat.llama_cpp.openai import Completion, CompletionChoice, CompletionChunk, Logprobs
 from duo.generation.result import Chunk, TokenLogprobs
@@ -55,7 +55,7 @@ class Reading:
     tools: calls of these come in pieces, too.
     """
 
-    def __init__(self, spelled: Spelled, reader: Reader | CallReader, tools: Collection[str] = ()) -> None:
+    def __init__(self, spelled: Spelled, reader: AnswerReader | CallReader, tools: Collection[str] = ()) -> None:
         self._spelled, self._reader = spelled, reader
         self._pieces = CallPieces(tools) if tools else None
         self._parts: list[Part] = []
@@ -89,7 +89,7 @@ class Reading:
         return joined(self._parts)
 
 
-class Answer:
+class CompletionAnswer:
     """A stream that becomes a Completion, or the parts of one. model: the name that the dicts carry; None: the path."""
 
     def __init__(self, local_model: _core.Model, stream: Stream, prompt: str, n_prompt: int, model: str | None) -> None:

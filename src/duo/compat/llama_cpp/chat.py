@@ -12,15 +12,15 @@ from duo.chat.chat_template import ChatTemplate, template_of
 from duo.chat.pictures import Fetch, Pictures, data_url
 from duo.chat.reading import reasoning_of
 from duo.compat.llama_cpp import chat_formats
-from duo.compat.llama_cpp.answer import Answer
+from duo.compat.llama_cpp.answer import CompletionAnswer
 from duo.compat.llama_cpp.chat_answer import as_call, as_call_parts, as_chat, as_chat_parts, as_read, as_read_parts
-from duo.compat.llama_cpp.chat_prompt import ChatAsked, ChatPrompt, chat_prompt, schema_of
-from duo.compat.llama_cpp.completion import Completions, if_asked, of_llama
-from duo.compat.llama_cpp.members import PLACES_OF_CHAT, by_name
+from duo.compat.llama_cpp.chat_prompt import ChatPrompt, ChatRequest, chat_prompt, schema_of
+from duo.compat.llama_cpp.completion import Completions, stream_keyword, text_keywords
+from duo.compat.llama_cpp.members import CHAT_ARGUMENTS, merged_arguments
 from duo.compat.llama_cpp.openai import ChatChunk, ChatCompletion
 from duo.errors import BadValueError, MissingPackageError
 from duo.generation.pictures import seen_tokens
-from duo.generation.texts import own_defaults
+from duo.generation.texts import text_defaults
 from duo.grammar.grammar import grammar_of_schema
 from duo.options.llama_cpp import ChatOptions
 from duo.options.signature import keywords
@@ -54,13 +54,13 @@ class Chats(Completions):
     _format: str | None  # llama_cpp's name
     _template: ChatTemplate | None = None
 
-    def _choose_chat(self, given: dict[str, Any]) -> None:
+    def _choose_chat(self, options: dict[str, Any]) -> None:
         """Takes the keywords of prompts (chat_template, chat_format, ...) out of the others. Raises BadValueError."""
-        template, name = given.pop("chat_template", None), given.pop("chat_format", None)
+        template, name = options.pop("chat_template", None), options.pop("chat_format", None)
         for what, value in (("chat_template", template), ("chat_format", name)):
             if value is not None and not (isinstance(value, str) and _is_unicode(value)):
                 raise BadValueError(f"{what} is {quoted(value)}; give text")
-        self._handler = chat_formats.check_handler(given.pop("chat_handler", None))
+        self._handler = chat_formats.check_handler(options.pop("chat_handler", None))
         if self._handler is None and template is None and name is not None:
             self._handler = chat_formats.handler_of(name)
         self._format = name
@@ -69,27 +69,31 @@ class Chats(Completions):
 
     @property
     def chat_format(self) -> str | None:
-        """llama_cpp's name of a chat format, as it was given; None: a template makes the prompt."""
+        """llama_cpp's name of the chat format, as it was given. None: a template makes the prompt. It can be set."""
         return self._format
 
     @chat_format.setter
     def chat_format(self, name: str | None) -> None:
-        """A chat with an unknown name is a BadValueError, as in llama_cpp."""
+        """With an unknown name, the next chat is a BadValueError, as in llama_cpp."""
         self._choose_chat({"chat_format": name})
 
     @property
     def chat_handler(self) -> chat_formats.Handler | None:
-        """The function that makes the prompt and the answer in place of a template; None: there is none."""
+        """The function that makes prompt and answer in place of a template. None: there is none. It can be set."""
         return self._handler
 
     @chat_handler.setter
     def chat_handler(self, handler: object) -> None:
-        """Raises BadValueError: it is none, or one for images."""
+        """Raises BadValueError: it is not a handler, or it is one for images."""
         self._choose_chat({"chat_handler": handler})
 
     @property
     def chat_template(self) -> ChatTemplate:
-        """The model's chat template, or the one given to `Duo`. Raises BadValueError if there is none."""
+        """The model's chat template, or the one that `Duo` was given. `render(messages)` makes the prompt.
+
+        Raises:
+            BadValueError: There is none.
+        """
         if self._template is None:
             self._template = template_of(self.local_model, self._chat_template)
         return self._template
@@ -98,7 +102,7 @@ class Chats(Completions):
     def create_chat_completion(
         self,
         messages: Sequence[Mapping[str, Any]],
-        *places: Any,
+        *positional: Any,
         stream: Literal[False] | None = False,
         **options: Unpack[ChatOptions],
     ) -> ChatCompletion: ...
@@ -107,7 +111,7 @@ class Chats(Completions):
     def create_chat_completion(
         self,
         messages: Sequence[Mapping[str, Any]],
-        *places: Any,
+        *positional: Any,
         stream: Literal[True],
         **options: Unpack[ChatOptions],
     ) -> Iterator[ChatChunk]: ...
@@ -116,29 +120,32 @@ class Chats(Completions):
     def create_chat_completion(
         self,
         messages: Sequence[Mapping[str, Any]],
-        *places: Any,
+        *positional: Any,
         stream: bool | None,
         **options: Unpack[ChatOptions],
     ) -> ChatCompletion | Iterator[ChatChunk]: ...
 
-    @keywords(ChatOptions, PLACES_OF_CHAT, **DEFAULTS)
+    @keywords(ChatOptions, CHAT_ARGUMENTS, **DEFAULTS)
     def create_chat_completion(
-        self, messages: Sequence[Mapping[str, Any]], *places: Any, stream: bool | None = False, **options: Any
+        self, messages: Sequence[Mapping[str, Any]], *positional: Any, stream: bool | None = False, **options: Any
     ) -> ChatCompletion | Iterator[ChatChunk]:
-        """An answer, as llama_cpp.Llama.create_chat_completion: a dict, or with `stream` an iterator of dicts.
+        """Answers a conversation, as llama_cpp.Llama.create_chat_completion does.
 
-        messages: `{"role", "content"}` each; the chat template makes the prompt of them and of `tools`. max_tokens:
-        tokens; None, 0 or less: no limit. logprobs: with log-probabilities in nats, top_logprobs alternatives for each
-        token. response_format: text, json_object or json_schema. chat_template_kwargs: variables of the template, as
-        enable_thinking; those that it names may be given as keywords, too. tools: the answer's calls become tool_calls;
-        tool_choice: none, auto, required or a tool by name, whose arguments the answer then is. reasoning_format: with
-        auto or deepseek thoughts become reasoning_content. The other keywords are those of `generate`.
-        Arguments by place come in llama_cpp's order.
+        The chat template makes the prompt of the messages and the tools. Positional arguments have llama_cpp's order.
+        Variables of the template may be given as keywords.
 
-        Raises TypeError (unknown keyword) and DuoError: BadValueError (a value, the messages, no template),
-        ContextFullError, and as `stream`.
+        Args:
+            messages: Dicts with `role` and `content`, as in OpenAI's API.
+            stream: Return an iterator of dicts; otherwise one dict.
+            **options: Keywords of a chat, and keywords of a text.
+
+        Raises:
+            BadValueError: A value or a message is wrong, or the model has no chat template.
+            DuoError: What `stream` raises.
         """
-        options = by_name("create_chat_completion", PLACES_OF_CHAT, places, {**options, **if_asked(stream)})
+        options = merged_arguments(
+            "create_chat_completion", CHAT_ARGUMENTS, positional, {**options, **stream_keyword(stream)}
+        )
         if self._handler is not None:
             answer: ChatCompletion | Iterator[ChatChunk] = self._handled(self._handler, messages, options)
             return answer
@@ -152,32 +159,32 @@ class Chats(Completions):
                     f"{name} is for a template, and llama_cpp's chat formats are none; give chat_template"
                 )
         schema = schema_of(options.pop("response_format", None))
-        asked = {name: options.pop(name) for name in PLACES_OF_CHAT if name in options}
-        of_llama({}, "create_chat_completion", {k: v for k, v in asked.items() if k not in OF_HANDLERS}, {})
+        arguments = {name: options.pop(name) for name in CHAT_ARGUMENTS if name in options}
+        text_keywords({}, "create_chat_completion", {k: v for k, v in arguments.items() if k not in OF_HANDLERS}, {})
         of_all = {name: value for name, value in self.defaults.items() if name in OF_HANDLERS}
-        own = of_llama(
+        own = text_keywords(
             {k: v for k, v in self.defaults.items() if k not in of_all}, "create_chat_completion", options, {}
         )
         if schema is not None:
             own["grammar"] = grammar_of_schema(schema)
-        whole = {**OF_HANDLERS, **of_all, **{k: v for k, v in asked.items() if k in OF_HANDLERS}}
+        whole = {**OF_HANDLERS, **of_all, **{k: v for k, v in arguments.items() if k in OF_HANDLERS}}
         return chat_formats.handled(handler, self, {"messages": messages, **whole}, own)
 
     def _templated(self, messages: Any, options: dict[str, Any]) -> ChatCompletion | Iterator[ChatChunk]:
         stream, model = options.pop("stream", None), options.pop("model", None)
         logprobs, top_logprobs = options.pop("logprobs", None), options.pop("top_logprobs", None)
-        asked = ChatAsked(
+        request = ChatRequest(
             **{name: options.pop(name, None) for name in (*OF_TOOLS, "response_format")},
             reasoning=reasoning_of(options.pop("reasoning_format", None)),
             variables=self._variables(options),
         )
-        wanted = of_llama(own_defaults(self, options), "create_chat_completion", options, DEFAULTS)
-        prompt = self.chat_prompt(messages, asked)
+        wanted = text_keywords(text_defaults(self, options), "create_chat_completion", options, DEFAULTS)
+        prompt = self.chat_prompt(messages, request)
         wanted |= prompt.shape
         if logprobs:
             wanted["logprobs"] = top_logprobs or 0
         stream_of = self.stream(prompt.tokens, **wanted)
-        answer = Answer(self.local_model, stream_of, "", len(prompt.tokens), model)
+        answer = CompletionAnswer(self.local_model, stream_of, "", len(prompt.tokens), model)
         if named := prompt.choice.named:
             return as_call_parts(answer.parts(), named) if stream else as_call(answer.whole(echo=False), named)
         if prompt.is_read:
@@ -194,7 +201,7 @@ class Chats(Completions):
             n: options.pop(n) for n in [*options] if n in template.variables and n not in GENERATE_OPTIONS
         }
 
-    def chat_prompt(self, messages: object, asked: ChatAsked, fetch: Fetch = data_url) -> ChatPrompt:
+    def chat_prompt(self, messages: object, request: ChatRequest, fetch: Fetch = data_url) -> ChatPrompt:
         """A conversation as this model's template writes it. fetch: files that the URLs of pictures name. Raises
         BadValueError."""
         target = self.engine.target
@@ -210,19 +217,23 @@ class Chats(Completions):
             self.chat_template,
             tokenize,
             messages,
-            asked,
+            request,
             marked=target is not None and not target.can_rollback,
         )
 
-    def create_chat_completion_openai_v1(self, *places: Any, **options: Any) -> Any:
-        """`create_chat_completion` as objects of the openai package. Raises MissingPackageError."""
+    def create_chat_completion_openai_v1(self, *positional: Any, **options: Any) -> Any:
+        """`create_chat_completion` that returns objects of the openai package.
+
+        Raises:
+            MissingPackageError: The openai package is not installed.
+        """
         try:
             theirs = import_module("openai.types.chat")
         except ImportError:
             raise MissingPackageError(
                 "create_chat_completion_openai_v1 needs the openai package; pip install openai"
             ) from None
-        found = self.create_chat_completion(*places, **options)
-        if isinstance(found, dict):
-            return theirs.ChatCompletion(**found)
-        return (theirs.ChatCompletionChunk(**part) for part in found)
+        answer = self.create_chat_completion(*positional, **options)
+        if isinstance(answer, dict):
+            return theirs.ChatCompletion(**answer)
+        return (theirs.ChatCompletionChunk(**part) for part in answer)

@@ -6,10 +6,10 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from duo.chat.call_pieces import Piece
-from duo.chat.reading import CallReader, Part, Reader, joined
+from duo.chat.call_pieces import CallPiece
+from duo.chat.reading import AnswerReader, CallReader, Part, joined
 from duo.chat.tool_calls import Call
-from duo.compat.llama_cpp.answer import Answer, Reading
+from duo.compat.llama_cpp.answer import CompletionAnswer, Reading
 from duo.compat.llama_cpp.openai import (
     ChatChunk,
     ChatCompletion,
@@ -88,7 +88,7 @@ def tool_call(call: Call) -> ToolCall:
     return {"id": call_id(call.id), "type": "function", "function": function}
 
 
-def tool_call_part(p: Piece) -> ToolCallPart:
+def tool_call_part(p: CallPiece) -> ToolCallPart:
     """A call while it is written."""
     if not p.name:
         return {"index": p.index, "function": {"arguments": p.arguments}}
@@ -100,7 +100,7 @@ def _finish(finish_reason: str | None, calls: Any) -> str | None:
     return "tool_calls" if calls and finish_reason == "stop" else finish_reason
 
 
-def as_read(answer: Answer, reader: Reader | CallReader) -> ChatCompletion:
+def as_read(answer: CompletionAnswer, reader: AnswerReader | CallReader) -> ChatCompletion:
     """A text as an answer with reasoning_content and tool_calls of its own. Raises DuoError."""
     completion = answer.whole(echo=False)
     said = joined([*reader.feed(answer.spelled.take()), *reader.finish()])
@@ -122,7 +122,7 @@ def _deltas(part: Part) -> Iterator[ChatDelta]:
         yield {"tool_calls": [tool_call_part(piece)]}
 
 
-def as_read_parts(answer: Answer, reading: Reading) -> Iterator[ChatChunk]:
+def as_read_parts(answer: CompletionAnswer, reading: Reading) -> Iterator[ChatChunk]:
     """The same as it comes. Calls come in pieces, if their arguments are a JSON object."""
     called, first = False, True
     for p in answer.parts():

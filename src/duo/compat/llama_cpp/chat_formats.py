@@ -60,9 +60,9 @@ class Caller:
         self._duo, self._own = duo, own
         self.raised: Exception | None = None  # by the text, not by the handler
 
-    def create_completion(self, *places: Any, **options: Any) -> Any:
+    def create_completion(self, *positional: Any, **options: Any) -> Any:
         try:
-            return self._duo.create_completion(*places, **{**options, **self._own})
+            return self._duo.create_completion(*positional, **{**options, **self._own})
         except Exception as e:
             self.raised = e
             raise
@@ -71,14 +71,14 @@ class Caller:
         return getattr(self._duo, name)
 
 
-def handled(handler: Handler, duo: Completions, asked: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
-    """What the handler answers. asked: arguments of create_chat_completion; own: keywords that only duo has.
+def handled(handler: Handler, duo: Completions, arguments: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
+    """What the handler answers. arguments: arguments of create_chat_completion; own: keywords that only duo has.
 
     Raises DuoError, and what a function of the program's own raises: a handler or a logits_processor.
     """
     caller = Caller(duo, own)
     try:
-        return handler(llama=caller, **asked)
+        return handler(llama=caller, **arguments)
     except (DuoError, TypeError):
         raise
     except Exception as e:  # llama_cpp's handlers assert, and take what they need from their Llama

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from duo.chat.chat_template import ChatTemplate, check_messages
-from duo.chat.reading import CallReader, Reader
+from duo.chat.reading import AnswerReader, CallReader
 from duo.compat.llama_cpp.answer import Reading, Spelled
 from duo.compat.llama_cpp.tools import Choice, choice_of
 from duo.errors import BadValueError
@@ -22,13 +22,13 @@ def schema_of(response_format: object) -> Any:
     kind = response_format.get("type") if isinstance(response_format, Mapping) else None
     if kind == "text":
         return None
-    asked = cast("Mapping[str, Any]", response_format)
+    form = cast("Mapping[str, Any]", response_format)
     if kind == "json_object":
-        schema = asked.get("schema")
+        schema = form.get("schema")
         return {} if schema is None else schema
     if kind == "json_schema":
-        inner = asked.get("json_schema")
-        schema = inner.get("schema") if isinstance(inner, Mapping) else asked.get("schema")
+        inner = form.get("json_schema")
+        schema = inner.get("schema") if isinstance(inner, Mapping) else form.get("schema")
         if schema is None:
             raise BadValueError(
                 "response_format has no schema; write {'type': 'json_schema', 'json_schema': {'schema': S}}"
@@ -52,11 +52,11 @@ class ChatPrompt:
         """Whether the answer may have parts other than text."""
         return bool(self.reasoning or self.choice.names)
 
-    def reader(self) -> Reader | CallReader:
+    def reader(self) -> AnswerReader | CallReader:
         """For one answer."""
         if self.choice.named:
             return CallReader(self.choice.named)
-        return Reader(self.text, reasoning=self.reasoning, tools=self.choice.schemas)
+        return AnswerReader(self.text, reasoning=self.reasoning, tools=self.choice.schemas)
 
     def reading(self, spelled: Spelled) -> Reading:
         """The same for the chunks of a stream, whose text is spelled out there; calls of tools come in pieces."""
@@ -64,7 +64,7 @@ class ChatPrompt:
 
 
 @dataclass(frozen=True)
-class ChatAsked:
+class ChatRequest:
     """What a program asked of a chat, but for the messages and the sampling."""
 
     tools: Any = None
@@ -81,29 +81,29 @@ def chat_prompt(
     template: ChatTemplate,
     tokenize: Callable[[str, bool], list[int]],
     messages: object,
-    asked: ChatAsked,
+    request: ChatRequest,
     *,
     marked: bool = False,
 ) -> ChatPrompt:
     """tokenize: (text, with BOS) -> ids. marked: the target should keep its state before the last user message, because
     that is often edited. Raises BadValueError."""
-    of_tools = {"tools": asked.tools, "tool_choice": asked.tool_choice}
-    of_tools |= {"functions": asked.functions, "function_call": asked.function_call}
+    of_tools = {"tools": request.tools, "tool_choice": request.tool_choice}
+    of_tools |= {"functions": request.functions, "function_call": request.function_call}
     choice = choice_of(**of_tools)
-    schema = choice.schema if choice.schema is not None else schema_of(asked.response_format)
+    schema = choice.schema if choice.schema is not None else schema_of(request.response_format)
     if choice.forbidden or (choice.schema is not None and template.add_special):
         of_tools["tools"] = None  # where a grammar shapes the answer, a template may leave them out
-    if asked.prefill:
-        text = _with_beginning(template, messages, {**of_tools, **asked.variables})
+    if request.prefill:
+        text = _with_beginning(template, messages, {**of_tools, **request.variables})
     else:
-        text = template.render(messages, **{**of_tools, **asked.variables})
+        text = template.render(messages, **{**of_tools, **request.variables})
     shape: dict[str, Any] = {} if schema is None else {"grammar": None, "json_schema": schema}
     tokens = tokenize(text, template.add_special)
     if marked:
-        before = _before_last_user(template, messages, {**of_tools, **asked.variables})
+        before = _before_last_user(template, messages, {**of_tools, **request.variables})
         same = text[: n_same(before, text)]
         shape["prompt_mark"] = n_same(tokenize(same, template.add_special), tokens) if same else 0
-    return ChatPrompt(text, tokens, shape, choice, asked.reasoning)
+    return ChatPrompt(text, tokens, shape, choice, request.reasoning)
 
 
 def _before_last_user(template: ChatTemplate, messages: object, variables: Mapping[str, Any]) -> str:

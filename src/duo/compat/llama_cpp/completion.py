@@ -7,14 +7,14 @@ from typing import Any, Literal, cast, overload
 
 from typing_extensions import Unpack
 
-from duo.compat.llama_cpp.answer import Answer
+from duo.compat.llama_cpp.answer import CompletionAnswer
 from duo.compat.llama_cpp.infill import infill
-from duo.compat.llama_cpp.members import PLACES_OF_COMPLETION, LlamaMembers, by_name
+from duo.compat.llama_cpp.members import COMPLETION_ARGUMENTS, LlamaMembers, merged_arguments
 from duo.compat.llama_cpp.openai import Completion, CompletionChunk
 from duo.generation.errand import score
 from duo.generation.job import Prompt, prepare
 from duo.generation.result import TokenLogprobs
-from duo.generation.texts import own_defaults
+from duo.generation.texts import text_defaults
 from duo.options.llama_cpp import CompletionOptions
 from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
@@ -24,15 +24,15 @@ OTHER_NAMES = {"mirostat_mode": "mirostat"}
 DEFAULTS: dict[str, Any] = {"max_tokens": 16}
 
 
-def of_llama(
-    own: Mapping[str, Any], function: str, given: Mapping[str, Any], defaults: Mapping[str, Any]
+def text_keywords(
+    own: Mapping[str, Any], function: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Keywords of `Duo.stream`, of those that llama_cpp's function got. own: what `Duo` was given for all texts.
 
     Raises TypeError (unknown keyword).
     """
     options = {**defaults, **own}
-    for theirs, value in given.items():
+    for theirs, value in arguments.items():
         name = OTHER_NAMES.get(theirs, theirs)
         if name in WITHOUT_EFFECT:
             continue
@@ -46,7 +46,7 @@ def of_llama(
     return options
 
 
-def if_asked(stream: bool | None) -> dict[str, bool]:
+def stream_keyword(stream: bool | None) -> dict[str, bool]:
     """`stream` as a keyword beside those by place."""
     return {"stream": stream} if stream else {}
 
@@ -56,39 +56,43 @@ class Completions(LlamaMembers):
 
     @overload
     def create_completion(
-        self, prompt: Prompt, *places: Any, stream: Literal[False] | None = False, **options: Unpack[CompletionOptions]
+        self,
+        prompt: Prompt,
+        *positional: Any,
+        stream: Literal[False] | None = False,
+        **options: Unpack[CompletionOptions],
     ) -> Completion: ...
 
     @overload
     def create_completion(
-        self, prompt: Prompt, *places: Any, stream: Literal[True], **options: Unpack[CompletionOptions]
+        self, prompt: Prompt, *positional: Any, stream: Literal[True], **options: Unpack[CompletionOptions]
     ) -> Iterator[CompletionChunk]: ...
 
     @overload
     def create_completion(
-        self, prompt: Prompt, *places: Any, stream: bool | None, **options: Unpack[CompletionOptions]
+        self, prompt: Prompt, *positional: Any, stream: bool | None, **options: Unpack[CompletionOptions]
     ) -> Completion | Iterator[CompletionChunk]: ...
 
-    @keywords(CompletionOptions, PLACES_OF_COMPLETION, **DEFAULTS)
+    @keywords(CompletionOptions, COMPLETION_ARGUMENTS, **DEFAULTS)
     def create_completion(
-        self, prompt: Prompt, *places: Any, stream: bool | None = False, **options: Any
+        self, prompt: Prompt, *positional: Any, stream: bool | None = False, **options: Any
     ) -> Completion | Iterator[CompletionChunk]:
-        """A text for a prompt, as llama_cpp.Llama.create_completion: a dict, or with `stream` an iterator of dicts.
+        """Writes a text, as llama_cpp.Llama.create_completion does. Calling the `Duo` itself does the same.
 
-        prompt: text, or token ids. max_tokens: tokens; None, 0 or less: no limit. logprobs: so many alternatives for
-        each token, in nats. echo: the prompt stands before the text, and its tokens have log-probabilities too. suffix:
-        what the text leads to, for models that fill in the middle. model: the name that the dicts carry, else the
-        target's path. The other keywords are those of `generate`; `Duo`'s own are the defaults. Arguments by place
-        come in llama_cpp's order.
+        Positional arguments have llama_cpp's order. Errors are those of `stream`.
 
-        Raises TypeError (unknown keyword) and DuoError: BadValueError (a value or the prompt), ContextFullError, and
-        as `stream`.
+        Args:
+            prompt: Text, or token ids.
+            stream: Return an iterator of dicts; otherwise one dict.
+            **options: Keywords of a completion, and keywords of a text.
         """
-        options = by_name("create_completion", PLACES_OF_COMPLETION, places, {**options, **if_asked(stream)})
+        options = merged_arguments(
+            "create_completion", COMPLETION_ARGUMENTS, positional, {**options, **stream_keyword(stream)}
+        )
         if isinstance(prompt, Iterator):
             prompt = list(prompt)  # it is read more than once
         stream, echo, model, suffix = (options.pop(name, None) for name in ("stream", "echo", "model", "suffix"))
-        wanted = of_llama(own_defaults(self, options), "create_completion", options, DEFAULTS)
+        wanted = text_keywords(text_defaults(self, options), "create_completion", options, DEFAULTS)
         if suffix is None:
             tokens = self._prompt_tokens(prompt)
         else:
@@ -104,7 +108,7 @@ class Completions(LlamaMembers):
         text = prompt if isinstance(prompt, str) else ""
         if not isinstance(prompt, str) and (echo or begun.with_logprobs):  # offsets count from the prompt's begin
             text = self.decode([int(t) for t in prompt])
-        answer = Answer(self.local_model, begun, text, len(tokens), model)
+        answer = CompletionAnswer(self.local_model, begun, text, len(tokens), model)
         if stream:
             return answer.parts()
         return answer.whole(echo=bool(echo), scored=(int(tokens[0]), scored) if scores else None)

@@ -38,8 +38,8 @@ def infill(model: _core.Model, prompt: Prompt, suffix: str, *, suffix_first: boo
         check_text(prompt, "the prompt")
         ids = model.tokenize(prompt, False) if prompt else []
     else:
-        given = prompt if isinstance(prompt, bytes | bytearray) else list(prompt)
-        ids = [] if given == [] else prompt_tokens(model, given)  # which refuses bytes
+        prompt_ids = prompt if isinstance(prompt, bytes | bytearray) else list(prompt)
+        ids = [] if prompt_ids == [] else prompt_tokens(model, prompt_ids)  # which refuses bytes
     first, last = [before, *ids], [after, *(_suffix(model, suffix) if suffix else [])]
     v = model.vocabulary
     begin, end = [v.bos] * (v.add_bos and v.bos >= 0), [v.eos] * (v.add_eos and v.eos >= 0)

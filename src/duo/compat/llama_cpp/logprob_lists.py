@@ -26,23 +26,23 @@ class LogprobLists:
 
     def of(self, tokens: Sequence[TokenLogprobs]) -> Logprobs:
         """Of the next tokens."""
-        found: Logprobs = {"tokens": [], "text_offset": [], "token_logprobs": [], "top_logprobs": []}
+        lists: Logprobs = {"tokens": [], "text_offset": [], "token_logprobs": [], "top_logprobs": []}
         for t in tokens:
             text = self._piece(t.token)
-            found["tokens"].append(text)
-            found["text_offset"].append(self._offset)
-            found["token_logprobs"].append(t.logprob)
-            found["top_logprobs"].append(self._best([*t.top, (t.token, t.logprob)]))
+            lists["tokens"].append(text)
+            lists["text_offset"].append(self._offset)
+            lists["token_logprobs"].append(t.logprob)
+            lists["top_logprobs"].append(self._best([*t.top, (t.token, t.logprob)]))
             self._offset += len(self._characters.decode(self._model.piece(t.token)))
-        return found
+        return lists
 
     def _best(self, tokens: Iterable[tuple[int, float]]) -> dict[str, float]:
         """By text: the best of those that have it. All that are parts of a character have none."""
-        found: dict[str, float] = {}
+        best: dict[str, float] = {}
         for token, logprob in tokens:
             text = self._piece(token)
-            found[text] = max(logprob, found.get(text, logprob))
-        return found
+            best[text] = max(logprob, best.get(text, logprob))
+        return best
 
     def of_prompt(self, first: int, rest: Sequence[TokenLogprobs], *, keeps_bos: bool = False) -> Logprobs:
         """Of a prompt's first token and the others. The first one in the lists has no log-probability.

@@ -15,12 +15,12 @@ from duo.options.validate import generate_options
 from duo.support.same import n_same
 
 # Arguments behind the first one, in llama_cpp's order.
-PLACES_OF_COMPLETION = (
+COMPLETION_ARGUMENTS = (
     "suffix", "max_tokens", "temperature", "top_p", "min_p", "typical_p", "logprobs", "echo", "stop",
     "frequency_penalty", "presence_penalty", "repeat_penalty", "top_k", "stream", "seed", "tfs_z", "mirostat_mode",
     "mirostat_tau", "mirostat_eta", "model", "stopping_criteria", "logits_processor", "grammar", "logit_bias",
 )  # fmt: skip
-PLACES_OF_CHAT = (
+CHAT_ARGUMENTS = (
     "functions", "function_call", "tools", "tool_choice", "temperature", "top_p", "top_k", "min_p", "typical_p",
     "stream", "stop", "seed", "response_format", "max_tokens", "presence_penalty", "frequency_penalty",
     "repeat_penalty", "tfs_z", "mirostat_mode", "mirostat_tau", "mirostat_eta", "model", "logits_processor", "grammar",
@@ -28,14 +28,16 @@ PLACES_OF_CHAT = (
 )  # fmt: skip
 
 
-def by_name(function: str, order: Sequence[str], places: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments that were given by place, with those that were given by name. Raises TypeError."""
-    if len(places) > len(order):
-        raise TypeError(f"{function}() takes {1 + len(order)} arguments at most, and {1 + len(places)} were given")
-    named = dict(zip(order, places, strict=False))
-    if twice := named.keys() & given.keys():
+def merged_arguments(
+    function: str, order: Sequence[str], positional: Sequence[Any], keywords: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Positional and keyword arguments in one dict. order: names of the positional ones. Raises TypeError."""
+    if len(positional) > len(order):
+        raise TypeError(f"{function}() takes {1 + len(order)} arguments at most, and {1 + len(positional)} were given")
+    named = dict(zip(order, positional, strict=False))
+    if twice := named.keys() & keywords.keys():
         raise TypeError(f"{function}() got two values for {sorted(twice)[0]!r}")
-    return named | dict(given)
+    return named | dict(keywords)
 
 
 # Members that duo does not have, and why.
@@ -110,7 +112,7 @@ class LlamaMembers(Texts):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What the file's header says of the model, but for lists. Raises DuoError if it cannot be read any more."""
+        """What the header of the model's file says, without lists. Raises DuoError: it cannot be read any more."""
         model = self.local_model
         values = read_header(model.path).values
         return {key: model.meta(key) for key, value in values.items() if not isinstance(value, list)}
@@ -127,7 +129,7 @@ class LlamaMembers(Texts):
 
     @property
     def lora_base(self) -> None:
-        """None: duo takes no lora_base."""
+        """Always None: duo has no lora_base."""
 
     @property
     def lora_path(self) -> Any:
@@ -151,7 +153,7 @@ class LlamaMembers(Texts):
 
     @property
     def n_batch(self) -> int:
-        """Most tokens in one evaluation."""
+        """The most tokens in one evaluation."""
         return min(self.options["n_batch"], self.n_ctx())
 
     @property
@@ -166,16 +168,16 @@ class LlamaMembers(Texts):
 
     @property
     def last_n_tokens_size(self) -> int:
-        """Recent tokens that the penalties count."""
+        """Number of recent tokens that the penalties count."""
         n: int = generate_options({**self.defaults})["repeat_last_n"]
         return n
 
     def n_ctx(self) -> int:
-        """Tokens that the context holds."""
+        """Size of the context in tokens."""
         return self.local_model.n_ctx
 
     def n_vocab(self) -> int:
-        """Tokens of the vocabulary."""
+        """Size of the vocabulary in tokens."""
         return self.local_model.n_vocab
 
     def token_bos(self) -> int:
@@ -187,7 +189,7 @@ class LlamaMembers(Texts):
         return self.local_model.token_eos
 
     def n_embd(self) -> int:
-        """Numbers in the state of a token. Raises BadValueError if the file's header does not say."""
+        """Width of the model's states. Raises BadValueError: the header of the file does not say it."""
         values = self.metadata
         n = values.get(f"{values.get('general.architecture')}.embedding_length")
         if n is None:
@@ -195,7 +197,7 @@ class LlamaMembers(Texts):
         return int(n)
 
     def token_nl(self) -> int:
-        """The token of a line end; -1: there is none."""
+        """The token of a line break; -1: there is none."""
         model = self.local_model
         return next((t for t in range(model.n_vocab) if model.piece(t) == b"\n"), -1)
 
@@ -214,25 +216,26 @@ class LlamaMembers(Texts):
         return Tokenizer(self)
 
     def set_seed(self, seed: int) -> None:
-        """The seed of texts that are given none; -1 (or llama_cpp's 2**32 - 1): a new one each time.
+        """Sets the default seed. -1 (or llama_cpp's 2**32 - 1): a new one for each text.
 
-        Raises BadValueError for another negative number.
+        Raises:
+            BadValueError: It is another negative number.
         """
         seed = -1 if seed == ANY_SEED else seed
         generate_options({"seed": seed})
         self.defaults["seed"] = seed
 
     def set_cache(self, cache: object) -> None:
-        """Nothing: what a text has in common with the one before is in the models' own caches."""
+        """Has no effect: the models' own caches keep what texts have in common."""
 
     @staticmethod
     def longest_token_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-        """Tokens that two sequences begin with alike."""
+        """Length of the common prefix of two sequences, in tokens."""
         return n_same(a, b)
 
     @staticmethod
     def logits_to_logprobs(logits: Any, axis: int = -1) -> Any:
-        """Logits as log-probabilities (nats), in the same shape: x - log(sum(exp(x))) along the axis."""
+        """Converts logits to log-probabilities (nats) of the same shape: x - log(sum(exp(x))) along the axis."""
         import numpy as np
 
         x = np.asarray(logits, dtype=np.single)
@@ -242,8 +245,9 @@ class LlamaMembers(Texts):
             return below - np.log(np.sum(np.exp(below), axis=axis, keepdims=True))
 
     def reset(self) -> None:
-        """Nothing: each text begins anew, and what it has in common with the one before is read from the cache.
+        """Has no effect: each text begins anew, and what it has in common with earlier ones comes from the cache.
 
-        Raises DuoError if this Duo is closed.
+        Raises:
+            CancelledError: This Duo is closed.
         """
         _ = self.engine

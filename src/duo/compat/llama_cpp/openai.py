@@ -157,11 +157,11 @@ class ResponseFormat(TypedDict, total=False):
     json_schema: dict[str, Any]
 
 
-def chat_logprobs(found: Logprobs | None) -> ChatLogprobs | None:
+def chat_logprobs(logprobs: Logprobs | None) -> ChatLogprobs | None:
     """Log-probabilities as chats have them; those of a prompt are not among them."""
-    if found is None:
+    if logprobs is None:
         return None
-    rows = zip(found["tokens"], found["token_logprobs"], found["top_logprobs"], strict=True)
+    rows = zip(logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"], strict=True)
     return {
         "content": [
             {

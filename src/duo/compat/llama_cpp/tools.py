@@ -97,25 +97,25 @@ def _functions(tools: object, functions: object) -> tuple[Mapping[str, Any], ...
 def choice_of(tools: object, tool_choice: object, functions: object, function_call: object) -> Choice:
     """What OpenAI's arguments, new and old, ask for. Raises BadValueError."""
     known = _functions(tools, functions)
-    asked = tool_choice
+    choice = tool_choice
     if function_call in ("none", "auto"):
-        asked = function_call
+        choice = function_call
     elif isinstance(function_call, Mapping) and "name" in function_call:
-        asked = {"type": "function", "function": {"name": function_call["name"]}}
+        choice = {"type": "function", "function": {"name": function_call["name"]}}
     elif function_call is not None:
         raise BadValueError(f"function_call is {quoted(function_call)}; it is none, auto or {{'name': ...}}")
-    if asked in (None, "auto"):
+    if choice in (None, "auto"):
         return Choice(known)
-    if asked == "none":
+    if choice == "none":
         return Choice(known, forbidden=True)
-    if asked == "required":
+    if choice == "required":
         if not known:
             raise BadValueError("tool_choice is required and there are no tools; give some")
         return Choice(known, required=True)
-    inner = asked.get("function") if isinstance(asked, Mapping) else None
+    inner = choice.get("function") if isinstance(choice, Mapping) else None
     name = inner.get("name") if isinstance(inner, Mapping) else None
     if not isinstance(name, str):
-        raise BadValueError(f"tool_choice is {quoted(asked)}; it is none, auto, required or a tool by name")
+        raise BadValueError(f"tool_choice is {quoted(choice)}; it is none, auto, required or a tool by name")
     if name not in {f["name"] for f in known}:
         raise BadValueError(f"tool_choice names {name}, which is not in tools; add it there")
     return Choice(known, named=name)

@@ -18,7 +18,7 @@ from huggingface_hub.utils import WeakFileLock, build_hf_headers, logging  # typ
 
 from duo.errors import DoesNotFitError, PeerLostError
 from duo.models.hub.failures import FAILURES, NO_NETWORK, hub_error, no_listing, unreachable
-from duo.models.hub.listing import Listed, is_blob, is_safe, is_whole
+from duo.models.hub.listing import HubFile, is_blob, is_safe, is_whole
 from duo.models.hub.settings import HubSettings
 from duo.support.wording import gigabytes
 
@@ -37,7 +37,7 @@ class UnreachableError(PeerLostError):
     """No network, or no hub at the other end. The message is half a sentence; what the cache has is the other half."""
 
 
-def listing(hub: HubSettings, repo: str) -> tuple[dict[str, Listed], str]:
+def listing(hub: HubSettings, repo: str) -> tuple[dict[str, HubFile], str]:
     """The files of a repository, without those whose names lead out of its folder, and the commit.
 
     Raises UnreachableError, and what hub_error returns (unknown, private, too many requests).
@@ -60,7 +60,7 @@ def listing(hub: HubSettings, repo: str) -> tuple[dict[str, Listed], str]:
         raise UnreachableError(no_listing(hub.endpoint)) from None
     if info.siblings is None or not isinstance(info.sha, str) or not _COMMIT.fullmatch(info.sha):
         raise UnreachableError(no_listing(hub.endpoint))
-    files: dict[str, Listed] = {}
+    files: dict[str, HubFile] = {}
     for f in info.siblings:
         name: object = f.rfilename  # may be anything that the server sends
         size: object = 0 if f.size is None else f.size
@@ -68,11 +68,11 @@ def listing(hub: HubSettings, repo: str) -> tuple[dict[str, Listed], str]:
         if not isinstance(name, str) or type(size) is not int or size < 0:
             raise UnreachableError(no_listing(hub.endpoint))
         if is_safe(name):
-            files[name] = Listed(size, blob if isinstance(blob, str) and is_blob(blob) else "")
+            files[name] = HubFile(size, blob if isinstance(blob, str) and is_blob(blob) else "")
     return files, info.sha
 
 
-def download(hub: HubSettings, repo: str, files: Mapping[str, Listed], commit: str) -> Path:
+def download(hub: HubSettings, repo: str, files: Mapping[str, HubFile], commit: str) -> Path:
     """Gets these files into the cache. Returns the path of the first. Raises what hub_error returns, and
     DoesNotFitError."""
     paths = []
@@ -109,7 +109,7 @@ class _Head(io.FileIO):
         return n
 
 
-def heads(hub: HubSettings, repo: str, files: Mapping[str, Listed], commit: str, folder: Path) -> Path:
+def heads(hub: HubSettings, repo: str, files: Mapping[str, HubFile], commit: str, folder: Path) -> Path:
     """Makes stand-ins for these files in `folder`: their beginnings with the headers, and holes for the weights.
 
     Returns the path of the first. Raises what hub_error returns.
@@ -144,7 +144,7 @@ def _pointer(hub: HubSettings, repo: str, commit: str, name: str) -> Path:
     return _folder(hub, repo) / "snapshots" / commit / name
 
 
-def _drop_damaged(hub: HubSettings, repo: str, name: str, commit: str, listed: Listed) -> None:
+def _drop_damaged(hub: HubSettings, repo: str, name: str, commit: str, listed: HubFile) -> None:
     """Deletes a file of the wrong size (a disk was full, or it was changed), so that it is downloaded again."""
     pointer = _pointer(hub, repo, commit, name)
     if pointer.exists() and not is_whole(pointer, listed):
@@ -154,7 +154,7 @@ def _drop_damaged(hub: HubSettings, repo: str, name: str, commit: str, listed: L
         pointer.unlink(missing_ok=True)
 
 
-def _check_disk(hub: HubSettings, repo: str, files: Mapping[str, Listed], commit: str) -> None:
+def _check_disk(hub: HubSettings, repo: str, files: Mapping[str, HubFile], commit: str) -> None:
     folder = _folder(hub, repo)
     missing = [f for name, f in files.items() if not _pointer(hub, repo, commit, name).exists()]
     needed = sum(f.size - min(f.size, _begun(folder, f.blob)) for f in missing)

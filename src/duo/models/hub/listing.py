@@ -26,7 +26,7 @@ class MissingFileError(UnknownModelError):
         self.what = what
 
 
-class Listed(NamedTuple):
+class HubFile(NamedTuple):
     """A file in the hub's list."""
 
     size: int  # bytes; 0 if the hub does not say
@@ -39,7 +39,7 @@ def is_safe(name: str) -> bool:
     return name.isprintable() and not set(name) & set("\\:") and not set(name.split("/")) & {"", ".", ".."}
 
 
-def is_whole(path: Path, listed: Listed) -> bool:
+def is_whole(path: Path, listed: HubFile) -> bool:
     """Whether the file exists, with the size that the hub states, if it states one."""
     return path.is_file() and listed.size in (0, path.stat().st_size)
 

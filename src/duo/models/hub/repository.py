@@ -15,7 +15,7 @@ from duo.models.hub import listing as hub_files
 from duo.models.hub.settings import HubSettings
 
 
-class Source(NamedTuple):
+class HubModel(NamedTuple):
     """A model in a repository: a quantisation, a file, or neither (llama.cpp's default)."""
 
     repo: str  # user/repo
@@ -27,19 +27,19 @@ class Source(NamedTuple):
         return self.repo + (f" {self.file}" if self.file else f":{self.quant}" if self.quant else "")
 
 
-def parse(text: str, file: str | None = None, flag: str = "") -> Source:
+def parse(text: str, file: str | None = None, flag: str = "") -> HubModel:
     """ "user/repo" or "user/repo:quant". flag: the option that gave it. Raises BadValueError."""
     match = re.fullmatch(r"([\w.-]+/[\w.-]+)(?::([\w.-]+))?", text, re.ASCII)
     if match is None:
         where = f" ({flag})" if flag else ""
         raise BadValueError(f"{text!r}{where} is not a repository; write it as user/repo or user/repo:quant")
-    return Source(match[1], match[2], file)
+    return HubModel(match[1], match[2], file)
 
 
 class Hub(HubSettings):
     """The models of a hub, from the cache or from the server."""
 
-    def fetch(self, source: Source) -> Path:
+    def fetch(self, source: HubModel) -> Path:
         """The model's file, or the first of its parts. Downloads what the cache does not have.
 
         Without a network only the cache is used. Raises UnknownModelError, AccessDeniedError, PeerLostError, BusyError,
@@ -50,7 +50,7 @@ class Hub(HubSettings):
         there, wanted = self._look(source)
         return there or download(self, source.repo, *wanted)
 
-    def fetch_head(self, of_target: Source, target: Path, kinds: tuple[str, ...]) -> Path | None:
+    def fetch_head(self, of_target: HubModel, target: Path, kinds: tuple[str, ...]) -> Path | None:
         """The head for a target that was fetched, from its repository; None if that has none of these kinds. Raises as
         fetch."""
         quiet = replace(self, note=lambda _: None)  # the target's fetch has said what there is to say
@@ -61,7 +61,7 @@ class Hub(HubSettings):
         """Whether the cache has anything of a repository."""
         return self._snapshot(repo) is not None
 
-    def heads(self, source: Source, folder: Path) -> Path:
+    def heads(self, source: HubModel, folder: Path) -> Path:
         """For reading the header: the model if the cache has it, otherwise a stand-in without weights in `folder`.
 
         Raises as fetch.
@@ -78,7 +78,7 @@ class Hub(HubSettings):
             there = cached / next(iter(wanted[0]))
         return there or heads(self, source.repo, *wanted, folder)
 
-    def _look(self, source: Source) -> tuple[Path | None, tuple[dict[str, hub_files.Listed], str]]:
+    def _look(self, source: HubModel) -> tuple[Path | None, tuple[dict[str, hub_files.HubFile], str]]:
         """The model in the cache if there is no network; otherwise its files with their sizes, and the commit."""
         from duo.models.hub.download import UnreachableError, listing
 
@@ -96,7 +96,7 @@ class Hub(HubSettings):
         names = self._chosen(list(files), source, f"{self.endpoint}/{source.repo}")
         return None, ({n: files[n] for n in names}, commit)
 
-    def _chosen(self, names: list[str], source: Source, where: str) -> list[str]:
+    def _chosen(self, names: list[str], source: HubModel, where: str) -> list[str]:
         files = [n for n in names if n.lower().endswith(".gguf")]
         if source.file is not None:
             chosen, there = hub_files.match(names, source.file), files
@@ -116,7 +116,7 @@ class Hub(HubSettings):
 
     # ---- the cache
 
-    def _cached(self, source: Source) -> Path:
+    def _cached(self, source: HubModel) -> Path:
         folder = self._snapshot(source.repo)
         names = [] if folder is None else _files_in(folder)
         if folder is None or not any(n.lower().endswith(".gguf") for n in names):
@@ -180,5 +180,5 @@ def cached_models(cache: Path | None = None) -> list[str]:
     for folder in (HubSettings(token=None).cache if cache is None else cache).glob("models--*/snapshots/*"):
         repo = folder.parent.parent.name.removeprefix("models--").replace("--", "/", 1)
         names = [p.relative_to(folder).as_posix() for p in folder.rglob("*.gguf") if p.is_file()]
-        found |= {str(Source(repo, hub_files.quant_of(n) or None)) for n in names if hub_files.is_model(n)}
+        found |= {str(HubModel(repo, hub_files.quant_of(n) or None)) for n in names if hub_files.is_model(n)}
     return sorted(found)

@@ -7,10 +7,10 @@ from pathlib import Path
 from duo import _core
 from duo.errors import BadValueError, PeerLostError
 from duo.options.engine import EngineOptions
-from duo.remote.address import Address
-from duo.remote.client.child import Child
+from duo.remote.address import HostAddress
+from duo.remote.client.child import HostChild
 from duo.remote.client.clients import Clients
-from duo.remote.client.connection import ClientSettings, HostError, LocalModel, Session, new_key
+from duo.remote.client.connection import ClientSettings, HostError, HostSession, LocalModel, new_key
 from duo.remote.client.draft import DraftClient
 from duo.remote.client.verify import VerifyClient
 from duo.remote.security import ClientSecurity, read_token
@@ -19,12 +19,12 @@ from duo.remote.security import ClientSecurity, read_token
 WAIT_DRAFT_S, WAIT_REQUIRED_S = 1.5, 15.0
 
 
-def settings_of(o: EngineOptions, child: Child | None = None) -> ClientSettings:
+def settings_of(o: EngineOptions, child: HostChild | None = None) -> ClientSettings:
     """child: the own child process at the address of the host. Raises BadValueError."""
     role = "draft" if o["draft_host"] is not None else "verify"
     host = o["draft_host"] if role == "draft" else o["verify_host"]
     assert host is not None
-    address = Address.of(host, option=f"{role}_host (--{role}-host)")
+    address = HostAddress.of(host, option=f"{role}_host (--{role}-host)")
     token = None if o["token_file"] is None else read_token(o["token_file"])
     security = ClientSecurity(ca=o["host_ca"], cert=o["host_cert"], key=o["host_key"], token=token)
     required = role == "verify" or o["require_draft"]
@@ -36,7 +36,7 @@ def context_of(settings: ClientSettings) -> int:
     if settings.child is not None:
         settings.child.wait_started(required=True)
     try:
-        session = Session(settings, None, new_key())
+        session = HostSession(settings, None, new_key())
     except HostError as e:
         raise PeerLostError(str(e) if e.hopeless else f"{e}; start it, or give another address") from None
     session.close()

@@ -33,7 +33,7 @@ def _private_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir="/tmp"))
 
 
-class Child:
+class HostChild:
     """Starts a command, and starts it again whenever it ends, with growing pauses.
 
     command: makes the command line from the address. The process listens on the address when it is ready.

@@ -9,14 +9,22 @@ from contextlib import suppress
 from typing import Any
 
 from duo.errors import DuoError, PeerLostError
-from duo.remote.client.connection import Calls, CallWithdrawn, ClientSettings, HostError, LocalModel, Session, new_key
+from duo.remote.client.connection import (
+    Calls,
+    CallWithdrawn,
+    ClientSettings,
+    HostError,
+    HostSession,
+    LocalModel,
+    new_key,
+)
 from duo.remote.figures import NetworkFigures
 
 BACK_OFF_FIRST_S, BACK_OFF_MOST_S = 0.2, 5.0
 HOPELESS_S = 30.0  # pause if only a change of the host can help
 
 
-class Client(ABC):
+class HostClient(ABC):
     """The thread starts with `start` and has ended when `close` returns."""
 
     def __init__(self, settings: ClientSettings, own: LocalModel) -> None:
@@ -24,7 +32,7 @@ class Client(ABC):
         self.figures = NetworkFigures()
         self._own = own
         self._key = new_key()
-        self._session: Session | None = None
+        self._session: HostSession | None = None
         self._stop = threading.Event()
         self._calls = Calls(lambda: self._stop.is_set() or not self._may_wait())
         self._first = threading.Event()  # the first attempt has succeeded or failed
@@ -146,12 +154,12 @@ class Client(ABC):
     def _give_up(self, why: str) -> None:
         """Tells the current text, if any, not to wait for the host."""
 
-    def _connect(self) -> Session | None:
+    def _connect(self) -> HostSession | None:
         """The current session or a new one; None: no connection now."""
         if self._session is not None:
             return self._session
         try:
-            session = Session(self.settings, self._own, self._key, self._calls)
+            session = HostSession(self.settings, self._own, self._key, self._calls)
             self.figures.round_trip(session.round_trip_us)
             self._session = session
         except CallWithdrawn:

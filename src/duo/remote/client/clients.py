@@ -6,14 +6,14 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from duo.remote.client.client import Client
+from duo.remote.client.client import HostClient
 from duo.remote.client.connection import ClientSettings
 
 
 class Clients:
     """Belongs to a Duo. A text of the engine's slot i uses client i. Any thread may call it."""
 
-    def __init__(self, clients: Sequence[Client]) -> None:
+    def __init__(self, clients: Sequence[HostClient]) -> None:
         self.clients = list(clients)  # by slot
         self._lock = threading.RLock()  # reentrant: the garbage collector may end a text while the lock is held
         self._running: set[int] = set()  # slots of texts

@@ -13,15 +13,15 @@ from typing import Any
 import grpc
 
 from duo.errors import BusyError, PeerLostError, error_class
-from duo.remote.address import Address
-from duo.remote.client.child import Child
+from duo.remote.address import HostAddress
+from duo.remote.client.child import HostChild
 from duo.remote.client.diagnosis import why_unreachable
 from duo.remote.security import ClientSecurity
 from duo.remote.wire import hello
 from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import ProtocolError, in_range, printable
 from duo.remote.wire.codec_begin import N_KEY
-from duo.remote.wire.identity import Identity, Vocabulary, mismatch, texts_of
+from duo.remote.wire.identity import CoreVocabulary, Identity, mismatch, texts_of
 from duo.remote.wire.methods import ERROR_KEY, M, method_of, parse
 
 N_MESSAGE_MAX = 256 * 1024  # bytes of one message from a host
@@ -57,12 +57,12 @@ class HostError(PeerLostError):
 class ClientSettings:
     """The address of the host, its security, and how long it may be gone."""
 
-    address: Address
+    address: HostAddress
     security: ClientSecurity = field(default_factory=ClientSecurity)
     role: str = "draft"
     required: bool = False  # loading fails if it cannot be reached
     patience_s: float = 30.0  # verify: how long a text waits for a lost host
-    child: Child | None = None  # the host is this child process
+    child: HostChild | None = None  # the host is this child process
 
     @property
     def name(self) -> str:
@@ -115,12 +115,12 @@ class Calls:
 class LocalModel:
     """The model on this machine: its name and vocabulary."""
 
-    def __init__(self, name: str, vocabulary: Vocabulary) -> None:
+    def __init__(self, name: str, vocabulary: CoreVocabulary) -> None:
         self.vocabulary = vocabulary
         self.identity = Identity.of(name, vocabulary)
 
 
-class Session:
+class HostSession:
     """An open channel to a host that fits. Raises HostError.
 
     own: the model on this machine; None: the session only asks for the limits of the host. round_trip_us: measured on

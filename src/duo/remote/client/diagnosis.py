@@ -7,13 +7,13 @@ import ssl
 from collections.abc import Callable
 from typing import TypeVar
 
-from duo.remote.address import Address
+from duo.remote.address import HostAddress
 from duo.remote.security import ClientSecurity
 
 T = TypeVar("T")
 
 
-def _connect(address: Address, timeout_s: float) -> socket.socket:
+def _connect(address: HostAddress, timeout_s: float) -> socket.socket:
     if address.host:
         return socket.create_connection((address.host, address.port), timeout_s)
     s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -57,7 +57,7 @@ class _Tls:
                 self._received.write_eof()
 
 
-def _speaks_tls(address: Address, timeout_s: float) -> bool:
+def _speaks_tls(address: HostAddress, timeout_s: float) -> bool:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
@@ -88,7 +88,7 @@ def _reason(e: OSError | ValueError) -> tuple[str, bool]:
     return "its name is not a valid host name", True
 
 
-def why_unreachable(address: Address, security: ClientSecurity, timeout_s: float = 1.0) -> tuple[str, bool]:
+def why_unreachable(address: HostAddress, security: ClientSecurity, timeout_s: float = 1.0) -> tuple[str, bool]:
     """(the reason, whether trying again is useless until somebody changes something). Takes a few times `timeout_s`."""
     try:
         raw = _connect(address, timeout_s)

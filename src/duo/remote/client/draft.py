@@ -10,8 +10,8 @@ import grpc
 
 from duo import _core
 from duo.errors import DuoError
-from duo.remote.client.client import Client
-from duo.remote.client.connection import ClientSettings, HostError, LocalModel, Session
+from duo.remote.client.client import HostClient
+from duo.remote.client.connection import ClientSettings, HostError, HostSession, LocalModel
 from duo.remote.client.exchange import SLICE_US, Exchange, code_of, host_error
 from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import N_BATCH_MAX, get_nodes, put_verdicts
@@ -75,7 +75,7 @@ class _Nodes:
         return wire.ToDraft()
 
 
-class DraftClient(Client):
+class DraftClient(HostClient):
     """While the host is gone, the link knows it and texts go on without the draft."""
 
     def __init__(self, settings: ClientSettings, link: _core.DraftLink, own: LocalModel) -> None:
@@ -108,7 +108,7 @@ class DraftClient(Client):
             self._link.lost()
         self._ready = False
 
-    def _text(self, session: Session, begin: _core.Begin) -> None:
+    def _text(self, session: HostSession, begin: _core.Begin) -> None:
         nodes = _Nodes(self._link, self._own.vocabulary.n_tokens, self._link_lock)
         exchange = Exchange(session, session.method("Draft"), wire.FromDraft, nodes, self.figures)
         try:
@@ -145,7 +145,7 @@ class DraftClient(Client):
         with self._link_lock:
             self._link.give([("failed", False, begin.id, 0, -1, 0.0, 0, 0, 0.0)])
 
-    def _lost(self, error: DuoError, session: Session, code: grpc.StatusCode | None, *, useful: bool) -> None:
+    def _lost(self, error: DuoError, session: HostSession, code: grpc.StatusCode | None, *, useful: bool) -> None:
         # This comes first: the text must not wait for a host that is gone.
         self._give_up("")
         self.figures.lost()

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import grpc
 
 from duo.errors import DuoError, PeerLostError
-from duo.remote.client.connection import HostError, Session
+from duo.remote.client.connection import HostError, HostSession
 from duo.remote.figures import NetworkFigures
 from duo.remote.wire.methods import parse
 
@@ -44,7 +44,7 @@ class Exchange:
 
     def __init__(
         self,
-        session: Session,
+        session: HostSession,
         method: Callable[..., Any],
         answer: type[Any],
         carrier: Carrier,
@@ -139,7 +139,7 @@ def code_of(error: DuoError | None) -> grpc.StatusCode | None:
     return error.rpc_error.code() if isinstance(error, EndedError) else None
 
 
-def host_error(error: DuoError, session: Session) -> HostError:
+def host_error(error: DuoError, session: HostSession) -> HostError:
     """Why a stream ended, as a HostError."""
     if isinstance(error, EndedError):
         return session.error(error.rpc_error)

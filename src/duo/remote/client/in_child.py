@@ -7,14 +7,14 @@ from duo.models.demo import demo_pair
 from duo.models.header import read_header
 from duo.models.paths import PathLike, path
 from duo.options.engine import EngineOptions
-from duo.remote.client.child import Child
+from duo.remote.client.child import HostChild
 from duo.remote.client.child_options import host_command, remote_side
 from duo.remote.rpc import server as rpc
 
 
 def in_child(
     model: PathLike | None, draft: PathLike | None, o: EngineOptions
-) -> tuple[PathLike | None, PathLike | None, EngineOptions, Child]:
+) -> tuple[PathLike | None, PathLike | None, EngineOptions, HostChild]:
     """The models that stay in this process, options that name the child as host, and the child, not started.
 
     Raises DuoError.
@@ -34,7 +34,7 @@ def in_child(
         raise BadValueError("a target on RPC devices needs a draft on this machine; give one (-md)")
     there = path(draft, "draft") if side == "draft" else path(model, "target")
     read_header(there)  # reports a bad file even if the servers are not there
-    child = Child(lambda address: host_command(side, there, o, address), servers=servers, name=name)
+    child = HostChild(lambda address: host_command(side, there, o, address), servers=servers, name=name)
     if side == "draft":
         return model, None, {**o, "rpc": None, "device_draft": None, "draft_host": child.address}, child
     return None, draft, {**o, "rpc": None, "device": None, "verify_host": child.address}, child

@@ -9,8 +9,8 @@ import grpc
 
 from duo import _core
 from duo.errors import ContextFullError, DuoError, PeerLostError
-from duo.remote.client.client import Client
-from duo.remote.client.connection import ClientSettings, HostError, LocalModel, Session
+from duo.remote.client.client import HostClient
+from duo.remote.client.connection import ClientSettings, HostError, HostSession, LocalModel
 from duo.remote.client.exchange import SLICE_US, Exchange, code_of, host_error
 from duo.remote.window import Window
 from duo.remote.wire import wire_pb2 as wire
@@ -81,7 +81,7 @@ class _Text:
         return wire.ToVerify()
 
 
-class VerifyClient(Client):
+class VerifyClient(HostClient):
     """If the host is lost, the text waits for some time and then continues from the tokens that have arrived."""
 
     def __init__(self, settings: ClientSettings, link: _core.TargetLink, own: LocalModel) -> None:
@@ -151,7 +151,7 @@ class VerifyClient(Client):
             return str(why)
         return f"{why}, and has not come back for {self.settings.patience_s:g} s; the text so far is kept"
 
-    def _stream(self, session: Session, begin: _core.Begin) -> tuple[bool, bool, HostError]:
+    def _stream(self, session: HostSession, begin: _core.Begin) -> tuple[bool, bool, HostError]:
         """(the text has ended, tokens have arrived, why the stream ended)."""
         text = _Text(self._link, self._n_vocab)
         try:

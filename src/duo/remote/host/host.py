@@ -18,7 +18,7 @@ import grpc
 
 from duo import _core
 from duo.errors import BadValueError
-from duo.remote.address import Address
+from duo.remote.address import HostAddress
 from duo.remote.host.service import HANDSHAKE_S, IDLE_S, HostService
 from duo.remote.security import ServerSecurity
 from duo.remote.wire.codec_begin import n_message_most
@@ -33,7 +33,7 @@ END_S = 20.0  # after the signal the process ends, even if something hangs
 class HostSettings:
     """The address and limits of a host."""
 
-    address: Address
+    address: HostAddress
     security: ServerSecurity
     idle_s: float = IDLE_S
     handshake_s: float = HANDSHAKE_S
@@ -66,7 +66,7 @@ class Host:
         add_to_server(service, self._server)
         self._socket: tuple[int, int] | None = None  # the socket file that this host has created
 
-    async def start(self) -> Address:
+    async def start(self) -> HostAddress:
         """Listens. Returns the address, with the chosen port if it was 0. Raises BadValueError."""
         address, credentials = self._settings.address, self._settings.security.credentials()
         if address.path:
@@ -88,7 +88,7 @@ class Host:
         await self._server.start()
         if address.path:
             self._socket = _file_id(address.path)
-        return address if address.path else Address(host=address.host, port=port)
+        return address if address.path else HostAddress(host=address.host, port=port)
 
     async def stop(self) -> None:
         """Ends all texts and the model's thread."""
@@ -137,7 +137,7 @@ def _make_way(path: str) -> None:
     raise BadValueError(f"{cannot}; another process listens there, choose another path")
 
 
-async def _until_signal(host: Callable[[], Host], ready: Callable[[Address], None], last: threading.Timer) -> None:
+async def _until_signal(host: Callable[[], Host], ready: Callable[[HostAddress], None], last: threading.Timer) -> None:
     asked_to_end = asyncio.Event()
     loop = asyncio.get_running_loop()
     # Clients get their own errors. Logging them would let clients fill a disk, or a pipe that nobody reads.
@@ -165,7 +165,7 @@ def serve(
     options: _core.ModelOptions,
     settings: HostSettings,
     *,
-    ready: Callable[[Address, _core.SharedModel], None],
+    ready: Callable[[HostAddress, _core.SharedModel], None],
     progress: Callable[[str, float], None] | None = None,
 ) -> None:
     """Loads the model and serves it until SIGTERM or SIGINT. role: "draft" or "verify". Raises DuoError."""

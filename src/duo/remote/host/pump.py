@@ -13,7 +13,7 @@ N_AHEAD = 64  # messages that are taken but not sent
 SLICE_S = 0.05
 
 
-class Pump(Generic[T]):
+class QueuePump(Generic[T]):
     """`take` blocks briefly and returns None if there is nothing. `get` raises what `take` raises."""
 
     def __init__(self, take: Callable[[], T | None], name: str) -> None:

@@ -1,4 +1,4 @@
-"""The seats of a host: places in the one cache of its model, each for one text at a time."""
+"""The seats of a host: slots in the one cache of its model, each for one text at a time."""
 
 from __future__ import annotations
 

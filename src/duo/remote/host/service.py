@@ -20,7 +20,7 @@ from duo.remote.wire import hello
 from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import N_SIZE_SLACK, ProtocolError
 from duo.remote.wire.codec_begin import N_KEY, check_keys, get_begin, n_message_most
-from duo.remote.wire.identity import Identity, Vocabulary
+from duo.remote.wire.identity import CoreVocabulary, Identity
 from duo.remote.wire.methods import ERROR_KEY, parse
 from duo.support.wording import plural
 
@@ -40,7 +40,7 @@ class HostService:
         self,
         role: str,
         identity: Identity,
-        vocabulary: Vocabulary,
+        vocabulary: CoreVocabulary,
         host: _core.DraftHost | _core.VerifyHost,
         *,
         token: bytes | None,

@@ -14,7 +14,7 @@ import grpc
 
 from duo import _core
 from duo.errors import BusyError
-from duo.remote.host.pump import Pump
+from duo.remote.host.pump import QueuePump
 from duo.remote.window import N_WINDOW, Window
 from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import (
@@ -83,7 +83,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
         self.evicted = asyncio.Event()  # the same client has come back on another connection
         self.done = asyncio.Event()
         self.beginning: asyncio.Future[None]
-        self.pump: Pump[Made] | None = None
+        self.pump: QueuePump[Made] | None = None
 
     @abstractmethod
     def _take(self) -> Made | None: ...
@@ -106,7 +106,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
 
     async def run(self) -> None:
         """Passes messages until either side ends the text. Raises ProtocolError, DuoError, Idle."""
-        pump = self.pump = Pump(self._take, "duo-seat")
+        pump = self.pump = QueuePump(self._take, "duo-seat")
         tasks = {asyncio.ensure_future(t) for t in (self._read(), self._write(pump), self.evicted.wait())}
         reads = True
         try:
@@ -161,7 +161,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
             await asyncio.shield(self._under_way)
             self._writing_since = 0.0
 
-    async def _write(self, pump: Pump[Made]) -> None:
+    async def _write(self, pump: QueuePump[Made]) -> None:
         while True:
             try:
                 made = await pump.get()

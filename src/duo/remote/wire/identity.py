@@ -18,7 +18,7 @@ ADVICE = "; choose a draft of the same model family"
 Texts = Callable[[int, int], list[bytes]]  # (first, n) -> texts of n tokens from `first`
 
 
-class Vocabulary(Protocol):
+class CoreVocabulary(Protocol):
     """A model's vocabulary, as the core has it (_core.Vocabulary)."""
 
     @property
@@ -37,7 +37,7 @@ class Vocabulary(Protocol):
     def hash(self, first: int, n: int) -> int: ...
 
 
-def texts_of(v: Vocabulary) -> Texts:
+def texts_of(v: CoreVocabulary) -> Texts:
     return lambda first, n: [v.text(i) for i in range(first, min(first + n, v.n_tokens))]
 
 
@@ -55,7 +55,7 @@ class Identity:
     blocks: tuple[int, ...]
 
     @classmethod
-    def of(cls, model: str, v: Vocabulary) -> Identity:
+    def of(cls, model: str, v: CoreVocabulary) -> Identity:
         """model: its name, for messages."""
         blocks = []
         for first in range(0, v.n_tokens, N_BLOCK):

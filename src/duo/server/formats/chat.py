@@ -8,16 +8,16 @@ from typing import Any
 from duo.chat.reading import Part
 from duo.compat.llama_cpp.chat_answer import tool_call, tool_call_part
 from duo.generation.result import Chunk
-from duo.server.formats.shape import FINGERPRINT, Event, Shape
-from duo.server.text import Text
+from duo.server.formats.shape import FINGERPRINT, AnswerFormat, Event
+from duo.server.text import ServedText
 
 
-def finish_of(text: Text, *, called: bool) -> str:
+def finish_of(text: ServedText, *, called: bool) -> str:
     """OpenAI's reason."""
     return "length" if text.finish != "stop" else "tool_calls" if called else "stop"
 
 
-class ChatShape(Shape):
+class ChatShape(AnswerFormat):
     """OpenAI's chats, as llama-server writes them."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -33,7 +33,7 @@ class ChatShape(Shape):
             "object": kind,
         }
 
-    def _event(self, text: Text, delta: dict[str, Any], finish: str | None, **more: Any) -> Event:
+    def _event(self, text: ServedText, delta: dict[str, Any], finish: str | None, **more: Any) -> Event:
         fresh = self.take_fresh(text)
         choice: dict[str, Any] = {"finish_reason": finish, "index": text.index, "delta": delta}
         if logprobs := self._logprobs(fresh):
@@ -45,15 +45,15 @@ class ChatShape(Shape):
         found = [c.logprobs for c in chunks if c.logprobs is not None and self.is_written(c)]
         return {"content": self.logprobs(found), "refusal": None} if found else None
 
-    def begin(self, text: Text) -> Iterator[Event]:
+    def begin(self, text: ServedText) -> Iterator[Event]:
         choice = {"finish_reason": None, "index": text.index, "delta": {"role": "assistant", "content": None}}
         yield "", {"choices": [choice], **self._head("chat.completion.chunk")}
 
-    def progress(self, text: Text, found: Mapping[str, int]) -> Iterator[Event]:
+    def progress(self, text: ServedText, found: Mapping[str, int]) -> Iterator[Event]:
         for name, data in self.begin(text):
             yield name, {**data, "prompt_progress": found}
 
-    def part(self, text: Text, part: Part) -> Iterator[Event]:
+    def part(self, text: ServedText, part: Part) -> Iterator[Event]:
         if part.reasoning:
             yield self._event(text, {"reasoning_content": part.reasoning}, None)
         if part.content:
@@ -62,7 +62,7 @@ class ChatShape(Shape):
             self._called.add(text.index)
             yield self._event(text, {"tool_calls": [tool_call_part(piece)]}, None)
 
-    def end(self, text: Text) -> Iterator[Event]:
+    def end(self, text: ServedText) -> Iterator[Event]:
         more = {} if self.with_usage else {"timings": text.timings}
         if len(self.texts) == 1:
             more |= self.verbose_fields()
@@ -73,7 +73,7 @@ class ChatShape(Shape):
             more = {"timings": self.texts[-1].timings} if len(self.texts) == 1 else {}
             yield "", {"choices": [], **self._head("chat.completion.chunk"), "usage": self.usage, **more}
 
-    def _choice(self, text: Text) -> dict[str, Any]:
+    def _choice(self, text: ServedText) -> dict[str, Any]:
         said = text.whole
         message: dict[str, Any] = {"role": "assistant", "content": said.content or (None if said.calls else "")}
         if said.reasoning:

@@ -9,11 +9,11 @@ from duo.chat.reading import Part
 from duo.compat.llama_cpp.logprob_lists import LogprobLists, joined_lists
 from duo.compat.llama_cpp.openai import Logprobs
 from duo.generation.result import Chunk, TokenLogprobs
-from duo.server.formats.shape import FINGERPRINT, LOWEST, Event, Shape
-from duo.server.text import Text
+from duo.server.formats.shape import FINGERPRINT, LOWEST, AnswerFormat, Event
+from duo.server.text import ServedText
 
 
-class CompletionShape(Shape):
+class CompletionShape(AnswerFormat):
     """OpenAI's completions. echo: the prompt stands before the text."""
 
     def __init__(self, *args: Any, echo: bool = False, **options: Any) -> None:
@@ -30,33 +30,33 @@ class CompletionShape(Shape):
             "id": f"cmpl-{self.unique}",
         }
 
-    def _event(self, text: Text, content: str, finish: str | None, **more: Any) -> Event:
+    def _event(self, text: ServedText, content: str, finish: str | None, **more: Any) -> Event:
         fresh = self.take_fresh(text)
         return self._part(text, content, self._logprobs(text, fresh), finish, fresh, **more)
 
     def _part(
-        self, text: Text, content: str, logprobs: Any, finish: str | None, fresh: Sequence[Chunk], **more: Any
+        self, text: ServedText, content: str, logprobs: Any, finish: str | None, fresh: Sequence[Chunk], **more: Any
     ) -> Event:
         choice = {"text": content, "index": text.index, "logprobs": logprobs, "finish_reason": finish}
         return "", {"choices": [choice], **self._head(), **self.per_token_fields(text, fresh), **more}
 
     # ---- log-probabilities: OpenAI's four lists and, of what is written, llama-server's one
 
-    def _logprobs(self, text: Text, chunks: Sequence[Chunk]) -> dict[str, Any] | None:
+    def _logprobs(self, text: ServedText, chunks: Sequence[Chunk]) -> dict[str, Any] | None:
         rows = self._rows(text, chunks)
         return self._shown(self._lists_of(text).of(rows), rows) if rows else None
 
-    def _rows(self, text: Text, chunks: Sequence[Chunk]) -> list[TokenLogprobs]:
+    def _rows(self, text: ServedText, chunks: Sequence[Chunk]) -> list[TokenLogprobs]:
         """Behind a scored prompt the end token has one, too: evaluators count rows by the tokens that they asked for,
         and leave out the last one."""
         keeps_end = text.scores is not None
         return [c.logprobs for c in chunks if c.logprobs is not None and (keeps_end or self.is_written(c))]
 
-    def _lists_of(self, text: Text) -> LogprobLists:
+    def _lists_of(self, text: ServedText) -> LogprobLists:
         """Those that go on with the text."""
         return self._lists.setdefault(text.index, LogprobLists(self.model, len(text.prompt)))
 
-    def _of_prompt(self, text: Text) -> Logprobs | None:
+    def _of_prompt(self, text: ServedText) -> Logprobs | None:
         """The prompt's own tokens, which come first."""
         if text.scores is None:
             return None
@@ -75,7 +75,7 @@ class CompletionShape(Shape):
             ],
         }
 
-    def _whole_logprobs(self, text: Text) -> dict[str, Any] | None:
+    def _whole_logprobs(self, text: ServedText) -> dict[str, Any] | None:
         self._lists.pop(text.index, None)
         head = self._of_prompt(text)
         if head is None:
@@ -85,18 +85,18 @@ class CompletionShape(Shape):
 
     # ---- answers
 
-    def begin(self, text: Text) -> Iterator[Event]:
+    def begin(self, text: ServedText) -> Iterator[Event]:
         if self._echo:
             lists = self._of_prompt(text)
             yield self._part(text, text.prompt, None if lists is None else self._shown(lists), None, ())
 
-    def progress(self, text: Text, found: Mapping[str, int]) -> Iterator[Event]:
+    def progress(self, text: ServedText, found: Mapping[str, int]) -> Iterator[Event]:
         yield self._part(text, "", None, None, (), prompt_progress=found)
 
-    def part(self, text: Text, part: Part) -> Iterator[Event]:
+    def part(self, text: ServedText, part: Part) -> Iterator[Event]:
         yield self._event(text, part.content, None)
 
-    def end(self, text: Text) -> Iterator[Event]:
+    def end(self, text: ServedText) -> Iterator[Event]:
         finish = "stop" if text.finish == "stop" else "length"
         is_last = len(self.texts) == 1
         more = {"usage": self.usage} if is_last and not self.with_usage else {}

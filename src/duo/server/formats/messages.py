@@ -9,14 +9,14 @@ from typing import Any
 
 from duo.chat.reading import Part
 from duo.server.errors import ApiError
-from duo.server.formats.shape import Event, Shape
-from duo.server.text import Text
+from duo.server.formats.shape import AnswerFormat, Event
+from duo.server.text import ServedText
 
 DELTAS = {"thinking": "thinking_delta", "text": "text_delta", "tool_use": "input_json_delta"}
 FIELDS = {"thinking": "thinking", "text": "text", "tool_use": "partial_json"}
 
 
-class MessagesShape(Shape):
+class MessagesShape(AnswerFormat):
     """Blocks follow each other: thinking, text, calls of tools. One is open at a time."""
 
     done = False
@@ -40,7 +40,7 @@ class MessagesShape(Shape):
             "output_tokens": self.n_written,
         }
 
-    def begin(self, text: Text) -> Iterator[Event]:
+    def begin(self, text: ServedText) -> Iterator[Event]:
         message = {**self._head(), "content": [], "stop_reason": None, "stop_sequence": None}
         yield _event("message_start", message={**message, "usage": {**self._usage, "output_tokens": 0}})
 
@@ -65,7 +65,7 @@ class MessagesShape(Shape):
             yield from self._start(kind, {FIELDS[kind]: ""})
         yield self._delta({"type": DELTAS[kind], FIELDS[kind]: text})
 
-    def part(self, text: Text, part: Part) -> Iterator[Event]:
+    def part(self, text: ServedText, part: Part) -> Iterator[Event]:
         if part.reasoning:
             yield from self._more("thinking", part.reasoning)
         if part.content:
@@ -78,14 +78,14 @@ class MessagesShape(Shape):
             if piece.arguments:
                 yield from self._more("tool_use", piece.arguments)
 
-    def _why(self, text: Text, *, called: bool) -> dict[str, Any]:
+    def _why(self, text: ServedText, *, called: bool) -> dict[str, Any]:
         word = self.stopping_word(text)
         reason = (
             "max_tokens" if text.finish != "stop" else "tool_use" if called else "stop_sequence" if word else "end_turn"
         )
         return {"stop_reason": reason, "stop_sequence": word or None}
 
-    def end(self, text: Text) -> Iterator[Event]:
+    def end(self, text: ServedText) -> Iterator[Event]:
         yield from self._stop()
         yield _event("message_delta", delta=self._why(text, called=self._called), usage=self._usage)
         yield _event("message_stop")

@@ -10,15 +10,15 @@ from duo.chat.reading import Part
 from duo.errors import BadValueError
 from duo.generation.pictures import words_of
 from duo.generation.result import Chunk
-from duo.server.formats.shape import Event, Shape
+from duo.server.formats.shape import AnswerFormat, Event
 from duo.server.request_options import settings_shown
-from duo.server.text import Text
+from duo.server.text import ServedText
 
 if TYPE_CHECKING:
     from duo.model import Duo
 
 
-class NativeShape(Shape):
+class NativeShape(AnswerFormat):
     """fields: "a/b" picks b of a, and the answer has it as b; none: all. with_tokens: ids of the whole text."""
 
     done = False
@@ -29,10 +29,10 @@ class NativeShape(Shape):
         super().__init__(*args, **options)
         self._duo, self._fields, self._with_tokens = duo, fields, with_tokens
 
-    def part(self, text: Text, part: Part) -> Iterator[Event]:
+    def part(self, text: ServedText, part: Part) -> Iterator[Event]:
         yield "", self._part(text, part.content)
 
-    def progress(self, text: Text, found: Mapping[str, int]) -> Iterator[Event]:
+    def progress(self, text: ServedText, found: Mapping[str, int]) -> Iterator[Event]:
         part = self._part(text, "")
         if "timings" in part:  # as far as the prompt has been read
             n = found["processed"] - found["cache"]
@@ -40,14 +40,14 @@ class NativeShape(Shape):
             part["timings"] |= {"predicted_n": 0, "predicted_ms": 0.0, "predicted_per_second": 0.0}
         yield "", {**part, "tokens_predicted": 0, "prompt_progress": found}
 
-    def _part(self, text: Text, content: str) -> dict[str, Any]:
+    def _part(self, text: ServedText, content: str) -> dict[str, Any]:
         fresh = self.take_fresh(text)
         return {
             "index": text.index,
             "content": content,
             "tokens": [c.token for c in fresh],
             "stop": False,
-            "id_slot": text.place,
+            "id_slot": text.slot,
             "tokens_predicted": text.n_tokens,
             "tokens_evaluated": text.n_prompt,
             **self.per_token_fields(text, fresh),
@@ -63,24 +63,24 @@ class NativeShape(Shape):
             shown = [_as_probability(t) for t in shown]
         return {"completion_probabilities": shown}
 
-    def end(self, text: Text) -> Iterator[Event]:
+    def end(self, text: ServedText) -> Iterator[Event]:
         fresh = self.take_fresh(text)
         found = self._whole(text, streamed=True)
         found["tokens"] = [c.token for c in fresh]
         yield "", picked(found, self._fields)
 
-    def told(self, text: Text) -> dict[str, Any]:
+    def told(self, text: ServedText) -> dict[str, Any]:
         """All of a text that has ended, for answers of another shape."""
         return self._whole(text, streamed=False)
 
-    def _whole(self, text: Text, *, streamed: bool) -> dict[str, Any]:
+    def _whole(self, text: ServedText, *, streamed: bool) -> dict[str, Any]:
         word = self.stopping_word(text)
         ended = text.chunks and not self.is_written(text.chunks[-1])
         found = {
             "index": text.index,
             "content": "" if streamed else text.text,
             "tokens": [c.token for c in text.chunks] if self._with_tokens else [],
-            "id_slot": text.place,
+            "id_slot": text.slot,
             "stop": True,
             "model": self.name,
             "tokens_predicted": text.n_tokens,

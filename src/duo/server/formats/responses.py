@@ -7,16 +7,16 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from duo.chat.call_pieces import Piece
+from duo.chat.call_pieces import CallPiece
 from duo.chat.reading import Part
 from duo.compat.llama_cpp.chat_answer import call_id
 from duo.server.errors import ApiError
-from duo.server.formats.shape import Event, Shape
+from duo.server.formats.shape import AnswerFormat, Event
 from duo.server.schemas import ResponsesFields
-from duo.server.text import Text
+from duo.server.text import ServedText
 
 
-class ResponsesShape(Shape):
+class ResponsesShape(AnswerFormat):
     """Items follow each other: reasoning, a message, calls of functions. One is open at a time."""
 
     done = False
@@ -31,7 +31,7 @@ class ResponsesShape(Shape):
 
     # ---- items
 
-    def _item(self, kind: str, text: str, *, whole: bool, named: Piece | None = None) -> dict[str, Any]:
+    def _item(self, kind: str, text: str, *, whole: bool, named: CallPiece | None = None) -> dict[str, Any]:
         status = "completed" if whole else "in_progress"
         unique = uuid.uuid4().hex
         if kind == "reasoning":
@@ -41,11 +41,11 @@ class ResponsesShape(Shape):
         if kind == "message":
             return {"id": f"msg_{unique}", "type": kind, "role": "assistant", "status": status,
                     "content": [_part(text)] if whole else []}  # fmt: skip
-        called = named or Piece(0)
+        called = named or CallPiece(0)
         return {"id": f"fc_{unique}", "type": "function_call", "status": status, "call_id": call_id(called.id),
                 "name": called.name, "arguments": text}  # fmt: skip
 
-    def _response(self, status: str, text: Text | None = None) -> dict[str, Any]:
+    def _response(self, status: str, text: ServedText | None = None) -> dict[str, Any]:
         """All fields of OpenAI's schema that a server without memory has a value for."""
         o, asked, more = self.texts[0].job.options, self._asked, self._asked.model_extra or {}
         found: dict[str, Any] = {
@@ -110,7 +110,7 @@ class ResponsesShape(Shape):
     def _of_item(self, kind: str, **data: Any) -> Event:
         return self._event(kind, item_id=self._items[-1]["id"], output_index=len(self._items) - 1, **data)
 
-    def begin(self, text: Text) -> Iterator[Event]:
+    def begin(self, text: ServedText) -> Iterator[Event]:
         if not self._n_events:
             yield from self._begin()
 
@@ -120,10 +120,10 @@ class ResponsesShape(Shape):
             yield self._event("response.created", response=response)
         yield self._event("response.in_progress", response=response, **more)
 
-    def progress(self, text: Text, found: Mapping[str, int]) -> Iterator[Event]:
+    def progress(self, text: ServedText, found: Mapping[str, int]) -> Iterator[Event]:
         yield from self._begin(prompt_progress=found)
 
-    def _start(self, kind: str, named: Piece | None = None) -> Iterator[Event]:
+    def _start(self, kind: str, named: CallPiece | None = None) -> Iterator[Event]:
         yield from self._stop()
         self._open, self._text = kind, ""
         item = self._item(kind, "", whole=False, named=named)
@@ -161,21 +161,21 @@ class ResponsesShape(Shape):
         else:
             yield self._of_item("response.function_call_arguments.delta", delta=delta)
 
-    def part(self, text: Text, part: Part) -> Iterator[Event]:
+    def part(self, text: ServedText, part: Part) -> Iterator[Event]:
         for kind, delta, named in _deltas(part):
             if named is not None:
                 yield from self._start(kind, named)
             if delta:
                 yield from self._more(kind, delta)
 
-    def end(self, text: Text) -> Iterator[Event]:
+    def end(self, text: ServedText) -> Iterator[Event]:
         yield from self._stop("completed" if text.finish == "stop" else "incomplete")
         found = self._response("completed", text)
         yield self._event(f"response.{found['status']}", response=found)
 
     def whole(self) -> dict[str, Any]:
         text = self.texts[0]
-        items: list[tuple[str, Piece | None, list[str]]] = []  # their types, names and texts
+        items: list[tuple[str, CallPiece | None, list[str]]] = []  # their types, names and texts
         for part in text.parts:
             for kind, delta, named in _deltas(part):
                 if named is not None or not items or items[-1][0] != kind:
@@ -190,7 +190,7 @@ class ResponsesShape(Shape):
         return self._event("error", code=str(e.status), message=e.message, param=None)
 
 
-def _deltas(part: Part) -> Iterator[tuple[str, str, Piece | None]]:
+def _deltas(part: Part) -> Iterator[tuple[str, str, CallPiece | None]]:
     """Types of items, and what comes to them; with a piece that begins a call: it is a new item."""
     if part.reasoning:
         yield "reasoning", part.reasoning, None

@@ -11,7 +11,7 @@ from duo import __version__
 from duo.chat.reading import Part
 from duo.generation.result import Chunk, TokenLogprobs
 from duo.server.errors import ApiError
-from duo.server.text import Taken, Text
+from duo.server.text import ServedText, TakenChunk
 
 if TYPE_CHECKING:
     from duo import _core
@@ -22,7 +22,7 @@ LOWEST = -3.4028234663852886e38  # JSON has no infinity
 FINGERPRINT = f"duo-{__version__}"
 
 
-class Shape:
+class AnswerFormat:
     """One request's answer, whole or as it comes. Made when its texts begin."""
 
     done = True  # a stream ends with [DONE]
@@ -31,12 +31,12 @@ class Shape:
         self,
         model: _core.Model,
         name: str,
-        texts: Sequence[Text],
+        texts: Sequence[ServedText],
         *,
         n: int = 1,
         per_token: bool = False,
         with_usage: bool = False,
-        verbose: Callable[[Text], dict[str, Any]] | None = None,
+        verbose: Callable[[ServedText], dict[str, Any]] | None = None,
     ) -> None:
         """name: of the model. n: texts for each prompt. per_token: each part says who wrote its tokens. verbose: tells
         all of a text, if the client wants to know it."""
@@ -48,18 +48,18 @@ class Shape:
 
     # ---- what a dialect says
 
-    def begin(self, text: Text) -> Iterable[Event]:
+    def begin(self, text: ServedText) -> Iterable[Event]:
         """When the text's first token has come."""
         return ()
 
-    def part(self, text: Text, part: Part) -> Iterable[Event]:
+    def part(self, text: ServedText, part: Part) -> Iterable[Event]:
         return ()
 
-    def end(self, text: Text) -> Iterable[Event]:
+    def end(self, text: ServedText) -> Iterable[Event]:
         """When the text has ended."""
         return ()
 
-    def progress(self, text: Text, found: Mapping[str, int]) -> Iterable[Event]:
+    def progress(self, text: ServedText, found: Mapping[str, int]) -> Iterable[Event]:
         """While the prompt is read, if the request wants to know."""
         return ()
 
@@ -77,7 +77,7 @@ class Shape:
 
     # ---- events of what has come
 
-    def events(self, text: Text, taken: Taken) -> Iterator[Event]:
+    def events(self, text: ServedText, taken: TakenChunk) -> Iterator[Event]:
         """What a chunk that the text has just taken says to the client."""
         if taken.is_first:
             yield from self.begin(text)
@@ -88,7 +88,7 @@ class Shape:
         if taken.chunk.finish_reason is not None:
             yield from self.end(text)
 
-    def take_fresh(self, text: Text) -> list[Chunk]:
+    def take_fresh(self, text: ServedText) -> list[Chunk]:
         """The tokens since the last call."""
         return self._fresh.pop(text.index, [])
 
@@ -96,7 +96,7 @@ class Shape:
         """Who wrote each token. text: what it adds; empty while a character or a stop string is incomplete."""
         return [{"id": c.token, "text": c.text, "from_draft": c.from_draft, "t_us": c.t_us} for c in chunks]
 
-    def per_token_fields(self, text: Text, fresh: Sequence[Chunk]) -> dict[str, Any]:
+    def per_token_fields(self, text: ServedText, fresh: Sequence[Chunk]) -> dict[str, Any]:
         return {"timings": text.timings, "duo": {"tokens": self.origins(fresh)}} if self.per_token else {}
 
     def verbose_fields(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class Shape:
         """Whether it is a token of the text, and not its end."""
         return chunk.token is not None and not self.model.is_end(chunk.token)
 
-    def stopping_word(self, text: Text) -> str:
+    def stopping_word(self, text: ServedText) -> str:
         """The stop string that ended the text; empty: none did."""
         stops = text.job.stop
         if text.finish != "stop" or not stops or (text.chunks and not self.is_written(text.chunks[-1])):
@@ -162,7 +162,7 @@ class Shape:
         rest = whole[len(text.text) :]
         return next((s for s in sorted(stops, key=len, reverse=True) if rest.startswith(s)), "")
 
-    def is_truncated(self, text: Text, n_ctx: int) -> bool:
+    def is_truncated(self, text: ServedText, n_ctx: int) -> bool:
         """Whether the end of the context ended it, or a part of it was left out."""
         if text.timings.get("context_shift_n"):
             return True

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 
 from duo.remote.parent import WITH_PARENT
-from duo.server.router.sources import Source
+from duo.server.router.sources import ModelSource
 
 LOOK_S = 0.05  # between two questions whether it is ready
 HEAD_S = 10.0  # for a short answer
@@ -24,13 +24,13 @@ class NotLoaded(Exception):  # noqa: N818 - told as a sentence
     """The process ended before it was ready."""
 
 
-class Child:
+class ModelProcess:
     """For one event loop. env: of the process. say: gets the lines that it writes on standard error. ended: called with
     its exit code when it has ended, 0 if it was stopped."""
 
     def __init__(
         self,
-        source: Source,
+        source: ModelSource,
         socket: Path,
         env: Mapping[str, str],
         say: Callable[[str], None],

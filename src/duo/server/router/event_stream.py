@@ -11,7 +11,7 @@ from starlette.responses import Response
 from duo.server.sse import PING, encoded, first_of
 
 if TYPE_CHECKING:
-    from duo.server.router.model_events import Listener
+    from duo.server.router.model_events import EventListener
     from duo.server.router.service import Router
     from duo.server.sse import Receive, Send
 
@@ -37,7 +37,7 @@ class EventStream(Response):
             finally:
                 self._router.writings.discard(listener)
 
-    async def _send_all(self, listener: Listener, send: Send) -> None:
+    async def _send_all(self, listener: EventListener, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         pending = asyncio.create_task(listener.next())
         try:

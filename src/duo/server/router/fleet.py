@@ -15,17 +15,17 @@ from typing import Any
 
 from duo.remote.parent import FOLDER_PREFIX
 from duo.server.errors import ApiError
-from duo.server.router.child import Child, NotLoaded
+from duo.server.router.child import ModelProcess, NotLoaded
 from duo.server.router.model_events import ModelEvents
-from duo.server.router.sources import Source
+from duo.server.router.sources import ModelSource
 
 
 @dataclass(eq=False)
 class Member:
     """A model, and what has become of it. Its process is taken out in one step of the loop, so no lock guards it."""
 
-    source: Source
-    child: Child | None = None
+    source: ModelSource
+    child: ModelProcess | None = None
     is_ready: bool = False  # the process serves, as long as it lives
     exit_code: int | None = None  # of a load that failed
     failed: bool = False
@@ -51,7 +51,7 @@ class Member:
             found |= {"failed": True, "exit_code": code}
         return found
 
-    def taken_out(self) -> Child | None:
+    def taken_out(self) -> ModelProcess | None:
         """Its process, which the caller stops; None: it has none."""
         child, self.child, self.is_ready = self.child, None, False
         return child
@@ -62,7 +62,7 @@ class Fleet:
     user."""
 
     def __init__(
-        self, sources: Mapping[str, Source], n_most: int, env: Mapping[str, str], say: Callable[[str], None]
+        self, sources: Mapping[str, ModelSource], n_most: int, env: Mapping[str, str], say: Callable[[str], None]
     ) -> None:
         self.members = {name: Member(s) for name, s in sources.items()}
         self.n_most, self._env, self._say = n_most, env, say
@@ -91,7 +91,7 @@ class Fleet:
         return found
 
     @contextmanager
-    def used(self, member: Member) -> Iterator[Child]:
+    def used(self, member: Member) -> Iterator[ModelProcess]:
         """The process of a loaded model, which stays meanwhile. Raises ApiError: it is not loaded."""
         if not member.is_there or member.child is None:
             raise ApiError(503, f"the model {member.source.name} is not loaded; POST /models/load loads it")
@@ -129,7 +129,7 @@ class Fleet:
             _check_wanted(member)
             self._n_started += 1
             socket = self._folder / f"{self._n_started}.sock"
-            child = Child(
+            child = ModelProcess(
                 member.source,
                 socket,
                 self._env,

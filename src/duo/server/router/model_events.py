@@ -10,7 +10,7 @@ from typing import Any
 N_WAITING = 1000  # events that a client has not read; one that lets more wait is disconnected
 
 
-class Listener:
+class EventListener:
     """One client. For one event loop."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class ModelEvents:
     process begins, `status_change` for what becomes of it."""
 
     def __init__(self) -> None:
-        self._listeners: set[Listener] = set()
+        self._listeners: set[EventListener] = set()
 
     @property
     def n_listeners(self) -> int:
@@ -47,9 +47,9 @@ class ModelEvents:
         return len(self._listeners)
 
     @contextmanager
-    def listen(self) -> Iterator[Listener]:
+    def listen(self) -> Iterator[EventListener]:
         """Who gets all events from now on."""
-        listener = Listener()
+        listener = EventListener()
         self._listeners.add(listener)
         try:
             yield listener

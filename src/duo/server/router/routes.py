@@ -22,7 +22,7 @@ from duo.server.schemas import Fields
 from duo.server.sse import first_of
 
 if TYPE_CHECKING:
-    from duo.server.router.child import Child
+    from duo.server.router.child import ModelProcess
     from duo.server.router.fleet import Member
     from duo.server.router.service import Router
 
@@ -141,8 +141,8 @@ def _named(service: Router, request: Request) -> Member:
 
 async def _handed_on(service: Router, request: Request) -> Response:
     member = _named(service, request)
-    asked = request.query_params.get("autoload")
-    loads = service.autoload if asked is None else asked.lower() in ON
+    autoload = request.query_params.get("autoload")
+    loads = service.autoload if autoload is None else autoload.lower() in ON
     stack = ExitStack()
     stack.enter_context(service.inside())
     work = asyncio.create_task(_answer_of(service, member, request, stack, loads=loads))
@@ -186,7 +186,7 @@ async def _answer_of(service: Router, member: Member, request: Request, stack: E
     raise AssertionError
 
 
-def _sent_on(service: Router, request: Request, child: Child) -> httpx2.Request:
+def _sent_on(service: Router, request: Request, child: ModelProcess) -> httpx2.Request:
     headers = [(k, v) for k, v in request.scope["headers"] if k.decode("latin-1") not in NOT_HANDED_ON]
     path = request.scope["raw_path"].decode("latin-1").removeprefix(service.settings.api_prefix)
     query = request.scope.get("query_string", b"").decode("latin-1")

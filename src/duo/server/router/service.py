@@ -13,8 +13,8 @@ from duo.server.service import Service, Stage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duo.server.router.sources import Source
-    from duo.server.settings import Settings
+    from duo.server.router.sources import ModelSource
+    from duo.server.settings import ServerSettings
 
 
 class Router(Service):
@@ -23,8 +23,8 @@ class Router(Service):
 
     def __init__(
         self,
-        settings: Settings,
-        sources: Mapping[str, Source],
+        settings: ServerSettings,
+        sources: Mapping[str, ModelSource],
         *,
         n_most: int,
         autoload: bool,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duo.server.app import make_app
 from duo.server.lifecycle import Serving
-from duo.server.listening import Listener
+from duo.server.listening import ListeningSocket
 from duo.server.router import routes
 from duo.server.router.service import Router
 
@@ -22,7 +22,7 @@ class RouterServing(Serving):
     def __init__(
         self,
         router: Router,
-        listeners: Sequence[Listener],
+        listeners: Sequence[ListeningSocket],
         *,
         drain_s: float,
         ready: Callable[[], None],

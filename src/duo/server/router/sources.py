@@ -19,7 +19,7 @@ Spelled = Callable[[str, str], list[str]]
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """A model that can be loaded. args: those of `duo serve` that name it, and its own options."""
 
     name: str
@@ -40,7 +40,7 @@ class Preset:
     def has_model(self) -> bool:
         return any(a in ("-m", "--model", "-hf", "-hfr", "--hf-repo", "--pair") for a in self.args)
 
-    def applied(self, source: Source) -> Source:
+    def applied(self, source: ModelSource) -> ModelSource:
         """The same model with the section's options behind its own."""
         return replace(
             source,
@@ -60,7 +60,7 @@ def _seconds(value: str) -> float:
     return found
 
 
-def of_folder(folder: Path) -> list[Source]:
+def of_folder(folder: Path) -> list[ModelSource]:
     """Files, and folders with the parts of one model and perhaps its draft. Raises BadValueError: it is no folder."""
     if not folder.is_dir():
         raise BadValueError(f"{folder} (--models-dir) is no folder; check the path")
@@ -73,13 +73,13 @@ def of_folder(folder: Path) -> list[Source]:
         model = next((f for f in models if FIRST_PART in f.name), models[-1])
         draft = next((f for f in files if f.name.startswith(PREFIXES)), None)
         args = ["-m", str(model), *(["-md", str(draft)] if draft is not None else [])]
-        found.append(Source(path.name.removesuffix(".gguf"), tuple(args), str(model)))
+        found.append(ModelSource(path.name.removesuffix(".gguf"), tuple(args), str(model)))
     return found
 
 
-def of_cache(names: Sequence[str]) -> list[Source]:
+def of_cache(names: Sequence[str]) -> list[ModelSource]:
     """What is in the hub's cache, by user/repo:QUANT."""
-    return [Source(name, ("-hf", name, "--offline")) for name in names]
+    return [ModelSource(name, ("-hf", name, "--offline")) for name in names]
 
 
 class _Ini(configparser.ConfigParser):
@@ -124,7 +124,7 @@ def _arguments(file: Path, section: str, keys: Mapping[str, str], spelled: Spell
 
 def known_models(
     *, folder: Path | None, presets: Mapping[str, Preset], cached: Sequence[str], own: Sequence[str]
-) -> dict[str, Source]:
+) -> dict[str, ModelSource]:
     """All models by name. own: the router's own options for each of them, which count most.
 
     Raises BadValueError: a section names no model.
@@ -135,7 +135,7 @@ def known_models(
         if name != GLOBAL and name not in sources:
             if not preset.has_model and "/" not in name:
                 raise BadValueError(f"[{name}] (--models-preset) names no model; give model or hf-repo")
-            sources[name] = Source(name, () if preset.has_model else ("-hf", name))
+            sources[name] = ModelSource(name, () if preset.has_model else ("-hf", name))
     found = {}
     for name, source in sources.items():
         own_preset = presets.get(name, Preset(()))

@@ -21,21 +21,21 @@ from duo.server.routes.slots import slot_list
 
 if TYPE_CHECKING:
     from duo.server.service import Service
-    from duo.server.settings import Settings
+    from duo.server.settings import ServerSettings
 
 
 CREATED = int(time.time())
 
 
 # What the server says of its model, by route, as long as it is loaded.
-ANSWERS: dict[str, Callable[[Settings, Duo], Any]] = {
+ANSWERS: dict[str, Callable[[ServerSettings, Duo], Any]] = {
     "models": lambda s, duo: model_list(duo, s.names, s.tags),
     "props": lambda s, duo: properties(duo, s.names[0]),
     "slots": lambda _s, duo: slot_list(duo, []),
 }
 
 
-def answers(settings: Settings, duo: Duo) -> dict[str, Any]:
+def answers(settings: ServerSettings, duo: Duo) -> dict[str, Any]:
     """All of them, for the time when the models are freed."""
     return {name: make(settings, duo) for name, make in ANSWERS.items()}
 

@@ -12,12 +12,12 @@ from starlette.responses import Response
 from duo.errors import BadValueError
 from duo.server.chat_options import chat_texts, prompt_of
 from duo.server.formats.messages import MessagesShape
-from duo.server.formats.shape import Shape
+from duo.server.formats.shape import AnswerFormat
 from duo.server.request_body import body_of, checked, fields_of
 from duo.server.respond import Json, respond
 from duo.server.routes.texts import common
 from duo.server.schemas import ChatFields, MessagesFields
-from duo.server.text import Text
+from duo.server.text import ServedText
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def add(router: APIRouter, service: Service) -> None:
         f = await fields_of(service, request, MessagesFields)
         chat = as_chat(f)
 
-        def make() -> tuple[list[Text], Shape]:
+        def make() -> tuple[list[ServedText], AnswerFormat]:
             texts = chat_texts(chat, service.duo, service.settings)
             return texts, MessagesShape(*common(service, texts))
 
@@ -55,9 +55,9 @@ def as_chat(f: MessagesFields) -> ChatFields:
         found.append({"role": "system", "content": _joined(f.system, "the system prompt")})
     for i, m in enumerate(f.messages or ()):
         found += _messages(i, m)
-    given = f.model_dump(exclude_none=True)
+    fields = f.model_dump(exclude_none=True)
     for name in ("messages", "system", "tools", "tool_choice", "thinking", "stop_sequences", "output_config"):
-        given.pop(name, None)
+        fields.pop(name, None)
     tools = [_tool(t) for t in f.tools or () if "input_schema" in t]
     if f.tools and not tools:  # beside others, agents offer tools of Anthropic's own servers by default
         called = f.tools[0].get("name") or f.tools[0].get("type")
@@ -78,7 +78,7 @@ def as_chat(f: MessagesFields) -> ChatFields:
         more["response_format"] = config["format"]
     if isinstance(config.get("effort"), str):
         more.setdefault("reasoning_effort", config["effort"])
-    return checked(ChatFields, {**given, **more})
+    return checked(ChatFields, {**fields, **more})
 
 
 def _joined(content: Any, what: str) -> str:
@@ -142,10 +142,10 @@ def _tool(t: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": shown}
 
 
-def _choice(given: Mapping[str, Any]) -> Any:
-    kind = given.get("type")
+def _choice(choice: Mapping[str, Any]) -> Any:
+    kind = choice.get("type")
     if kind == "tool":
-        return {"type": "function", "function": {"name": given.get("name")}}
+        return {"type": "function", "function": {"name": choice.get("name")}}
     if kind not in CHOICES:
-        raise BadValueError(f"tool_choice is {quoted(given)}; its type is auto, any, tool or none")
+        raise BadValueError(f"tool_choice is {quoted(choice)}; its type is auto, any, tool or none")
     return CHOICES[str(kind)]

@@ -69,10 +69,10 @@ async def _answer(service: Service, make: Callable[[Duo], tuple[Any, Texts]]) ->
 
 def _texts(duo: Duo, f: EmbeddingFields) -> Texts:
     """The texts of a request as token ids. Raises BadValueError."""
-    given = f.input if f.input is not None else f.content
-    if given is None:
+    inputs = f.input if f.input is not None else f.content
+    if inputs is None:
         raise BadValueError("the request has no input; give a text, token ids, or a list of them")
-    return [tokens_of(duo, _plain(one)) for one in listed(given)]
+    return [tokens_of(duo, _plain(one)) for one in listed(inputs)]
 
 
 def _plain(one: Any) -> Any:

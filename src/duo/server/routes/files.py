@@ -9,10 +9,10 @@ from starlette.staticfiles import StaticFiles
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from duo.server.settings import Settings
+    from duo.server.settings import ServerSettings
 
 
-def add(app: FastAPI, settings: Settings) -> None:
+def add(app: FastAPI, settings: ServerSettings) -> None:
     """Below all routes, which therefore come first."""
     if settings.files is not None:
         app.mount(settings.api_prefix or "/", StaticFiles(directory=settings.files, html=True))

@@ -49,10 +49,10 @@ def add(router: APIRouter, service: Service) -> None:
         `next` is the number to ask for the next time, now_us the time on the clock of the events (microseconds), and
         each event a list in the order of `fields`.
         """
-        asked = request.query_params.get("after", "0")
-        if not (asked.isascii() and asked.isdigit() and len(asked) < 16):
-            raise ApiError(400, f"after is {quoted(asked, 40)}; give the number `next` of the last answer")
-        return Json(await service.in_thread(_recent, service, events, int(asked)))
+        after = request.query_params.get("after", "0")
+        if not (after.isascii() and after.isdigit() and len(after) < 16):
+            raise ApiError(400, f"after is {quoted(after, 40)}; give the number `next` of the last answer")
+        return Json(await service.in_thread(_recent, service, events, int(after)))
 
 
 def _recent(service: Service, events: RecentEvents, after: int) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from starlette.responses import Response
 from duo.errors import BadValueError
 from duo.server.chat_options import chat_texts, prompt_of
 from duo.server.formats.responses import ResponsesShape
-from duo.server.formats.shape import Shape
+from duo.server.formats.shape import AnswerFormat
 from duo.server.request_body import body_of, checked, fields_of
 from duo.server.respond import Json, respond
 from duo.server.routes.texts import common
 from duo.server.schemas import ChatFields, ResponsesFields
-from duo.server.text import Text
+from duo.server.text import ServedText
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def add(router: APIRouter, service: Service) -> None:
         f = await fields_of(service, request, ResponsesFields)
         chat = as_chat(f)
 
-        def make() -> tuple[list[Text], Shape]:
+        def make() -> tuple[list[ServedText], AnswerFormat]:
             texts = chat_texts(chat, service.duo, service.settings)
             return texts, ResponsesShape(*common(service, texts), asked=f)
 
@@ -65,9 +65,9 @@ def as_chat(f: ResponsesFields) -> ChatFields:
         messages.append({"role": "user", "content": f.input})
     elif f.input is not None:
         messages += joined(_message(i, x) for i, x in enumerate(f.input))
-    given = f.model_dump(exclude_none=True)
+    fields = f.model_dump(exclude_none=True)
     for name in ("input", "instructions", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"):
-        given.pop(name, None)
+        fields.pop(name, None)
     more: dict[str, Any] = {"messages": messages, "n": 1}
     tools = [{"type": "function", "function": _function(t)} for t in f.tools or () if t.get("type") == "function"]
     if f.tools and not tools:  # beside others, agents offer tools of OpenAI's servers by default
@@ -84,7 +84,7 @@ def as_chat(f: ResponsesFields) -> ChatFields:
         more["response_format"] = dict(form)
     if isinstance(effort := (f.reasoning or {}).get("effort"), str):
         more["reasoning_effort"] = effort
-    return checked(ChatFields, {**given, **more})
+    return checked(ChatFields, {**fields, **more})
 
 
 def _function(t: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""/slots: what each place is doing, and files of what the places hold."""
+"""/slots: what each slot is doing, and files of what the slots hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from duo.server.request_body import body_of, fields_of
 from duo.server.request_options import settings_shown
 from duo.server.respond import Json
 from duo.server.schemas import SlotFields
-from duo.server.text import Text
+from duo.server.text import ServedText
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ N_NAME = 255  # bytes of a file's name
 def add(router: APIRouter, service: Service) -> None:
     @router.get("/slots")
     async def slots(request: Request) -> Response:
-        """What each place is doing. fail_on_no_slot: 503 if none is idle."""
+        """What each slot is doing. fail_on_no_slot: 503 if none is idle."""
         if not service.settings.slots:
             raise ApiError(501, "/slots is off; start the server without --no-slots")
         found = service.remembered("slots") if service.is_asleep else None
@@ -46,47 +46,47 @@ def add(router: APIRouter, service: Service) -> None:
 
     @router.post("/slots/{id_slot}", openapi_extra=body_of(SlotFields))
     async def act(id_slot: str, request: Request) -> Response:
-        """action=save, restore: what the place's caches hold, to a file of --slot-save-path and back. erase: nothing
+        """action=save, restore: what the slot's caches hold, to a file of --slot-save-path and back. erase: nothing
         is kept there. Waits until no text is written."""
         action = request.query_params.get("action", "")
         if action not in ACTIONS:
             raise ApiError(400, f"action is {quoted(action, 40)}; it is save, restore or erase")
         folder = service.settings.slot_folder
         if folder is None:
-            raise ApiError(501, "this server has no place for files of slots; start it with --slot-save-path")
+            raise ApiError(501, "this server has no folder for files of slots; start it with --slot-save-path")
         duo = service.check_ready()
-        place = _place(id_slot, duo)
+        slot = _slot_number(id_slot, duo)
         path = None
         if action != "erase":
             path = folder / _name((await fields_of(service, request, SlotFields)).filename)
         async with one_at_a_time:
-            return Json(await service.in_thread(_act, duo, action, place, path))
+            return Json(await service.in_thread(_act, duo, action, slot, path))
 
 
-def _place(id_slot: str, duo: Duo) -> int:
+def _slot_number(id_slot: str, duo: Duo) -> int:
     n = duo.session.turns.n
     if not (id_slot.isascii() and id_slot.isdigit() and len(id_slot) < 6 and int(id_slot) < n):
         raise ApiError(400, f"id_slot is {quoted(id_slot, 40)}; there are {n} slots, from 0")
     return int(id_slot)
 
 
-def _name(given: str | None) -> str:
+def _name(name: str | None) -> str:
     """A name without a folder. Raises ApiError."""
-    bad = not given or given in (".", "..") or any(c in given for c in "/\\:\0") or not given.isprintable()
-    if bad or given is None or len(given.encode("utf-8", "replace")) > N_NAME:
-        raise ApiError(400, f"filename is {quoted(given, 40)}; give the name of a file, without a folder")
-    return given
+    bad = not name or name in (".", "..") or any(c in name for c in "/\\:\0") or not name.isprintable()
+    if bad or name is None or len(name.encode("utf-8", "replace")) > N_NAME:
+        raise ApiError(400, f"filename is {quoted(name, 40)}; give the name of a file, without a folder")
+    return name
 
 
-def _act(duo: Duo, action: str, place: int, path: Path | None) -> dict[str, Any]:
+def _act(duo: Duo, action: str, slot: int, path: Path | None) -> dict[str, Any]:
     began = time.monotonic()
     if action == "save" and path is not None and path.is_symlink():  # whoever asks chooses no file outside the folder
         raise BadValueError(f"the file {quoted(path.name)} is a link; give another name")
     try:
         if path is None:
-            return {"id_slot": place, "n_erased": slot_file.erase(duo.session, place)}
+            return {"id_slot": slot, "n_erased": slot_file.erase(duo.session, slot)}
         act: Callable[..., tuple[int, int]] = slot_file.save if action == "save" else slot_file.restore
-        n_tokens, n_bytes = act(duo.session, place, path)
+        n_tokens, n_bytes = act(duo.session, slot, path)
     except OSError as e:
         raise BadValueError(
             f"the file {quoted(path and path.name)} cannot be used ({e.strerror or e}); check it"
@@ -94,16 +94,16 @@ def _act(duo: Duo, action: str, place: int, path: Path | None) -> dict[str, Any]
     ms = (time.monotonic() - began) * 1e3
     names = ("n_saved", "n_written", "save_ms") if action == "save" else ("n_restored", "n_read", "restore_ms")
     shown = {names[0]: n_tokens, names[1]: n_bytes, "timings": {names[2]: ms}}
-    return {"id_slot": place, "filename": "" if path is None else path.name, **shown}
+    return {"id_slot": slot, "filename": "" if path is None else path.name, **shown}
 
 
-def slot_list(duo: Duo, running: list[Text]) -> list[dict[str, Any]]:
-    """For each place what it is doing, as llama-server shows it."""
-    by_place = {t.stream.stream.place if t.stream is not None else -1: t for t in running}
-    return [_slot(i, duo, by_place.get(i)) for i in range(duo.session.turns.n)]
+def slot_list(duo: Duo, running: list[ServedText]) -> list[dict[str, Any]]:
+    """For each slot what it is doing, as llama-server shows it."""
+    by_slot = {t.stream.stream.slot if t.stream is not None else -1: t for t in running}
+    return [_slot(i, duo, by_slot.get(i)) for i in range(duo.session.turns.n)]
 
 
-def _slot(i: int, duo: Duo, text: Text | None) -> dict[str, Any]:
+def _slot(i: int, duo: Duo, text: ServedText | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "id": i,
         "n_ctx": duo.n_ctx(),

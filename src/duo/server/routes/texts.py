@@ -16,11 +16,11 @@ from duo.server.errors import ApiError
 from duo.server.formats.chat import ChatShape
 from duo.server.formats.completion import CompletionShape
 from duo.server.formats.native import NativeShape, infill_texts
-from duo.server.formats.shape import Shape
+from duo.server.formats.shape import AnswerFormat
 from duo.server.request_body import body_of, fields_of
 from duo.server.respond import respond
 from duo.server.schemas import ChatFields, CompletionFields, InfillFields, PromptFields, TextFields
-from duo.server.text import Text
+from duo.server.text import ServedText
 
 if TYPE_CHECKING:
     from duo.server.service import Service
@@ -31,7 +31,7 @@ def add(router: APIRouter, service: Service) -> None:
         """An answer to a conversation, as OpenAI's."""
         f = await fields_of(service, request, ChatFields)
 
-        def make() -> tuple[list[Text], Shape]:
+        def make() -> tuple[list[ServedText], AnswerFormat]:
             texts = chat_texts(f, service.duo, service.settings)
             return texts, ChatShape(*common(service, texts), verbose=verbose(service, texts, f), **of_stream(f))
 
@@ -42,7 +42,7 @@ def add(router: APIRouter, service: Service) -> None:
         f = await fields_of(service, request, CompletionFields)
         prompts = listed(f.prompt)
 
-        def make() -> tuple[list[Text], Shape]:
+        def make() -> tuple[list[ServedText], AnswerFormat]:
             if f.best_of is not None and f.best_of > count_of(f):
                 raise BadValueError("best_of is not supported; ask for n texts")
             duo = service.duo
@@ -68,7 +68,7 @@ def add(router: APIRouter, service: Service) -> None:
         f = await fields_of(service, request, PromptFields)
         prompts = listed(f.prompt)
 
-        def make() -> tuple[list[Text], Shape]:
+        def make() -> tuple[list[ServedText], AnswerFormat]:
             texts = texts_of(service.duo, f, [(_words(p), tokens_of(service.duo, p)) for p in prompts])
             return texts, native(service, texts, f)
 
@@ -78,7 +78,7 @@ def add(router: APIRouter, service: Service) -> None:
         """What stands between two pieces of code."""
         f = await fields_of(service, request, InfillFields)
 
-        def make() -> tuple[list[Text], Shape]:
+        def make() -> tuple[list[ServedText], AnswerFormat]:
             duo = service.duo
             if min(duo.local_model.fim_tokens[:2]) < 0:
                 raise ApiError(
@@ -100,7 +100,7 @@ def add(router: APIRouter, service: Service) -> None:
     router.post("/infill", openapi_extra=body_of(InfillFields))(fill)
 
 
-def common(service: Service, texts: list[Text]) -> tuple[object, str, list[Text]]:
+def common(service: Service, texts: list[ServedText]) -> tuple[object, str, list[ServedText]]:
     """What all shapes are made of."""
     return service.duo.local_model, service.settings.names[0], texts
 
@@ -111,13 +111,13 @@ def of_stream(f: TextFields) -> dict[str, object]:
     return {"n": count_of(f), "per_token": bool(f.timings_per_token), "with_usage": with_usage}
 
 
-def verbose(service: Service, texts: list[Text], f: TextFields) -> Callable[[Text], dict[str, Any]] | None:
+def verbose(service: Service, texts: list[ServedText], f: TextFields) -> Callable[[ServedText], dict[str, Any]] | None:
     """What the request, or the server with --verbose, wants to be told beside an answer; None: nothing."""
     asked = service.settings.verbose if f.verbose is None else f.verbose
     return native(service, texts, f).told if asked else None
 
 
-def native(service: Service, texts: list[Text], f: TextFields) -> NativeShape:
+def native(service: Service, texts: list[ServedText], f: TextFields) -> NativeShape:
     return NativeShape(
         *common(service, texts),
         duo=service.duo,

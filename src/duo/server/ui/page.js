@@ -185,7 +185,7 @@ class Figures {
     if (t.draft_hits !== undefined && passes.n) rows.push(["next guess was ready", percent(Math.min(1, t.draft_hits / passes.n))]);
     if (t.draft_wait_ms !== undefined) rows.push(["waited for the draft", `${number(t.draft_wait_ms, 0)} ms`]);
     if (t.ttft_ms) rows.push(["first token", `${number(t.ttft_ms, 0)} ms`]);
-    if (t.queue_ms >= 100) rows.push(["waited for a place", `${number(t.queue_ms, 0)} ms`]);
+    if (t.queue_ms >= 100) rows.push(["waited for a slot", `${number(t.queue_ms, 0)} ms`]);
     this.list.replaceChildren(...rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
   }
 }

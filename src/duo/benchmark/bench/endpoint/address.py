@@ -14,7 +14,7 @@ CHAT, COMPLETIONS = "/chat/completions", "/completions"
 
 
 @dataclass(frozen=True)
-class Address:
+class EndpointAddress:
     """One --url."""
 
     name: str  # in the report
@@ -32,7 +32,7 @@ class Address:
         return httpx2.URL(self.base).host in ("localhost", "127.0.0.1", "::1")
 
 
-def parse_address(text: str, flag: str = "--url") -> Address:
+def parse_address(text: str, flag: str = "--url") -> EndpointAddress:
     """[NAME=]URL; the name is the host and the port unless it is given. flag: the option. Raises BadValueError."""
     match = re.fullmatch(r"(?:([^=/:]*)=)?(.*)", text, re.DOTALL)
     name, given = (match[1], match[2]) if match else (None, text)
@@ -54,12 +54,12 @@ def parse_address(text: str, flag: str = "--url") -> Address:
         path = path.removesuffix(route)
     path = path or "/v1"
     where = url.netloc.decode("ascii")
-    return Address(name.strip() if name else where, f"{url.scheme}://{where}{path}", chat)
+    return EndpointAddress(name.strip() if name else where, f"{url.scheme}://{where}{path}", chat)
 
 
-def parse_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
+def parse_addresses(texts: Sequence[str]) -> tuple[EndpointAddress, ...]:
     """Raises BadValueError: one is no address, or two have the same name."""
-    found: dict[str, Address] = {}
+    found: dict[str, EndpointAddress] = {}
     for text in texts:
         a = parse_address(text)
         if a.name in found:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import httpx2
 
-from duo.benchmark.bench.endpoint.address import Address
+from duo.benchmark.bench.endpoint.address import EndpointAddress
 from duo.benchmark.bench.endpoint.answer import BadStream, StreamedAnswer, message_of
 from duo.benchmark.bench.endpoint.bad_answer import BadAnswerError
 from duo.benchmark.bench.endpoint.events import EventReader
@@ -47,7 +47,7 @@ def read_key(file: str | None) -> str | None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class FinishedRequest:
     """A request that was answered or refused. Times are seconds from sending."""
 
     answer: StreamedAnswer | None  # None: refused
@@ -57,10 +57,10 @@ class Asked:
     whole_s: float = 0.0
 
 
-class Client:
+class EndpointClient:
     """One server. Threads may share it. model, owner: what the server says of itself, or the user of it."""
 
-    def __init__(self, address: Address, key: str | None, timeout_s: float, model: str | None = None) -> None:
+    def __init__(self, address: EndpointAddress, key: str | None, timeout_s: float, model: str | None = None) -> None:
         self.address, self._key = address, key
         self._http = httpx2.Client(
             headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {key}"} if key else {})},
@@ -104,7 +104,7 @@ class Client:
             self.model = self.model or mine[0]["id"]
             self.owner = str(mine[0].get("owned_by"))
 
-    def on(self, address: Address) -> Client:
+    def on(self, address: EndpointAddress) -> EndpointClient:
         """The same client, with the same connections, for another route."""
         other = copy.copy(self)
         other.address = address
@@ -129,7 +129,7 @@ class Client:
         *,
         on_choice: Callable[[Mapping[str, Any]], None] | None = None,
         enough: Callable[[StreamedAnswer], bool] = lambda _answer: False,
-    ) -> Asked:
+    ) -> FinishedRequest:
         """One streamed text. on_choice: see StreamedAnswer. enough: whether to close the connection before the end.
 
         Raises PeerLostError: the server fails; BadValueError: it does not take the request.
@@ -140,7 +140,7 @@ class Client:
         with self._failures(answer), self._http.stream("POST", self.address.url, json=sent) as response:
             if response.status_code in REFUSED:
                 response.read()
-                return Asked(None, response.status_code, whole_s=time.perf_counter() - begin)
+                return FinishedRequest(None, response.status_code, whole_s=time.perf_counter() - begin)
             if response.status_code != 200:
                 self._bad_status(response.status_code, response.read())
             kind = response.headers.get("content-type", "")
@@ -159,7 +159,7 @@ class Client:
         if not (answer.is_whole or enough(answer)):
             raise PeerLostError(f"{self._who} ended a text in the middle; see its log{come_of(answer)}")
         first, last = (None if t is None else t - begin for t in (answer.first_at, answer.last_at))
-        return Asked(answer, 200, first, last, whole)
+        return FinishedRequest(answer, 200, first, last, whole)
 
     @property
     def _who(self) -> str:

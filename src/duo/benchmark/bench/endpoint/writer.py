@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from duo.benchmark.bench.arms import Arm, arms_of
-from duo.benchmark.bench.endpoint.client import Asked, Client
+from duo.benchmark.bench.endpoint.client import EndpointClient, FinishedRequest
 from duo.benchmark.bench.questions import Question
-from duo.benchmark.bench.record import Answer, Served
+from duo.benchmark.bench.record import MeasuredAnswer, Served
 from duo.errors import BadValueError
 
 OF_DRAFT = ("draft_n", "draft_n_accepted")
 
 
-def arms_on(client: Client, chosen: Sequence[Arm]) -> list[Arm]:
+def arms_on(client: EndpointClient, chosen: Sequence[Arm]) -> list[Arm]:
     """The arms of a server: of duo plain, those that were chosen, or the mode that it has; of others the latter."""
     name = client.address.name
     own = Arm(name, None, server=name)
@@ -32,7 +32,7 @@ class EndpointWriter:
 
     def __init__(
         self,
-        clients: Sequence[Client],
+        clients: Sequence[EndpointClient],
         fields: Mapping[str, Any],
         *,
         limit_ttft: float | None = None,
@@ -48,14 +48,14 @@ class EndpointWriter:
     def clear(self, questions: Sequence[Question], n: int) -> None:
         """Nothing: a server with llama-server's fields is asked to use no cache, and others cannot be."""
 
-    def answers(self, question: Question, arm: Arm) -> list[Answer]:
+    def answers(self, question: Question, arm: Arm) -> list[MeasuredAnswer]:
         """The answers to all turns, up to one that is refused. Several threads call this.
 
         Raises PeerLostError: a server fails; BadValueError: it does not take the request.
         """
         client = self._clients[arm.server]
         messages: list[dict[str, str]] = []
-        prompt, found = "", list[Answer]()
+        prompt, found = "", list[MeasuredAnswer]()
         for turn in question.turns:
             prompt += turn
             messages.append({"role": "user", "content": turn})
@@ -68,12 +68,14 @@ class EndpointWriter:
             messages.append({"role": "assistant", "content": asked.answer.text})
         return found
 
-    def _answer(self, client: Client, asked: Asked) -> Answer:
+    def _answer(self, client: EndpointClient, asked: FinishedRequest) -> MeasuredAnswer:
         limits = self._limit_ttft, self._limit_tpot
         none_good = None if limits == (None, None) else False
         if asked.answer is None:
             timings: dict[str, Any] = {"predicted_n": 0, "predicted_ms": 0.0}
-            return Answer((), (), timings, served=Served("", 0, asked.status, None, asked.whole_s * 1e3, none_good))
+            return MeasuredAnswer(
+                (), (), timings, served=Served("", 0, asked.status, None, asked.whole_s * 1e3, none_good)
+            )
         n = self._n_tokens(client, asked)
         first, last = (None if s is None else s * 1e3 for s in (asked.first_s, asked.last_s))
         between = last - first if first is not None and last is not None else 0.0
@@ -82,9 +84,11 @@ class EndpointWriter:
         good = none_good if none_good is None else all(most is None or (t or 0.0) <= most for t, most in pairs)
         timings = {k: v for k, v in asked.answer.timings.items() if k in OF_DRAFT}
         timings |= {"predicted_n": n, "predicted_ms": between, "ttft_ms": first}
-        return Answer((), (), timings, served=Served(asked.answer.text, n, 200, tpot, asked.whole_s * 1e3, good))
+        return MeasuredAnswer(
+            (), (), timings, served=Served(asked.answer.text, n, 200, tpot, asked.whole_s * 1e3, good)
+        )
 
-    def _n_tokens(self, client: Client, asked: Asked) -> int:
+    def _n_tokens(self, client: EndpointClient, asked: FinishedRequest) -> int:
         answer, name = asked.answer, client.address.name
         assert answer is not None
         if answer.usage_tokens is not None:
@@ -104,6 +108,6 @@ def _of_arm(arm: Arm) -> dict[str, Any]:
     return {"mode": arm.mode, **({"draft": {"n_max": arm.n_draft}} if isinstance(arm.n_draft, int) else {})}
 
 
-def _of_llama_cpp(client: Client) -> dict[str, Any]:
+def _of_llama_cpp(client: EndpointClient) -> dict[str, Any]:
     """Otherwise only the first arm would evaluate a question."""
     return {"cache_prompt": False} if client.is_llama_cpp else {}

@@ -1,4 +1,4 @@
-#include "active_texts.h"
+#include "full_cache.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,7 @@ bool is_shifted(const verify_slot * s) {
 }
 } // namespace
 
-void active_texts::make_room(size_t n_rows) {
+void full_cache::make_room(size_t n_rows) {
     while (!cache_.make_room(n_rows) && texts_.size() > 1) { // one text always fits
         verify_slot & last = *last_to_wait();
         const auto &  in   = pass_.slots();
@@ -24,14 +24,14 @@ void active_texts::make_room(size_t n_rows) {
 
 // A text whose context was shifted may never end, so it waits for others, whenever it began. Before the pass that moves
 // its keys they could not be saved.
-verify_slot * active_texts::last_to_wait() const {
-    const auto shifted = std::find_if(texts_.rbegin(), texts_.rend(),
+verify_slot * full_cache::last_to_wait() const {
+    const auto shifted = std::find_if(texts_.all().rbegin(), texts_.all().rend(),
                                       [](const verify_slot * s) { return is_shifted(s) && !s->keys_move(); });
-    return shifted == texts_.rend() ? texts_.back() : *shifted;
+    return shifted == texts_.all().rend() ? texts_.all().back() : *shifted;
 }
 
 // The text keeps its tokens and reads them again later, or gets its cells back.
-void active_texts::park(verify_slot & s) {
+void full_cache::park(verify_slot & s) {
     if (!on_host_) { // there the client's draft waits for the next verdict
         drafts_.end(s);
         s.draft.set(drafts_.reachable(s) ? draft_contact::state::owed : draft_contact::state::none);
@@ -40,16 +40,16 @@ void active_texts::park(verify_slot & s) {
     cache_.save_to_ram(s);
     cache_.clear(s);
     s.parked.waits = true;
-    remove(s);
+    texts_.remove(s);
     plans_.end_alone();
 }
 
-bool active_texts::any_parked() const {
+bool full_cache::any_parked() const {
     return std::ranges::any_of(cache_.slots(), [](const verify_slot & s) { return s.parked.waits; });
 }
 
 // What is kept of texts that have ended is in nobody's way.
-void active_texts::wake_parked(size_t n_cells) {
+void full_cache::wake_parked(size_t n_cells) {
     verify_slot * first  = nullptr;
     size_t        n_used = 0; // by texts that are written
     for (verify_slot & s : cache_.slots()) {
@@ -72,9 +72,7 @@ void active_texts::wake_parked(size_t n_cells) {
     }
     if (fits()) {
         first->parked.waits = false;
-        texts_.insert(std::find_if(texts_.begin(), texts_.end(),
-                                   [first](const verify_slot * s) { return s->n_begun > first->n_begun; }),
-                      first);
+        texts_.add_again(*first);
         cache_.restore_from_ram(*first);
     }
 }

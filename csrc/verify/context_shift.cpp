@@ -1,4 +1,4 @@
-#include "full_context.h"
+#include "context_shift.h"
 
 namespace duo {
 
