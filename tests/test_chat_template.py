@@ -38,6 +38,14 @@ def test_functions_that_templates_expect_of_transformers_exist() -> None:
     assert t.render(MESSAGES, tools=[{"name": "f"}]) == f'<s>Hi|Ho|{{"b": "<é>", "a": [1]}} {tools} {year}</s>'
 
 
+def test_a_missing_value_beside_text_is_no_text_as_in_llama_cpp() -> None:
+    """firefunction-v2's template adds `functions`, which most callers do not give."""
+    template = ChatTemplate("{{ 'a' + functions + messages[0].content + tools + 'b' }}")
+    assert template.render([{"role": "user", "content": "-"}], tools=None) == "a-b"
+    with pytest.raises(DuoError, match="fails on this conversation"):
+        ChatTemplate("{{ 'a' + 1 }}").render([{"role": "user", "content": "-"}])
+
+
 def test_names_that_llama_cpp_knows(duo_pair: Duo) -> None:
     for name in ("llama3", "llama-3"):
         t = template_of(duo_pair.target, name)

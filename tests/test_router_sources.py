@@ -171,3 +171,26 @@ def test_a_models_process_does_not_see_what_only_the_router_does(monkeypatch: py
 def test_what_only_the_router_does_is_left_out_however_it_is_spelled(tmp_path: Path) -> None:
     text = "[a]\nmodel = x\napi_key = k\nLLAMA_API_KEY = k\nLLAMA_ARG_PORT = 1\na = b\nno-models-autoload = true\n"
     assert presets(tmp_path, text) == {"a": ("--model", "x")}
+
+
+def test_a_preset_hides_what_it_loads_from_the_cache(tmp_path: Path) -> None:
+    """In lists alone: who names it may use it."""
+    cached = ["u/draft:Q8_0", "u/m:F32", "u/other:F32", "u/two:F16", "u/two:F32"]
+    command = command_named("serve")
+    assert command is not None
+
+    def hidden(text: str) -> list[str]:
+        (tmp_path / "models.ini").write_text(text)
+        read = presets_of(tmp_path / "models.ini", spelled_by(command, "serve", OF_ROUTER))
+        found = known_models(folder=None, presets=read, cached=cached, own=[])
+        assert set(cached) < found.keys()
+        return [name for name, s in found.items() if s.is_hidden]
+
+    models = "hf-repo = u/m\nspec-draft-hf = u/draft:q8_0\n"
+    both = ["u/draft:Q8_0", "u/m:F32"]
+    assert hidden(f"[a]\n{models}") == []
+    assert hidden(f"[a]\n{models}dedup-cache-models = 1\n") == both
+    assert hidden(f"[*]\ndedup-cache-models = true\n[a]\n{models}") == both
+    assert hidden(f"[*]\ndedup-cache-models = 1\n[a]\n{models}dedup-cache-models = 0\n") == []
+    assert hidden("[a]\nhf-repo = u/two\ndedup-cache-models = 1\n") == []
+    assert hidden("[a]\nhf-repo = u/two:F16\ndedup-cache-models = 1\n") == ["u/two:F16"]

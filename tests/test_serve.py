@@ -195,7 +195,7 @@ def test_metrics(server: Server) -> None:
     assert value("llamacpp:tokens_predicted_total") == 0  # not asked for
 
 
-@pytest.mark.parametrize("path", ["/lora-adapters", "/tools", "/v1/chat/completions/control"])
+@pytest.mark.parametrize("path", ["/models/load", "/tools", "/v1/chat/completions/control"])
 def test_what_duo_does_not_have_is_refused_by_name(server: Server, path: str) -> None:
     answer = server.post(path, {})
     assert answer.status_code == 501 and answer.json()["error"]["type"] == "not_supported_error"

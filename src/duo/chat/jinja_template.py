@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 
-from jinja2 import Template, TemplateSyntaxError, nodes
+from jinja2 import Template, TemplateSyntaxError, Undefined, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from duo.errors import BadValueError
@@ -52,10 +53,20 @@ def _tojson(
     return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def _environment() -> ImmutableSandboxedEnvironment:
-    env = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
-    )
+class Environment(ImmutableSandboxedEnvironment):
+    """As transformers', but a missing value beside text in a sum is no text, as in llama.cpp (jinja/runtime.cpp)."""
+
+    intercepted_binops = frozenset("+")
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, str) and (other is None or isinstance(other, Undefined)):
+                return one
+        return super().call_binop(context, operator, left, right)
+
+
+def _environment() -> Environment:
+    env = Environment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation])
     env.filters["tojson"] = _tojson
     env.globals["raise_exception"] = _refuse
     env.globals["strftime_now"] = lambda form: datetime.now().strftime(form)

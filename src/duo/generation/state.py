@@ -73,7 +73,7 @@ class SavedCache:
 class State:
     """What the caches of a `Duo` hold of a text: what `save_state` returns and `load_state` takes. It can be pickled.
 
-    Names are those of llama_cpp.LlamaState. `scores` is missing, because duo keeps no logits.
+    Names are those of llama_cpp.LlamaState.
     """
 
     target: SavedCache
@@ -82,18 +82,22 @@ class State:
     """The draft's cache. None: there was no draft."""
     seed: int
     """The default seed when it was saved."""
+    evaluated: tuple[int, ...] = ()
+    """Tokens that llama_cpp's `eval` was given; empty: it was not used."""
+    scores: np.ndarray[Any, Any] | None = field(default=None, repr=False, compare=False)
+    """With logits_all, float32 [n_tokens, n_vocab]: logits behind the tokens that `eval` was given."""
 
     @property
     def n_tokens(self) -> int:
-        """Number of tokens that need not be evaluated again."""
-        return len(self.target.head.tokens)
+        """Number of tokens that need not be evaluated again, or that `eval` was given."""
+        return len(self.evaluated or self.target.head.tokens)
 
     @property
     def input_ids(self) -> np.ndarray[Any, Any]:
         """The ids of these tokens."""
         import numpy as np
 
-        return np.array(self.target.head.tokens, np.intc)
+        return np.array(self.evaluated or self.target.head.tokens, np.intc)
 
     @property
     def llama_state(self) -> bytes:

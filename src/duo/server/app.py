@@ -19,7 +19,7 @@ from duo.generation.recent_events import RecentEvents
 from duo.options.serve import ServeOptions
 from duo.server.errors import ApiError, as_api_error
 from duo.server.middleware import Gate
-from duo.server.routes import about, anthropic, embeddings, files, missing, page, responses, slots, texts, tokens
+from duo.server.routes import about, anthropic, embeddings, files, lora, missing, page, responses, slots, texts, tokens
 from duo.server.service import Service
 from duo.server.settings import ServerSettings
 from duo.server.visitors import LOCALHOST
@@ -71,7 +71,7 @@ class Routes(Protocol):
     def add(self, router: APIRouter, service: Any, /) -> None: ...
 
 
-OF_PAIR: tuple[Routes, ...] = (about, slots, texts, embeddings, tokens, anthropic, responses, missing, page)
+OF_PAIR: tuple[Routes, ...] = (about, slots, texts, embeddings, tokens, lora, anthropic, responses, missing, page)
 
 
 def make_app(service: Service, parts: Sequence[Routes] = OF_PAIR) -> FastAPI:

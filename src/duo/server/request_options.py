@@ -12,6 +12,7 @@ from duo.errors import BadValueError
 from duo.generation.texts import text_defaults
 from duo.options.samplers import ALL
 from duo.options.tables import GENERATE_OPTIONS
+from duo.server.adapters import check_scales
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
         out["logprobs"] = min(f.n_probs, duo.n_vocab())
     if f.logit_bias is not None:
         out["logit_bias"] = biases(f.logit_bias, lambda text: duo.tokenize(text, add_bos=False))
-    _refuse(f)
+    if f.lora:
+        check_scales(f.lora, duo)
     _clamp(out)
     _drafts(f, out)
     if out.get("id_slot", -1) >= duo.session.turns.n:
@@ -78,11 +80,6 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
 
 def _first(*values: Any) -> Any:
     return next((v for v in values if v is not None), None)
-
-
-def _refuse(f: TextFields) -> None:
-    if any(isinstance(x, Mapping) and x.get("scale") for x in f.lora or ()):
-        raise BadValueError("lora cannot be chosen for one request; give --lora when the server starts")
 
 
 def _clamp(out: dict[str, Any]) -> None:

@@ -153,7 +153,7 @@ def serve_many(params: dict[str, Any]) -> None:
     from duo.server.listening import check_open, check_tls, listeners
     from duo.server.router.service import Router
     from duo.server.router.serving import RouterServing
-    from duo.server.router.sources import known_models, presets_of
+    from duo.server.router.sources import ModelSource, known_models, presets_of
     from duo.server.settings import ServerSettings
 
     if names_target(params) or names_draft(params):
@@ -165,12 +165,17 @@ def serve_many(params: dict[str, Any]) -> None:
     check_open(o, has_keys=bool(settings.keys))
     context = click.get_current_context()
     file = None if o["models_preset"] is None else Path(o["models_preset"])
-    sources = known_models(
-        folder=None if o["models_dir"] is None else Path(o["models_dir"]),
-        presets={} if file is None else presets_of(file, spelled_by(context.command, "serve", OF_ROUTER)),
-        cached=cached_models(),
-        own=typed_args(context, (*OF_ROUTER, *OF_VISITORS, "hf_token")),
-    )
+    spelled, own = spelled_by(context.command, "serve", OF_ROUTER), typed_args(context, NOT_OF_MODELS)
+
+    def read() -> dict[str, ModelSource]:
+        return known_models(
+            folder=None if o["models_dir"] is None else Path(o["models_dir"]),
+            presets={} if file is None else presets_of(file, spelled),
+            cached=cached_models(),
+            own=own,
+        )
+
+    sources = read()
     found = listeners(o)
 
     def ready() -> None:
@@ -181,7 +186,7 @@ def serve_many(params: dict[str, Any]) -> None:
 
     router = Router(
         settings, sources, n_most=o["models_max"], autoload=o["models_autoload"], env=env_of_models(params),
-        say=show.warn,
+        say=show.warn, read=read,
     )  # fmt: skip
     RouterServing(router, found, drain_s=o["drain"], ready=ready, cert=o["ssl_cert_file"], key=o["ssl_key_file"]).run()
     with suppress(OSError):
@@ -204,6 +209,7 @@ OF_ROUTER = (
 )  # fmt: skip
 # And what it does itself as well; its models get the other options.
 OF_VISITORS = ("allowed_hosts", "cors_origins", "cors_methods", "cors_headers", "cors_credentials", "ui", "path")
+NOT_OF_MODELS = (*OF_ROUTER, *OF_VISITORS, "hf_token")
 OF_BOTH = ("mode", "spec_type")  # `open_duo` gives them itself
 
 

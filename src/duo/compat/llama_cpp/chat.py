@@ -15,7 +15,8 @@ from duo.compat.llama_cpp import chat_formats
 from duo.compat.llama_cpp.answer import CompletionAnswer
 from duo.compat.llama_cpp.chat_answer import as_call, as_call_parts, as_chat, as_chat_parts, as_read, as_read_parts
 from duo.compat.llama_cpp.chat_prompt import ChatPrompt, ChatRequest, chat_prompt, schema_of
-from duo.compat.llama_cpp.completion import Completions, stream_keyword, text_keywords
+from duo.compat.llama_cpp.completion import stream_keyword, text_keywords
+from duo.compat.llama_cpp.evaluation import Evaluation
 from duo.compat.llama_cpp.members import CHAT_ARGUMENTS, merged_arguments
 from duo.compat.llama_cpp.openai import ChatChunk, ChatCompletion
 from duo.errors import BadValueError, MissingPackageError
@@ -46,7 +47,7 @@ def _is_unicode(text: str) -> bool:
         return False
 
 
-class Chats(Completions):
+class Chats(Evaluation):
     """llama_cpp.Llama's way to talk. `Duo` sets what it was given when it loads."""
 
     _chat_template: str | None  # jinja2, or a known name; None: the model's own
@@ -178,6 +179,7 @@ class Chats(Completions):
             reasoning=reasoning_of(options.pop("reasoning_format", None)),
             variables=self._variables(options),
         )
+        options |= self.drawn_seed(options)
         wanted = text_keywords(text_defaults(self, options), "create_chat_completion", options, DEFAULTS)
         prompt = self.chat_prompt(messages, request)
         wanted |= prompt.shape

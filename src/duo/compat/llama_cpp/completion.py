@@ -92,6 +92,7 @@ class Completions(LlamaMembers):
         if isinstance(prompt, Iterator):
             prompt = list(prompt)  # it is read more than once
         stream, echo, model, suffix = (options.pop(name, None) for name in ("stream", "echo", "model", "suffix"))
+        options |= self.drawn_seed(options)
         wanted = text_keywords(text_defaults(self, options), "create_completion", options, DEFAULTS)
         if suffix is None:
             tokens = self._prompt_tokens(prompt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from duo import _core
@@ -44,13 +45,7 @@ def merged_arguments(
 REFUSED = {
     "ctx": "the models belong to duo's threads",
     "model": "the models belong to duo's threads; model_path and metadata say which one it is",
-    "eval": "duo evaluates whole texts; give the tokens to generate or create_completion as a prompt",
-    "sample": "duo evaluates whole texts; generate and stream sample",
-    "scores": "duo keeps no logits; logprobs= gives log-probabilities",
-    "eval_logits": "duo keeps no logits; logprobs= gives log-probabilities",
-    "eval_tokens": "duo evaluates whole texts; Result.tokens has those of a text",
-    "input_ids": "duo evaluates whole texts; Result.tokens has those of a text",
-    "n_tokens": "duo evaluates whole texts; Result.tokens has those of a text",
+    "scores": "it needs logits_all=True; without it, eval_logits has the logits behind the last token",
     "model_params": "Duo.options has what a model was loaded with",
     "context_params": "Duo.options has what a model was loaded with",
 }
@@ -91,6 +86,7 @@ class LlamaMembers(Texts):
     options: EngineOptions  # `Duo` sets them
     _made_of: tuple[Any, Any, dict[str, Any]]  # and these: its arguments
     cache = None  # see set_cache
+    _draws_seeds = False  # see set_seed
 
     if not TYPE_CHECKING:  # checkers would take it for the type of every name
 
@@ -218,12 +214,25 @@ class LlamaMembers(Texts):
     def set_seed(self, seed: int) -> None:
         """Sets the default seed. -1 (or llama_cpp's 2**32 - 1): a new one for each text.
 
+        As in llama_cpp, each completion then draws its seed from the one before. `generate` and `stream` take the seed
+        as it is.
+
         Raises:
             BadValueError: It is another negative number.
         """
         seed = -1 if seed == ANY_SEED else seed
         generate_options({"seed": seed})
         self.defaults["seed"] = seed
+        self._draws_seeds = True
+
+    def drawn_seed(self, given: Mapping[str, Any]) -> dict[str, int]:
+        """The seed of a completion with these arguments, if `set_seed` was called and they have none."""
+        with self.session.lock:
+            last = self.defaults.get("seed", -1)
+            if not self._draws_seeds or given.get("seed") is not None or last < 0:
+                return {}
+            self.defaults["seed"] = Random(last).randint(0, 2**32)  # as llama.py's _create_completion
+            return {"seed": self.defaults["seed"]}
 
     def set_cache(self, cache: object) -> None:
         """Has no effect: the models' own caches keep what texts have in common."""
@@ -243,11 +252,3 @@ class LlamaMembers(Texts):
         below = x - np.where(np.isfinite(top), top, np.single(0))
         with np.errstate(divide="ignore"):
             return below - np.log(np.sum(np.exp(below), axis=axis, keepdims=True))
-
-    def reset(self) -> None:
-        """Has no effect: each text begins anew, and what it has in common with earlier ones comes from the cache.
-
-        Raises:
-            CancelledError: This Duo is closed.
-        """
-        _ = self.engine

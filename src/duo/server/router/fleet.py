@@ -68,7 +68,8 @@ class Fleet:
         self.n_most, self._env, self._say = n_most, env, say
         self._folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))  # only this user may enter it
         self._n_started = 0
-        self._room = asyncio.Lock()  # held by who makes room, who waits for processes alone
+        self._room = asyncio.Lock()  # held by who makes room; others queue for it, first come, first served
+        self._news = asyncio.Event()  # a model may have become idle, or nobody waits for one any more
         self._closed = False
         self.events = ModelEvents()
 
@@ -94,18 +95,20 @@ class Fleet:
     def used(self, member: Member) -> Iterator[ModelProcess]:
         """The process of a loaded model, which stays meanwhile. Raises ApiError: it is not loaded."""
         if not member.is_there or member.child is None:
-            raise ApiError(503, f"the model {member.source.name} is not loaded; POST /models/load loads it")
+            raise ApiError(503, f"the model {member.source.name} has been unloaded; try again")
         member.n_inside += 1
         try:
             yield member.child
         finally:
             member.n_inside -= 1
             member.used_at = time.monotonic()
+            self._news.set()
 
     async def load(self, member: Member) -> None:
-        """Returns when the model is there. Who waits may go; the load goes on.
+        """Returns when the model is there; it may have to wait until another one is idle, as in llama-server. Who waits
+        may go; a load that has begun goes on.
 
-        Raises ApiError 503: it cannot be loaded, or there is no room.
+        Raises ApiError 503: it cannot be loaded.
         """
         if member.is_there:
             return
@@ -118,6 +121,7 @@ class Fleet:
             await asyncio.shield(member.loading)
         finally:
             member.n_inside -= 1
+            self._news.set()
 
     async def _load(self, member: Member) -> None:
         if (old := member.taken_out()) is not None:  # it has died
@@ -125,7 +129,7 @@ class Fleet:
         name = member.source.name
         async with self._room:
             _check_wanted(member)
-            await self._make_room()
+            await self._make_room(member)
             _check_wanted(member)
             self._n_started += 1
             socket = self._folder / f"{self._n_started}.sock"
@@ -154,27 +158,38 @@ class Fleet:
                 if member.child is child:
                     member.child = None
                 await child.stop()
+            self._news.set()
 
-    async def _make_room(self) -> None:
-        """Raises ApiError 503: all that are loaded are busy."""
+    async def _make_room(self, member: Member) -> None:
+        """For this one. Raises ApiError 503: it is not wanted any more."""
         while self.n_most and sum(m.child is not None for m in self.members.values()) >= self.n_most:
+            _check_wanted(member)
+            if not member.n_inside:
+                raise ApiError(503, f"nobody waits for the model {member.source.name} any more")
+            self._news.clear()
             idle = [m for m in self.members.values() if m.is_ready and not m.n_inside]
             if not idle:
-                raise ApiError(
-                    503, f"all {self.n_most} models (--models-max) are busy; try again later",
-                    headers={"Retry-After": "5"},
-                )  # fmt: skip
-            if (child := min(idle, key=lambda m: m.used_at).taken_out()) is not None:
+                await self._news.wait()
+            elif (child := min(idle, key=lambda m: m.used_at).taken_out()) is not None:
                 await child.stop()
 
     async def unload(self, member: Member) -> None:
         """Ends its process, if it has one, even while it loads. Who asks for it then begins a load of their own."""
         loading = member.loading
         member.is_unwanted = loading is not None
+        self._news.set()
         if (child := member.taken_out()) is not None:
             await child.stop()
         if loading is not None:
             await asyncio.wait([loading])
+
+    async def replace(self, sources: Mapping[str, ModelSource]) -> None:
+        """The models are these from now on. What is gone, or is to be loaded otherwise, is unloaded."""
+        for name, member in list(self.members.items()):
+            if sources.get(name) != member.source:
+                del self.members[name]
+                await self.unload(member)
+        self.members |= {name: Member(s) for name, s in sources.items() if name not in self.members}
 
     async def close(self) -> None:
         """Ends all. Safe to call twice."""

@@ -45,9 +45,13 @@ def add(router: APIRouter, service: Router) -> None:
     for path in ("/health", "/v1/health", "/livez"):
         router.add_api_route(path, health, methods=["GET", "HEAD"], include_in_schema=path == "/health")
 
-    async def models() -> Response:
-        """All models and what has become of them; a loaded one says more of itself."""
-        found = await asyncio.gather(*(_listed(service, m) for m in service.fleet.members.values()))
+    async def models(request: Request) -> Response:
+        """All models and what has become of them; a loaded one says more of itself. reload=1: looks for models again,
+        and unloads those that are gone or are to be loaded otherwise."""
+        if request.query_params.get("reload", "").lower() in ON:
+            await service.reload()
+        shown = [m for m in service.fleet.members.values() if not m.source.is_hidden]
+        found = await asyncio.gather(*(_listed(service, m) for m in shown))
         return Json({"object": "list", "data": list(found)})
 
     for path in ("/v1/models", "/models"):
@@ -166,6 +170,8 @@ async def _answer_of(service: Router, member: Member, request: Request, stack: E
     A process that has died without an answer is started once more. If it was the request that ended it, it will not be
     better the next time.
     """
+    if not loads and not member.is_there:
+        raise ApiError(400, f"the model {member.source.name} is not loaded; POST /models/load loads it")
     for is_last in (not loads, True):
         if loads:
             await service.fleet.load(member)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class Router(Service):
     """For one event loop. autoload: whether a request loads the model that it names. env: of the models' processes.
-    say: gets lines for the user."""
+    say: gets lines for the user. read: finds the sources again, in a thread; None: they stay as they are."""
 
     def __init__(
         self,
@@ -30,8 +30,10 @@ class Router(Service):
         autoload: bool,
         env: Mapping[str, str],
         say: Callable[[str], None],
+        read: Callable[[], Mapping[str, ModelSource]] | None = None,
     ) -> None:
         super().__init__(settings)
+        self._read, self._reading = read, asyncio.Lock()
         self.fleet, self.autoload = Fleet(sources, n_most, env, say), autoload
         self._say = say
         self._n_inside = 0  # requests that are handed on
@@ -52,6 +54,12 @@ class Router(Service):
             await self.fleet.load(member)
         except Exception as e:
             self._say(str(e))
+
+    async def reload(self) -> None:
+        """Looks for models again, in the folder, the presets and the cache. Raises DuoError: nothing has changed."""
+        if self._read is not None:
+            async with self._reading:
+                await self.fleet.replace(await self.in_thread(self._read))
 
     @contextmanager
     def inside(self) -> Iterator[None]:

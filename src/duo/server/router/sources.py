@@ -13,6 +13,7 @@ from duo.models.beside import NO_MODEL, PREFIXES
 FIRST_PART = "-00001-of-"
 GLOBAL = "*"
 OF_PRESETS = ("load-on-startup", "stop-timeout", "dedup-cache-models", "version")
+OF_HUB = ("-hf", "-hfr", "--hf-repo", "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf")
 ON = ("true", "on", "1", "yes", "enabled")
 # An option of the server as arguments: (key, value) -> arguments. Raises BadValueError: there is no such option.
 Spelled = Callable[[str, str], list[str]]
@@ -27,6 +28,7 @@ class ModelSource:
     path: str = ""
     on_startup: bool = False
     stop_s: float = 10.0  # until it is killed
+    is_hidden: bool = False  # lists leave it out, because a preset loads the same file
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ class Preset:
     @property
     def has_model(self) -> bool:
         return any(a in ("-m", "--model", "-hf", "-hfr", "--hf-repo", "--pair") for a in self.args)
+
+    @property
+    def of_hub(self) -> list[str]:
+        """Its model and its draft, as the hub's cache names them, or without :QUANT."""
+        return [b for a, b in zip(self.args, self.args[1:], strict=False) if a in OF_HUB]
 
     def applied(self, source: ModelSource) -> ModelSource:
         """The same model with the section's options behind its own."""
@@ -122,6 +129,19 @@ def _arguments(file: Path, section: str, keys: Mapping[str, str], spelled: Spell
     return out
 
 
+def _hidden(presets: Mapping[str, Preset], cached: Sequence[str]) -> set[str]:
+    """Names of the cache whose files presets with dedup-cache-models load. A preset without a quantisation hides the
+    only one of its repository."""
+    everywhere = presets.get(GLOBAL, Preset(())).keys
+    hidden: set[str] = set()
+    for name, preset in presets.items():
+        if name != GLOBAL and {**everywhere, **preset.keys}.get("dedup-cache-models", "").lower() in ON:
+            for wanted in preset.of_hub:
+                found = [c for c in cached if wanted.lower() in (c.lower(), c.partition(":")[0].lower())]
+                hidden.update(found if len(found) == 1 else ())
+    return hidden
+
+
 def known_models(
     *, folder: Path | None, presets: Mapping[str, Preset], cached: Sequence[str], own: Sequence[str]
 ) -> dict[str, ModelSource]:
@@ -129,7 +149,9 @@ def known_models(
 
     Raises BadValueError: a section names no model.
     """
-    sources = {s.name: s for s in of_cache(cached)} | {s.name: s for s in (of_folder(folder) if folder else ())}
+    hidden = _hidden(presets, cached)
+    of_hub = [replace(s, is_hidden=s.name in hidden and s.name not in presets) for s in of_cache(cached)]
+    sources = {s.name: s for s in of_hub} | {s.name: s for s in (of_folder(folder) if folder else ())}
     everywhere = presets.get(GLOBAL, Preset(()))
     for name, preset in presets.items():
         if name != GLOBAL and name not in sources:

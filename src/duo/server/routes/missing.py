@@ -15,30 +15,28 @@ if TYPE_CHECKING:
 
 # Paths by what they are for (llama.cpp, tools/server/server.cpp).
 MISSING = {
-    "LoRA adapters that change while the server runs": ("/lora-adapters",),
     "transcription of speech": ("/v1/audio/transcriptions", "/audio/transcriptions"),
     "tools of the server's own": ("/tools",),
     "a proxy for web pages": ("/cors-proxy",),
-    "loading and unloading of models (of a server with --models-dir)": (
-        "/models/load",
-        "/models/unload",
-        "/models/sse",
-    ),
     "control of a running stream": ("/v1/chat/completions/control",),
     "streams that can be resumed": ("/v1/stream", "/v1/streams/lookup"),
 }
+OF_ROUTER = ("/models/load", "/models/unload", "/models/sse")
 
 
 def add(router: APIRouter, service: Service) -> None:
-    for what, paths in MISSING.items():
-        for path in paths:
-            router.add_api_route(path, _refusal(path, what), methods=["GET", "POST", "DELETE"], include_in_schema=False)
-    one = _refusal("/models", "several models at a time")
+    found = {
+        p: f"llama-server's {p} ({what}) is not supported by duo" for what, paths in MISSING.items() for p in paths
+    }
+    found |= {p: f"{p} is for a server of several models (--models-dir, --models-preset)" for p in OF_ROUTER}
+    for path, why in found.items():
+        router.add_api_route(path, _refusal(why), methods=["GET", "POST", "DELETE"], include_in_schema=False)
+    one = _refusal("llama-server's /models (several models at a time) is not supported by duo")
     router.add_api_route("/models", one, methods=["POST", "DELETE"], include_in_schema=False)
 
 
-def _refusal(path: str, what: str) -> Callable[[], Awaitable[Response]]:
+def _refusal(why: str) -> Callable[[], Awaitable[Response]]:
     async def refuse() -> Response:
-        raise ApiError(501, f"llama-server's {path} ({what}) is not supported by duo")
+        raise ApiError(501, why)
 
     return refuse

@@ -1,0 +1,40 @@
+"""/lora-adapters: the target's LoRA adapters and their scales."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from duo.errors import BadValueError
+from duo.server.adapters import check_scales, shown
+from duo.server.errors import ApiError
+from duo.server.respond import Json
+
+if TYPE_CHECKING:
+    from duo.server.service import Service
+
+
+def add(router: APIRouter, service: Service) -> None:
+    @router.get("/lora-adapters")
+    async def adapters() -> Response:
+        """The adapters of --lora and --lora-scaled: id, path, scale."""
+        return Json(await service.in_thread(shown, service.check_ready()))
+
+    @router.post("/lora-adapters")
+    async def scales(request: Request) -> Response:
+        """Succeeds if the adapters have these scales: they do not change while the server runs (501)."""
+        duo = service.check_ready()
+        try:
+            asked = json.loads(request.scope["duo.body"])
+        except (ValueError, RecursionError) as e:
+            raise ApiError(400, f"the body is not JSON ({type(e).__name__}); send a list") from None
+        if not isinstance(asked, list):
+            raise ApiError(400, 'the body is no list; send [{"id": 0, "scale": 1.0}]')
+        try:
+            check_scales(asked, duo)
+        except BadValueError as e:
+            raise ApiError(501, str(e)) from None
+        return Json({"success": True})
