@@ -12,10 +12,12 @@ from typing import Any
 import click
 import pytest
 from sizes import mostly_proof
+from vision_models import projector
 
 from duo.cli.main import _command_of, command_named, main
 from duo.cli.options import given_options
 from duo.models.demo import demo_pair
+from duo.models.header import read_header
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, SERVE_OPTIONS
 from duo.options.validate import engine_options, generate_options, serve_options
 
@@ -57,6 +59,8 @@ def words(x: dict[str, str], folder: Path) -> list[str]:
     for i, word in enumerate(out[1:], 1):
         if out[i - 1] in ("-c", "--ctx-size", "-cd", "--ctx-size-draft", "--ctx_size") and word.isdigit():
             out[i] = str(min(int(word), LONGEST))
+        if out[i - 1] == "--mmproj":
+            out[i] = str(projector(folder / "mmproj.gguf", "mlp", read_header(TARGET).n_embd))
     return out
 
 

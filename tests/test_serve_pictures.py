@@ -49,7 +49,7 @@ def test_all_dialects_show_the_same(server: Server) -> None:
     assert responses["output"][0]["content"][0]["text"] == words
     native = {"prompt_string": "Look: <__media__> It is", "multimodal_data": [DATA]}
     answer = server.post("/completion", {"prompt": native, "n_predict": 4, "temperature": 0}).json()
-    assert answer["tokens_evaluated"] > 16 and answer["prompt"].startswith("Look")
+    assert answer["tokens_evaluated"] > 16 and "Look:  It is" in answer["prompt"]
 
 
 def data(file: bytes) -> str:
