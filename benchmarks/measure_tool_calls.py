@@ -26,7 +26,7 @@ from duo import BadValueError, Duo
 from duo.benchmark.bench.head import command_of, head_of
 from duo.benchmark.prove.cases import NONE, Case, Guesses, How
 from duo.benchmark.prove.pair import PairWriter, n_context
-from duo.benchmark.prove.plan import TEMPERATURE, Item, Plan, prompts_of
+from duo.benchmark.prove.plan import TEMPERATURE, Item, ProofPlan, prompts_of
 from duo.benchmark.prove.report import findings
 from duo.benchmark.prove.run import Proof
 from duo.benchmark.prove.tally import Tally, counts, together
@@ -38,7 +38,7 @@ SLOTS = (1, 2, 3, 4, 5, 6, 7, 8)
 SEED = 1
 
 
-class Chats(Plan):
+class Chats(ProofPlan):
     """Every second chat is drawn with a seed, so that its arguments are not the likeliest ones."""
 
     def sampling(self, item: Item) -> dict[str, Any]:

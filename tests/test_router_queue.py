@@ -11,15 +11,15 @@ import pytest
 
 from duo.server.errors import ApiError
 from duo.server.router.fleet import Fleet
-from duo.server.router.routes import _answer_of
-from duo.server.router.sources import Source
+from duo.server.router.routes import answer_of
+from duo.server.router.sources import ModelSource
 
 
 class FakeChild:
     args = ()
     exit_code = None
 
-    def __init__(self, source: Source, *_: Any, **_more: Any) -> None:
+    def __init__(self, source: ModelSource, *_: Any, **_more: Any) -> None:
         self.name, self.is_alive = source.name, False
 
     async def start(self, begun: Callable[[], None]) -> None:
@@ -39,7 +39,7 @@ def run(test: Callable[[Fleet], Coroutine[Any, Any, None]], monkeypatch: pytest.
     monkeypatch.setattr("duo.server.router.fleet.Child", FakeChild)
 
     async def whole() -> None:
-        fleet = Fleet({n: Source(n, ()) for n in "abc"}, n_most, {}, lambda _line: None)
+        fleet = Fleet({n: ModelSource(n, ()) for n in "abc"}, n_most, {}, lambda _line: None)
         try:
             await asyncio.wait_for(test(fleet), 30)
         finally:
@@ -124,7 +124,7 @@ def test_models_that_are_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         for name in "abc":
             await fleet.load(fleet.members[name])
         kept, children = fleet.members["a"], {n: m.child for n, m in fleet.members.items()}
-        await fleet.replace({"a": Source("a", ()), "b": Source("b", ("-ngl", "1")), "d": Source("d", ())})
+        await fleet.replace({"a": ModelSource("a", ()), "b": ModelSource("b", ("-ngl", "1")), "d": ModelSource("d", ())})
         assert "".join(fleet.members) == "abd" and fleet.members["a"] is kept and loaded(fleet) == "a"
         assert [n for n, child in children.items() if child is not None and child.is_alive] == ["a"]
         await fleet.load(fleet.members["d"])
@@ -139,7 +139,7 @@ def test_a_request_for_a_model_that_is_not_loaded(monkeypatch: pytest.MonkeyPatc
     async def test(fleet: Fleet) -> None:
         service: Any = SimpleNamespace(fleet=fleet)
         with pytest.raises(ApiError, match="POST /models/load") as e, ExitStack() as stack:
-            await _answer_of(service, fleet.members["a"], MagicMock(), stack, loads=False)
+            await answer_of(service, fleet.members["a"], MagicMock(), stack, loads=False)
         assert e.value.status == 400
 
     run(test, monkeypatch)

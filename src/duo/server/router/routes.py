@@ -149,7 +149,7 @@ async def _handed_on(service: Router, request: Request) -> Response:
     loads = service.autoload if autoload is None else autoload.lower() in ON
     stack = ExitStack()
     stack.enter_context(service.inside())
-    work = asyncio.create_task(_answer_of(service, member, request, stack, loads=loads))
+    work = asyncio.create_task(answer_of(service, member, request, stack, loads=loads))
     is_sent = False
     try:
         if not await first_of(work, request.receive):
@@ -164,7 +164,7 @@ async def _handed_on(service: Router, request: Request) -> Response:
                 await work.result().end()
 
 
-async def _answer_of(service: Router, member: Member, request: Request, stack: ExitStack, *, loads: bool) -> _Passed:
+async def answer_of(service: Router, member: Member, request: Request, stack: ExitStack, *, loads: bool) -> _Passed:
     """The beginning of the model's answer. stack: is closed when the answer has been sent on. Raises ApiError.
 
     A process that has died without an answer is started once more. If it was the request that ended it, it will not be
