@@ -52,15 +52,18 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Embeddings, with `embedding=True`": (
         "embed", "create_embedding", "rerank", "vectors", "rank_tokens", "pooling_type",
     ),
+    "Token by token, as llama_cpp.Llama": (
+        "eval", "sample", "generate_tokens", "n_tokens", "input_ids", "eval_tokens", "eval_logits", "scores", "reset",
+    ),
     "Other members of llama_cpp.Llama": (
         "n_ctx", "n_vocab", "n_embd", "n_batch", "n_threads", "n_threads_batch", "token_bos", "token_eos", "token_nl",
         "tokenizer", "tokenizer_", "metadata", "model_path", "draft_model", "chat_format", "chat_handler",
-        "last_n_tokens_size", "set_seed", "set_cache", "reset", "longest_token_prefix", "logits_to_logprobs",
+        "last_n_tokens_size", "set_seed", "set_cache", "longest_token_prefix", "logits_to_logprobs",
         "kv_overrides", "tensor_split", "numa", "spm_infill", "lora_base", "lora_path", "lora_scale",
     ),
 }  # fmt: skip
 # For duo's own modules, or llama_cpp's empty place.
-INTERNAL = {"cache", "chat_prompt", "embedder", "engine", "network", "ngrams_unasked", "stop_vectors"}
+INTERNAL = {"cache", "chat_prompt", "drawn_seed", "embedder", "engine", "network", "ngrams_unasked", "stop_vectors"}
 OF_STREAM = ("result", "close", "is_open", "n_cached", "slot", "poll", "take_ready", "cache_notes")
 # Keywords that stand in a table, and not in the signature of each call.
 IN_TABLES = {
