@@ -124,7 +124,9 @@ def test_models_that_are_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         for name in "abc":
             await fleet.load(fleet.members[name])
         kept, children = fleet.members["a"], {n: m.child for n, m in fleet.members.items()}
-        await fleet.replace({"a": ModelSource("a", ()), "b": ModelSource("b", ("-ngl", "1")), "d": ModelSource("d", ())})
+        await fleet.replace(
+            {"a": ModelSource("a", ()), "b": ModelSource("b", ("-ngl", "1")), "d": ModelSource("d", ())}
+        )
         assert "".join(fleet.members) == "abd" and fleet.members["a"] is kept and loaded(fleet) == "a"
         assert [n for n, child in children.items() if child is not None and child.is_alive] == ["a"]
         await fleet.load(fleet.members["d"])
