@@ -36,7 +36,7 @@ class FakeChild:
 
 
 def run(test: Callable[[Fleet], Coroutine[Any, Any, None]], monkeypatch: pytest.MonkeyPatch, n_most: int = 1) -> None:
-    monkeypatch.setattr("duo.server.router.fleet.Child", FakeChild)
+    monkeypatch.setattr("duo.server.router.fleet.ModelProcess", FakeChild)
 
     async def whole() -> None:
         fleet = Fleet({n: ModelSource(n, ()) for n in "abc"}, n_most, {}, lambda _line: None)

@@ -164,7 +164,12 @@ def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Mod
     projector = None
     if of_target is not None and params.get("mmproj") is None and params.get("mmproj_auto", False) is not False:
         found = hub.fetch_head(of_target, Path(str(target_path)), (NO_MODEL,))
-        projector = None if found is None else str(found)
+        from duo.models.projector import is_projector
+
+        if found is not None and is_projector(found):
+            projector = str(found)
+        elif found is not None:
+            show.warn(f"{found.name} came with the target and is no projector, so duo reads no pictures; see --mmproj")
     if of_draft is not None:  # its heads come first, as in llama.cpp (common/arg.cpp: common_models_handler_init)
         own = of_draft if of_draft.file else of_draft._replace(heads=kinds)
         return Models(target_path, str(hub.fetch(own)), projector)

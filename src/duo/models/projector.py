@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 from duo import _core
-from duo.errors import BadValueError, UnknownModelError
+from duo.errors import BadValueError, DuoError, UnknownModelError
 from duo.models.beside import NO_MODEL
 from duo.models.file_name import base_name
+from duo.models.header import read_header
 from duo.options.engine import EngineOptions
 
 AUTO = "auto"
@@ -38,6 +39,14 @@ def projector_of(target: str, asked: str | None) -> str | None:
     if not os.path.isfile(asked):
         raise UnknownModelError(f"there is no projector {asked!r} (--mmproj); check the path")
     return asked
+
+
+def is_projector(path: str | os.PathLike[str]) -> bool:
+    """By its header, as libmtmd's clip.cpp knows one."""
+    try:
+        return read_header(path).architecture == "clip"
+    except DuoError:
+        return False
 
 
 def beside(target: Path) -> Path | None:
