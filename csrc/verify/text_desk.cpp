@@ -60,7 +60,7 @@ void text_desk::begin(request & req) noexcept {
         s = &cache_.choose_slot(req);
         begin_text(*s, req);
     } catch (...) {
-        if (s != nullptr) {
+        if (s != nullptr && s->text.active()) { // or it had no memory to begin
             fail(*s, failure_caught());
         } else {
             req.error = failure_caught();
