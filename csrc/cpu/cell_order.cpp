@@ -147,7 +147,10 @@ void cell_order::order_pictures(table & t) {
     for (auto from = t.order.begin(); from != t.order.end();) {
         const auto to =
             std::find_if(from, t.order.end(), [&](int32_t c) { return pos(c) != pos(*from) || pos(c) == unwritten; });
-        std::stable_sort(from, to, [&t](int32_t a, int32_t b) { return t.within[size_t(a)] < t.within[size_t(b)]; });
+        if (to - from > 1) { // nearly all are alone, and even then stable_sort would take memory
+            std::stable_sort(from, to,
+                             [&t](int32_t a, int32_t b) { return t.within[size_t(a)] < t.within[size_t(b)]; });
+        }
         from = to == from ? from + 1 : to;
     }
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "gguf_handle.h"
 
 namespace duo {
 
@@ -226,6 +227,11 @@ void check_model_header(const std::string & path, const gguf_context * g) {
     check_floats(path, g, arch);
     check_gate(path, g, arch);
     check_tokens(path, g);
+}
+
+std::string architecture_of(const std::string & path) {
+    const gguf_handle g(path);
+    return g ? text(g.get(), "general.architecture") : "";
 }
 
 } // namespace duo

@@ -1,7 +1,6 @@
 // The rows of a picture as llama_decode wants them.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>

@@ -127,10 +127,6 @@ bool projector::sees() const {
     return mtmd_support_vision(context_.get());
 }
 
-bool projector::hears() const {
-    return mtmd_support_audio(context_.get());
-}
-
 seen_prompt projector::read(std::span<const prompt_part> parts, bool add_special, bool parse_special) const {
     std::vector<bitmap_ptr>              bitmaps;
     std::vector<mtmd_input_text>         texts;
@@ -227,10 +223,6 @@ projector::projector(const projector_options &, const model_weights &) : n_embd_
 projector::~projector() = default;
 
 bool projector::sees() const {
-    return false;
-}
-
-bool projector::hears() const {
     return false;
 }
 

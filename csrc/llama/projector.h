@@ -50,7 +50,6 @@ class projector {
     projector & operator=(const projector &) = delete;
 
     [[nodiscard]] bool sees() const;
-    [[nodiscard]] bool hears() const;
 
     // The tokens of the text parts, and the rows of the pictures between them. Throws duo::error for a file that is no
     // picture.

@@ -70,7 +70,8 @@ saved_cells::saved_cells(std::span<const char> image, size_t n_extra, uint32_t n
                 y = in.get<int32_t>();
                 in.skip(n_extra - 2 * sizeof(int32_t));
             }
-            c.within.push_back(place_within(x, y));
+            const bool text = x == c.pos.back() && y == x; // libllama gives a token its position in all parts
+            c.within.push_back(text ? 0 : place_within(x, y));
             in.skip(sizeof(int32_t));
         }
         require(in.get<uint32_t>() == 0); // values are not transposed

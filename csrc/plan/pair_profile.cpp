@@ -52,11 +52,11 @@ double pair_profile::nearest_step(const step_table & t, int32_t n_rows) const {
 
 double pair_profile::step_us(int32_t n_rows, bool beside) const {
     n_rows           = std::clamp(n_rows, 1, n_step_cap);
-    const double own = nearest_step(beside ? step_together() : draft_.alone, n_rows);
+    const double own = nearest_step(beside ? draft_.beside : draft_.alone, n_rows);
     if (own > 0.0) {
         return own;
     }
-    const double other = nearest_step(beside ? draft_.alone : step_together(), n_rows);
+    const double other = nearest_step(beside ? draft_.alone : draft_.beside, n_rows);
     const double slow  = beside ? passes_.slowdown() : 1.0 / passes_.slowdown();
     return other > 0.0 ? other * slow : passes_.prior().step_us * (1.0 + branch_price() * (n_rows - 1));
 }
@@ -65,10 +65,10 @@ double pair_profile::step_us(int32_t n_rows, bool beside) const {
 double pair_profile::branch_price() const {
     double sum = prior_price;
     double n   = 1.0;
-    for (const step_table & t : {draft_.alone, step_together()}) {
-        const average & one = t[1];
+    for (const step_table * t : {&draft_.alone, &draft_.beside}) {
+        const average & one = (*t)[1];
         for (int32_t i = 2; i <= n_step_cap && one.n > 0; ++i) {
-            const average & a = t[size_t(i)];
+            const average & a = (*t)[size_t(i)];
             if (a.n > 0) {
                 const double weight = double(i - 1) * std::min(a.n, 16);
                 sum += weight * std::max(0.0, (a.value / one.value - 1.0) / (i - 1));

@@ -48,7 +48,7 @@ class pair_profile {
     // What one node more adds to a draft step, as a share of a step over one.
     [[nodiscard]] double branch_price() const;
     [[nodiscard]] bool   measured_step(int32_t n_rows, bool beside) const {
-        return (beside ? step_together() : draft_.alone)[size_t(n_rows)].n > 0;
+        return (beside ? draft_.beside : draft_.alone)[size_t(n_rows)].n > 0;
     }
     // Grows with each change that may change an answer.
     [[nodiscard]] int64_t n_changes() const { return n_changes_; }
@@ -59,8 +59,7 @@ class pair_profile {
     bool                              restore(std::span<const double> numbers);
 
   private:
-    [[nodiscard]] const step_table & step_together() const { return draft_.beside; }
-    [[nodiscard]] double             nearest_step(const step_table & t, int32_t n_rows) const;
+    [[nodiscard]] double nearest_step(const step_table & t, int32_t n_rows) const;
 
     template <typename Self, typename F> static void each_average(Self & self, const F & f);
 

@@ -8,6 +8,7 @@
 #include "llama/head_rows.h"
 #include "llama/lone_head.h"
 #include "llama/memory.h"
+#include "llama/model_header.h"
 #include "llama/packed_file.h"
 #include "llama/pair_check.h"
 #include "llama/translation.h"
@@ -111,6 +112,7 @@ uint64_t pack(const std::string & model, const std::string & out, const std::str
 
 void register_files(py::module_ & m) {
     m.def("read_header", &header_of, "path"_a);
+    m.def("architecture_of", &architecture_of, "path"_a, py::call_guard<py::gil_scoped_release>());
     m.def("refuse_lone_head", &refuse_lone_head, "path"_a);
     m.def("vocab_check", &vocab_check, "target"_a, "draft"_a, "mtp"_a = false);
     m.def("memory_available", &memory_available);

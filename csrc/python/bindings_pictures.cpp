@@ -33,15 +33,12 @@ std::vector<prompt_part> parts_of(const py::sequence & given) {
 
 void register_pictures(py::module_ & m) {
     using s = seen_prompt;
-    py::class_<s>(m, "SeenPrompt")
-        .def_property_readonly("tokens", [](const s & x) { return x.tokens; })
-        .def_property_readonly("n_rows", [](const s & x) { return x.pictures.n_rows(); })
-        .def_property_readonly("n_pictures", [](const s & x) { return x.pictures.all().size(); });
+    py::class_<s>(m, "SeenPrompt").def_property_readonly("tokens", [](const s & x) { return x.tokens; });
+    m.attr("FIRST_PICTURE_ID") = first_picture_id;
 
     using p = projector;
     py::class_<p, std::shared_ptr<p>>(m, "Projector")
         .def_property_readonly("sees", &p::sees)
-        .def_property_readonly("hears", &p::hears)
         .def(
             "read",
             [](const p & x, const py::sequence & given, bool add_special, bool parse_special) {

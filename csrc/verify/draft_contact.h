@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <span>
 #include <vector>
 
@@ -36,8 +35,7 @@ class draft_contact {
     void end(std::span<const token_id> tokens) noexcept {
         state_ = state::none;
         told_  = nullptr;
-        keep_read(tokens);
-        read_.resize(std::min(size_t(n_read_), read_.size()));
+        keep_read(tokens, size_t(n_read_));
     }
 
     [[nodiscard]] state now() const { return state_; }
@@ -77,7 +75,7 @@ class draft_contact {
     void forget_read(int32_t n) { n_read_ = std::min(n_read_, n); }
     // Between texts: what the cache holds now, without a window.
     void set_read(std::span<const token_id> tokens) noexcept {
-        keep_read(tokens);
+        keep_read(tokens, tokens.size());
         window_ = {};
     }
     // Of the text's first n_text tokens, those that it has not read yet.
@@ -88,10 +86,16 @@ class draft_contact {
     }
 
   private:
-    void keep_read(std::span<const token_id> tokens) noexcept {
+    // The first n of these, without rows of pictures.
+    void keep_read(std::span<const token_id> tokens, size_t n) noexcept {
         try {
             read_.clear();
-            std::ranges::copy_if(tokens, std::back_inserter(read_), [](token_id t) { return !is_picture(t); });
+            read_.reserve(std::min(n, tokens.size()));
+            for (auto t = tokens.begin(); t != tokens.end() && read_.size() < n; ++t) {
+                if (!is_picture(*t)) {
+                    read_.push_back(*t);
+                }
+            }
         } catch (...) {
             read_.clear(); // there is no memory for it, and no text needs it
         }

@@ -51,7 +51,7 @@ void drafts::begin_text(verify_slot & s, request & req) {
 }
 
 void drafts::begin(verify_slot & s, const request & req) {
-    if (&req == &s.text.req() && !req.pictures.empty()) {
+    if (!req.pictures.empty()) {
         begin_in_mid_text(s, n_window_auto); // a draft does not see pictures
         return;
     }
@@ -158,7 +158,7 @@ void drafts::tell(verify_slot & s, verdict_msg v) {
         begin_reading(s, plans_.window().missed_us(s));
     }
     const bool rests = plans_.set_orders(s, v) && verdict && ++s.n_quiet % n_quiet_most != 0;
-    const bool quiet = rests || (verdict && !plans_.is_alone());
+    const bool quiet = rests || (verdict && !plans_.texts().is_alone());
     wakes_           = wakes_ || (quiet && !rests);
     s.told.n_ahead   = v.n_ahead;
     if (s.drafting() && !(quiet ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {

@@ -41,7 +41,7 @@ void full_cache::park(verify_slot & s) {
     cache_.clear(s);
     s.parked.waits = true;
     texts_.remove(s);
-    plans_.end_alone();
+    plans_.texts().end_alone();
 }
 
 bool full_cache::any_parked() const {

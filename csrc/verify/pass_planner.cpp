@@ -8,69 +8,16 @@
 namespace duo {
 
 pass_planner::pass_planner(token_model & model, target_cache & cache, wires & w, const pair_prior & prior)
-    : model_(model), cache_(cache), wires_(w), clients_(planner_), window_(planner_) {
+    : cache_(cache), wires_(w), clients_(planner_), window_(planner_), texts_(model, w, planner_, clients_) {
     planner_.expect(prior);
 }
 
-void pass_planner::begin_alone(verify_slot & s) {
-    if (is_alone(s)) {
-        return;
-    }
-    const request & req = s.text.req();
-    clients_.use(req.client);
-    plan_params params = req.plan;
-    params.has_model   = s.for_draft;
-    params.kind        = req.sampling.kind();
-    planner_.begin(params, {.n_undo  = model_.facts().n_undo,
-                            .copy    = model_.facts().undo == undo_kind::copy,
-                            .goes_on = req.id == last_planned_});
-    planned_slot_ = &s;
-    last_planned_ = req.id;
-    begun_        = {};
-    any_draft_    = s.for_draft;
-}
-
-// Their drafts run ahead if one of them may. What is known of guesses is that of the first text with a draft.
-void pass_planner::begin_together(const std::vector<verify_slot *> & texts) {
-    if (wires_.on_host) { // elsewhere there is one draft
-        clients_.use_median(texts);
-    }
-    text_terms now{.n_texts = int32_t(texts.size()), .sync = true, .client = clients_.used()};
-    for (const verify_slot * s : texts) {
-        if (s->for_draft) {
-            now.kind   = now.drafts ? now.kind : s->text.req().sampling.kind();
-            now.drafts = true;
-            now.sync   = now.sync && s->text.req().plan.mode == run_mode::sync;
-            // On a host one client must not decide for the others.
-            now.always = now.always || (!wires_.on_host && s->text.req().plan.always);
-        }
-    }
-    if (planned_slot_ == nullptr && now == begun_) {
-        return;
-    }
-    planner_.begin(
-        {.mode      = now.drafts && now.sync ? run_mode::sync : run_mode::async,
-         .has_model = now.drafts,
-         .always    = now.always,
-         .kind      = now.kind},
-        {.n_texts = now.n_texts, .n_undo = n_undo(now.n_texts), .no_waits = wires_.on_host, .goes_on = true});
-    planned_slot_ = nullptr;
-    begun_        = now;
-    any_draft_    = now.drafts;
-}
-
-// Texts that cannot have company take turns, one in each pass.
-int32_t pass_planner::n_undo(int32_t n_texts) const {
-    const int32_t together = n_texts > 1 ? model_.n_undo_together(n_texts) : -1;
-    return together >= 0 ? together : model_.facts().n_undo;
-}
-
 bool pass_planner::is_fixed(const verify_slot & s) const {
-    return duo::is_fixed(s.text.req().plan, is_alone(s));
+    return duo::is_fixed(s.text.req().plan, texts_.is_alone(s));
 }
 
 int32_t pass_planner::n_verify_most(const verify_slot & s) const {
-    return std::clamp(n_undo(n_texts()), 0, n_drafted_most(s.text.req().plan, s.text.guesses().shape()));
+    return std::clamp(texts_.n_undo(), 0, n_drafted_most(s.text.req().plan, s.text.guesses().shape()));
 }
 
 // While prompt rows are missing, evaluating them is better than waiting. Turn-taking waits before the first pass if the
@@ -84,18 +31,19 @@ text_share pass_planner::share_of(verify_slot & s, bool may_wait) {
     s.text.guesses().grow(s.text.tokens(), std::as_const(clients_).guesses_of(s), fixed ? 0.0 : 0.01, cache_.n_room(s));
     const auto n_new = int32_t(s.n_missing());
     const bool begun = s.text.req().stats.n_passes > 0 || (plan.mode == run_mode::sync && n_new == 1);
-    return {.tree       = &s.text.guesses().tree(),
-            .plan       = &plan,
-            .shape      = &s.text.guesses().shape(),
-            .n_most     = std::clamp(cache_.n_room(s), 0, n_verify_most(s)),
-            .n_base     = n_new,
-            .n_branch   = cache_.n_branches(),
-            .n_told     = is_alone(s) && !s.told.spared ? n_draft_cap : s.told.n_ahead,
-            .growing    = s.draft_may_grow() && begun && !s.text.cancelled() && may_wait,
-            .fresh      = !s.text.guesses().was_hit(),
-            .fixed      = fixed,
-            .reading_us = is_alone(s) && s.draft.now() == draft_contact::state::reading ? s.read_by_us - now_us() : 0,
-            .away_us    = wires_.signals[size_t(s.message_slot)].rtt_us.load(std::memory_order_relaxed)};
+    return {.tree     = &s.text.guesses().tree(),
+            .plan     = &plan,
+            .shape    = &s.text.guesses().shape(),
+            .n_most   = std::clamp(cache_.n_room(s), 0, n_verify_most(s)),
+            .n_base   = n_new,
+            .n_branch = cache_.n_branches(),
+            .n_told   = texts_.is_alone(s) && !s.told.spared ? n_draft_cap : s.told.n_ahead,
+            .growing  = s.draft_may_grow() && begun && !s.text.cancelled() && may_wait,
+            .fresh    = !s.text.guesses().was_hit(),
+            .fixed    = fixed,
+            .reading_us =
+                texts_.is_alone(s) && s.draft.now() == draft_contact::state::reading ? s.read_by_us - now_us() : 0,
+            .away_us = wires_.signals[size_t(s.message_slot)].rtt_us.load(std::memory_order_relaxed)};
 }
 
 int64_t pass_planner::next(target_pass & pass, int32_t n_rows, bool may_wait) {

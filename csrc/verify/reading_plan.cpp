@@ -28,8 +28,8 @@ size_t reading_plan::n_to_read(const verify_slot & s) const {
         return std::min(n_batch, n);
     }
     const size_t n_mark = n_to_mark(model_, s);
-    if (const size_t n = n_to_picture(s); n < s.n_missing()) {
-        return n == 0 ? n_of_picture(s) : std::min({n, n_mark, n_most});
+    if (n_to_picture(s) < s.n_missing()) {
+        return one_kind(s, std::min(n_mark, n_most));
     }
     if (n_mark < s.n_missing()) {
         return std::min(n_mark, n_most);

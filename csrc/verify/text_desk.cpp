@@ -71,7 +71,11 @@ void text_desk::begin(request & req) noexcept {
 
 void text_desk::begin_text(verify_slot & s, request & req) {
     drafts_.begin_text(s, req);
-    s.draft.begin(without_pictures(req.prompt));
+    if (req.pictures.empty()) {
+        s.draft.begin(req.prompt);
+    } else {
+        s.draft.begin(without_pictures(req.prompt));
+    }
     s.text.begin(req);
     req.place.store(s.index, std::memory_order_relaxed);
     cache_.touch(s);
@@ -88,7 +92,7 @@ void text_desk::begin_text(verify_slot & s, request & req) {
         s.draft.set(draft_contact::state::owed);
     } else {
         if (active_.size() == 1) {
-            plans_.begin_alone(s); // for the draft's first orders
+            plans_.texts().begin_alone(s); // for the draft's first orders
         }
         drafts_.begin(s, req);
     }
@@ -151,7 +155,7 @@ void text_desk::end(verify_slot & s, finish_reason why) noexcept {
     s.text.end();
     s.parked = {};
     active_.remove(s);
-    plans_.on_end();
+    plans_.texts().on_end();
     errands_.on_end(s);
     tell_usage(); // before the reader knows of the end
     send_end(req, why, n_drop);

@@ -104,7 +104,7 @@ void token_walk::walk(verify_slot & s, stance now) {
 
 void token_walk::commit(verify_slot & s) {
     const int64_t now = now_us();
-    if (const auto us = s.text.us_since_verdict(now); us.has_value() && plans_.is_alone(s)) {
+    if (const auto us = s.text.us_since_verdict(now); us.has_value() && plans_.texts().is_alone(s)) {
         plans_.plans().on_pass({.n_tokens = int32_t(s.text.accepted().size()) + 1,
                                 .expected = s.expected,
                                 .us       = double(*us),
@@ -120,7 +120,7 @@ void token_walk::commit(verify_slot & s) {
         drafts_.tell(s, v);
     }
     late_chunks_ = true;
-    if (plans_.is_alone(s) && (pass_.us() > wake_every_us || now - t_woken_ > wake_every_us)) {
+    if (plans_.texts().is_alone(s) && (pass_.us() > wake_every_us || now - t_woken_ > wake_every_us)) {
         wake_reader();
     }
 }

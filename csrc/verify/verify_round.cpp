@@ -50,7 +50,7 @@ void verify_round::make() {
     if (!evaluator_.evaluate(drafting ? plans_.plans().threads().target : 0)) {
         return;
     }
-    const bool alone = plans_.is_alone(); // a text that fails is not any more
+    const bool alone = plans_.texts().is_alone(); // a text that fails is not any more
     if (!alone) {
         reading_.measure(pass_);
     }
@@ -67,11 +67,11 @@ void verify_round::make() {
 // Tells the planner what is written. True: drafts begin to read.
 bool verify_round::begin(const std::vector<verify_slot *> & texts) {
     if (texts.size() == 1) {
-        plans_.begin_alone(*texts.front());
+        plans_.texts().begin_alone(*texts.front());
         t_together_ = 0;
         return false;
     }
-    plans_.begin_together(texts);
+    plans_.texts().begin_together(texts);
     const bool any = drafts_.begin_owed(texts);
     drafts_.send_to_rest(texts);
     return any;
@@ -87,8 +87,9 @@ bool verify_round::plan() {
     if (!wait_for_drafts()) {
         return false;
     }
-    if (plans_.is_alone()) {
-        make_room_for_guesses();
+    if (plans_.texts().is_alone() &&
+        pass_.slots().front()->n_read == 0) { // several have no more rows than there is room
+        texts_.make_room(pass_.n_base_rows() + pass_.slots().front()->text.guesses().tree().rows().size());
     }
     return !any_cancelled();
 }
@@ -129,7 +130,7 @@ bool verify_round::wait_for_drafts() {
 void verify_round::take_nodes() {
     drafts_.take_nodes();
     for (verify_slot * s : pass_.slots()) {
-        if (s->n_read > 0 || !plans_.is_alone(*s)) {
+        if (s->n_read > 0 || !plans_.texts().is_alone(*s)) {
             continue;
         }
         if (s->draft.now() == state::returned) {
@@ -141,19 +142,13 @@ void verify_round::take_nodes() {
 
 // Several texts have drafted rows only where cells and batch have room; a text alone has what earlier texts left.
 int32_t verify_round::n_drafted_most() const {
-    if (plans_.is_alone()) {
+    if (plans_.texts().is_alone()) {
         return n_draft_cap;
     }
     const size_t n_used  = pass_.n_base_rows();
     const size_t n_batch = size_t(model_.facts().n_batch); // a picture may have more rows
     return int32_t(std::min({cache_.n_free() - n_used, n_batch - std::min(n_used, n_batch), size_t(n_draft_cap),
                              size_t(n_rows_cap) - std::min(size_t(n_rows_cap), n_used)}));
-}
-
-void verify_round::make_room_for_guesses() {
-    for (const verify_slot * s : pass_.slots()) {
-        texts_.make_room(pass_.n_base_rows() + (s->n_read > 0 ? 0 : s->text.guesses().tree().rows().size()));
-    }
 }
 
 bool verify_round::any_cancelled() const {

@@ -45,7 +45,6 @@ class verify_round {
     bool                  wait_for_drafts();
     void                  take_nodes();
     [[nodiscard]] int32_t n_drafted_most() const;
-    void                  make_room_for_guesses();
     [[nodiscard]] bool    any_cancelled() const;
     result                finish(const std::vector<verify_slot *> & slots, stance now);
     void                  tell_planner(const result & r, bool drafts_begin);

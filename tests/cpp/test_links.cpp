@@ -272,30 +272,3 @@ TEST(a_text_that_lacks_only_its_end_gets_it) {
     REQUIRE_EQ(chunks.size(), size_t(1), "no token more");
     CHECK_EQ(chunks[0].finish, finish_reason::stop);
 }
-
-TEST(a_draft_that_was_lost_for_a_while_reads_only_what_is_new) {
-    struct counting : scripted_model {
-        using scripted_model::scripted_model;
-        decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override {
-            n_rows += rows.size();
-            return scripted_model::decode(rows, stop);
-        }
-        std::atomic<size_t> n_rows{0};
-    } draft(behaviour{});
-    draft_host  host(draft, 1);
-    text_params text = *ask{.n_predict = 60}.make();
-    text.prompt.assign(400, 3);
-    size_t before = 0;
-    for (uint64_t part = 1; part <= 3; ++part) {
-        text.id = request_node(part);
-        host.begin(0, text);
-        std::vector<node_msg> nodes; // the first one names the root
-        while (nodes.size() < 2) {
-            REQUIRE(host.take(0, nodes, now_us() + patience_us), "it drafts");
-        }
-        REQUIRE(host.end(0, now_us() + patience_us), "the link is lost");
-        CHECK(part == 1 ? draft.n_rows >= 400 : draft.n_rows < before + 100);
-        before = draft.n_rows;
-        text.prompt.push_back(nodes[1].token); // committed while it was away
-    }
-}
