@@ -182,3 +182,29 @@ def browsing() -> Iterator[Browser]:
             process.wait(ANSWER_S)
         os.close(ours_in)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+# The page of `duo serve`.
+
+
+def opened(tab: Browser, url: str) -> None:
+    tab.open("about:blank#")
+    tab.open(url + "/")
+    tab.wait("document.querySelector('input[name=mode]:checked') !== null")
+
+
+def ask(page: Browser, text: str, *, most: int = 48) -> None:
+    page.js(f"document.querySelector('#most').value = {most}; document.querySelector('#temperature').value = 0")
+    page.js("document.querySelector('#ask').focus()")
+    page.type(text)
+    page.press("Enter")
+
+
+def take_turns(page: Browser) -> None:
+    """The draft guesses before each pass, however busy the machine is."""
+    page.click("input[name=mode][value=sync]")
+    page.click("input[name=length][value='3']")
+
+
+# JavaScript: the answer is complete.
+ENDED = "document.querySelector('.answer') && !document.querySelector('.answer.writes')"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -11,9 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from waits import join
+from waits import HANG_S, join
 
 from duo.models.demo import demo_pair
 
@@ -191,3 +196,11 @@ def serving(hub: FakeHub) -> Iterator[FakeHub]:
         server.shutdown()
         server.server_close()
         join(thread)
+
+
+def run_duo(fake: FakeHub, cache: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    environment: dict[str, Any] = {**os.environ, "HF_ENDPOINT": fake.url, "HF_HUB_CACHE": str(cache), **env}
+    return subprocess.run(
+        [sys.executable, "-m", "duo", *args], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=HANG_S, check=False,
+    )  # fmt: skip

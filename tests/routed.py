@@ -21,9 +21,6 @@ from duo.server.router.serving import RouterServing
 from duo.server.router.sources import known_models
 from duo.server.settings import ServerSettings
 
-pytestmark = pytest.mark.full
-
-
 TARGET, DRAFT = demo_pair()
 BODY = {"prompt": "Once upon a time", "n_predict": 12, "temperature": 0}
 

@@ -15,25 +15,24 @@ def size(small: int, large: int) -> int:
 
 
 def mostly_proof(values: Iterable[Any], usual: Collection[Any]) -> list[Any]:
-    """For parametrize: `make test` tries the usual ones, which stand for the others; `make proof` tries all."""
-    values = list(values)
-    assert all(v in values for v in usual)
-    return [v if v in usual else pytest.param(v, marks=pytest.mark.proof) for v in values]
+    """For parametrize: `make test` tries the usual ones, which stand for the others; `make proof` tries all. Values may
+    be tuples of several parameters."""
+    return _mostly(values, usual, pytest.mark.proof)
 
 
 def mostly_daily(values: Iterable[Any], usual: Collection[Any]) -> list[Any]:
-    """The same, and the others are tried once a day (`make test-daily`). Values may be tuples of several parameters."""
+    """The same, and the others are tried once a day (`make test-daily`)."""
+    return _mostly(values, usual, pytest.mark.daily)
+
+
+def _mostly(values: Iterable[Any], usual: Collection[Any], mark: pytest.MarkDecorator) -> list[Any]:
     values = list(values)
     assert all(v in values for v in usual)
-    return [v if v in usual else _later(v) for v in values]
-
-
-def _later(value: Any) -> Any:
-    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.daily)
+    return [v if v in usual else pytest.param(*(v if isinstance(v, tuple) else (v,)), marks=mark) for v in values]
 
 
 def mostly_proof_of_two(first: Iterable[Any], second: Iterable[Any], usual: Collection[tuple[Any, Any]]) -> list[Any]:
-    """The same for all pairs of two parameters."""
+    """mostly_proof for all pairs of two parameters."""
     cases = list(product(first, second))
     assert set(usual) <= set(cases)
     return [pytest.param(*c, marks=() if c in usual else pytest.mark.proof, id="-".join(map(str, c))) for c in cases]

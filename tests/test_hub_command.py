@@ -1,16 +1,12 @@
 """Models from a hub as users ask for them: from_pretrained, -hf and -hfd; and what a hub may not answer."""
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HANG_S
-from hub_server import COMMIT, REPO, FakeHub
+from hub_server import COMMIT, REPO, FakeHub, run_duo
 
 from duo import Duo, DuoError
 from duo.cli.main import main
@@ -33,14 +29,6 @@ def test_from_pretrained_is_spelled_as_in_llama_cpp(
         Duo.from_pretrained(f"{REPO}:Q3_K")
     with pytest.raises(DuoError, match="draft_filename was given without a repository"):
         Duo.from_pretrained(REPO, draft_filename="tales-Q2_K.gguf")
-
-
-def run_duo(fake: FakeHub, cache: Path, *args: str, **env: str) -> "subprocess.CompletedProcess[str]":
-    environment: dict[str, Any] = {**os.environ, "HF_ENDPOINT": fake.url, "HF_HUB_CACHE": str(cache), **env}
-    return subprocess.run(
-        [sys.executable, "-m", "duo", *args], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=HANG_S, check=False,
-    )  # fmt: skip
 
 
 @pytest.mark.full

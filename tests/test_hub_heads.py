@@ -61,8 +61,8 @@ def test_a_model_with_a_heads_name_is_found_by_its_whole_name(fake: FakeHub) -> 
 
 
 def test_what_spec_type_asks_for() -> None:
-    assert kinds_of(None) == ("mtp", "dspark", "dflash", "eagle3")
-    assert kinds_of("draft-eagle3,ngram-map-k") == kinds_of(["draft-eagle3"]) == ("eagle3",)
+    assert kinds_of(None) == ("mtp-", "dspark-", "dflash-", "eagle3-")
+    assert kinds_of("draft-eagle3,ngram-map-k") == kinds_of(["draft-eagle3"]) == ("eagle3-",)
     assert kinds_of("draft-simple") == kinds_of("none") == kinds_of("ngram-mod") == ()
     with pytest.raises(DuoError, match="draft-eagle"):
         kinds_of("draft-eagle")

@@ -76,7 +76,7 @@ def test_nothing_is_kept_without_the_option_and_never_more_than_it_says() -> Non
             assert d.generate(p, **SHORT).timings["cache_ram_n"] == 0
         assert d.engine.usage["target"]["kept_bytes"] == 0
     with Duo(TARGET, n_ctx=1024, cache_ram=4, **EXACT) as d:
-        for p in LONG:
+        for p in [*LONG, *LONG[-2:]]:
             d.generate(p, **SHORT)
             assert d.engine.usage["target"]["kept_bytes"] <= 4 << 20
         assert d.engine.usage["target"]["n_kept"] > 0

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import base64
-import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import EXACT
+from conftest import EXACT, HELD
+from hub_server import REPO, FakeHub, run_duo
 from vision_models import KINDS, mrope_model, png, projector
+from waits import in_threads
 
 from duo import BadValueError, Duo
+from duo.chat.pictures import url_of
 from duo.conversation import Conversation
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
+from duo.models.header import read_header
 
 PROMPT = "Once upon a time <__media__> there was a dog who saw <__media__> and said"
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 40, "ignore_eos": True}
@@ -28,14 +32,8 @@ def made(folder: Path, kind: str, **options: Any) -> Duo:
     n_text = 256 if kind == "qwen2vl_merger" else 0
     if n_text:
         target = mrope_model(folder / "target.gguf")
-    file = projector(folder / f"{kind}.gguf", kind, n_text or n_embd(target))
-    return Duo(target, draft, mmproj=file, **{**PAIR, **options})
-
-
-def n_embd(target: Path) -> int:
-    from duo.models.header import read_header
-
-    return read_header(target).n_embd
+    file = projector(folder / f"{kind}.gguf", kind, n_text or read_header(target).n_embd)
+    return SwitchedDuo(target, draft, mmproj=file, **{**PAIR, **HELD, **options})
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -60,6 +58,7 @@ def test_texts_are_plains_in_every_mode(pair: Duo) -> None:
             wanted = plain if "seed" not in how else pair.generate(PROMPT, mode="plain", **{**fresh, **how})
             found = pair.generate(PROMPT, mode=mode, **{**fresh, **how})  # type: ignore[arg-type]
             assert found.tokens == wanted.tokens and not found.warning
+            assert found.timings["draft_n"] > 0
     other = pair.generate(PROMPT, mode="plain", **{**fresh, "images": [png(seed=3), pictures[1]]})
     assert other.tokens != plain.tokens  # it sees
 
@@ -78,17 +77,8 @@ def test_a_picture_is_cached_by_what_it_shows(pair: Duo) -> None:
 def test_several_texts_at_once(pair: Duo) -> None:
     asked = [{"images": [png(seed=10 + i), png(seed=20 + i)], **GREEDY} for i in range(5)]
     wanted = [pair.generate(PROMPT, mode="plain", cache_prompt=False, **a).tokens for a in asked]
-    found: list[Any] = [None] * len(asked)
-
-    def write(i: int) -> None:
-        found[i] = pair.generate(PROMPT, cache_prompt=False, **asked[i]).tokens
-
-    threads = [threading.Thread(target=write, args=(i,)) for i in range(len(asked))]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert found == wanted
+    found = in_threads(*(partial(pair.generate, PROMPT, cache_prompt=False, **a) for a in asked))
+    assert [r.tokens for r in found] == wanted
 
 
 def test_texts_with_pictures_are_kept_and_come_back(tmp_path: Path) -> None:
@@ -108,11 +98,16 @@ def test_texts_with_pictures_are_kept_and_come_back(tmp_path: Path) -> None:
 
 def test_penalties_and_ngrams_pass_over_pictures(seer: Duo) -> None:
     asked = {
-        "images": [png(seed=1)] * 2, "repeat_penalty": 1.3, "repeat_last_n": -1, "dry_multiplier": 0.8, **GREEDY,
+        "images": [png(seed=1)] * 2, "repeat_penalty": 1.01, "repeat_last_n": -1, "dry_multiplier": 0.01, **GREEDY,
     }  # fmt: skip
-    plain = seer.generate(PROMPT, mode="plain", **asked)
+    again = PROMPT + " and said" * 8
+    plain = seer.generate(again, mode="plain", **asked)
+    n_guessed = 0
     for kind in ("ngram-simple", "ngram-map-k4v"):
-        assert seer.generate(PROMPT, spec_type=[kind], **asked).tokens == plain.tokens
+        found = seer.generate(again, spec_type=[kind], ngram_size_n=2, **asked)
+        assert found.tokens == plain.tokens
+        n_guessed += found.timings["draft_n"]
+    assert n_guessed > 0
 
 
 def test_what_is_no_picture_is_refused(seer: Duo, tmp_path: Path) -> None:
@@ -133,8 +128,10 @@ def test_what_is_no_picture_is_refused(seer: Duo, tmp_path: Path) -> None:
 
 
 def test_a_chat_is_shown_pictures(seer: Duo) -> None:
-    url = "data:image/png;base64," + base64.b64encode(png(seed=1)).decode()
-    content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "What is it?"}]
+    content = [
+        {"type": "image_url", "image_url": {"url": url_of(png(seed=1))}},
+        {"type": "text", "text": "What is it?"},
+    ]
     asked = {"temperature": 0, "max_tokens": 12}
     answer = seer.create_chat_completion([{"role": "user", "content": content}], **asked)
     blind = seer.create_chat_completion([{"role": "user", "content": "What is it?"}], **asked)
@@ -143,6 +140,28 @@ def test_a_chat_is_shown_pictures(seer: Duo) -> None:
     with pytest.raises(BadValueError, match="not fetched"):
         bad = [{"type": "image_url", "image_url": {"url": "http://127.0.0.1/x.png"}}]
         seer.create_chat_completion([{"role": "user", "content": bad}])
+
+
+def test_create_completion_shows_pictures(seer: Duo) -> None:
+    asked: dict[str, Any] = {"images": [png(seed=1)] * 2, "temperature": 0, "max_tokens": 12}
+    found = seer.create_completion(PROMPT, **asked)
+    r = seer.generate(PROMPT, **asked)
+    assert (found["choices"][0]["text"], found["usage"]["prompt_tokens"]) == (r.text, r.prompt_tokens)
+    with pytest.raises(BadValueError, match="picture"):
+        seer.create_completion(PROMPT, echo=True, logprobs=1, **asked)
+
+
+@pytest.mark.full
+def test_the_projector_of_a_repository_comes_with_its_target(fake: FakeHub, tmp_path: Path) -> None:
+    file = projector(tmp_path / "x.gguf", "mlp", read_header(demo_pair()[0]).n_embd)
+    picture = tmp_path / "picture.png"
+    picture.write_bytes(png(seed=1))
+    args = ("-hf", REPO, "--image", str(picture), "-p", "<__media__> Once", "-n", "4", "-c", "256")
+    r = run_duo(fake, tmp_path / "cache", *args)  # the repository's file is damaged
+    assert r.returncode == 1 and "--mmproj" in r.stderr.splitlines()[-1]
+    fake.repos[REPO]["mmproj-tales-Q4_K_M.gguf"] = file.read_bytes()
+    r = run_duo(fake, tmp_path / "fresh", *args)
+    assert r.returncode == 0 and r.stdout, r.stderr
 
 
 def test_a_conversation_keeps_its_pictures(seer: Duo, tmp_path: Path) -> None:
@@ -172,7 +191,9 @@ def test_the_projector_beside_the_target_is_found(tmp_path: Path) -> None:
 
     target = tmp_path / "x-Q8_0.gguf"
     assert beside(target) is None
-    (tmp_path / "mmproj-x-f16.gguf").write_bytes(b"")
-    assert beside(target) == tmp_path / "mmproj-x-f16.gguf"
-    (tmp_path / "mmproj-y-f16.gguf").write_bytes(b"")
-    assert beside(target) == tmp_path / "mmproj-x-f16.gguf"
+    (tmp_path / "mmproj-x-bad.gguf").write_bytes(b"")
+    assert beside(target) is None
+    mine = projector(tmp_path / "mmproj-x-f16.gguf", "mlp", 8)
+    assert beside(target) == mine
+    projector(tmp_path / "mmproj-y-f16.gguf", "mlp", 8)
+    assert beside(target) == mine

@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from conftest import HANG_S
 
 from duo.server.errors import ApiError
 from duo.server.router.fleet import Fleet
@@ -41,7 +42,7 @@ def run(test: Callable[[Fleet], Coroutine[Any, Any, None]], monkeypatch: pytest.
     async def whole() -> None:
         fleet = Fleet({n: ModelSource(n, ()) for n in "abc"}, n_most, {}, lambda _line: None)
         try:
-            await asyncio.wait_for(test(fleet), 30)
+            await asyncio.wait_for(test(fleet), HANG_S)
         finally:
             await fleet.close()
 
@@ -143,5 +144,20 @@ def test_a_request_for_a_model_that_is_not_loaded(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(ApiError, match="POST /models/load") as e, ExitStack() as stack:
             await answer_of(service, fleet.members["a"], MagicMock(), stack, loads=False)
         assert e.value.status == 400
+
+    run(test, monkeypatch)
+
+
+def test_a_model_that_was_replaced_while_a_request_held_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(fleet: Fleet) -> None:
+        old = fleet.members["a"]
+        await fleet.load(old)
+        await fleet.replace({n: ModelSource(n, ("-c", "512") if n == "a" else ()) for n in "abc"})
+        assert not old.is_there and fleet.members["a"] is not old
+        with pytest.raises(ApiError, match="has been unloaded"):
+            await fleet.load(old)
+        assert loaded(fleet) == ""
+        await fleet.load(fleet.members["a"])
+        assert loaded(fleet) == "a"
 
     run(test, monkeypatch)

@@ -10,11 +10,6 @@ from served import GREEDY, PROMPT, TALE, TEMPLATE, Server
 from duo import Duo
 from duo.server.recent_median import RecentMedian
 
-
-def text_of(events: list[tuple[str, Any]]) -> str:
-    return "".join(c["delta"].get("content") or "" for _, e in events[:-1] for c in e["choices"])
-
-
 # ---- completions
 
 
@@ -181,6 +176,7 @@ def test_metrics(server: Server) -> None:
         lines = server.get("/metrics").text.splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + " ", name + "{")))
 
+    server.post("/completion", {"prompt": PROMPT, "n_predict": 0})  # a text without a token
     server.wait_until_idle()
     before = [value(f"duo_{n}_total") for n in ("generated_tokens", "prompt_tokens_cached", "texts")]
     server.post("/completion", {"prompt": PROMPT, **GREEDY})

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Browser, browsing
+from browser import ENDED, Browser, ask, browsing, opened, take_turns
 from served import TALE, TEMPLATE, Server, served
 
 pytestmark = pytest.mark.full
@@ -43,28 +43,6 @@ def page(tab: Browser, server: Server) -> Iterator[Browser]:
     tab.js("[...document.querySelectorAll('.shut')].forEach((b) => b.click())")
     assert tab.complaints == []
     server.wait_until_idle()
-
-
-def opened(tab: Browser, url: str) -> None:
-    tab.open("about:blank#")
-    tab.open(url + "/")
-    tab.wait("document.querySelector('input[name=mode]:checked') !== null")
-
-
-def ask(page: Browser, text: str, *, most: int = 48) -> None:
-    page.js(f"document.querySelector('#most').value = {most}; document.querySelector('#temperature').value = 0")
-    page.js("document.querySelector('#ask').focus()")
-    page.type(text)
-    page.press("Enter")
-
-
-def take_turns(page: Browser) -> None:
-    """The draft guesses before each pass, however busy the machine is."""
-    page.click("input[name=mode][value=sync]")
-    page.click("input[name=length][value='3']")
-
-
-ENDED = "document.querySelector('.answer') && !document.querySelector('.answer.writes')"
 
 
 def test_a_message_and_who_wrote_the_answer(page: Browser, server: Server) -> None:

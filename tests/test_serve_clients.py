@@ -211,7 +211,7 @@ def test_anthropic(claude: anthropic.Anthropic, right: str, server: Server) -> N
     shape = {"format": {"type": "json_schema", "schema": Animal.model_json_schema()}}
     shaped = claude.messages.create(model="demo", messages=TALE, max_tokens=60, output_config=shape)
     assert Animal.model_validate_json(shaped.content[0].text)
-    with pytest.raises(anthropic.BadRequestError, match="picture"):
+    with pytest.raises(anthropic.BadRequestError, match="a picture has no URL"):
         claude.messages.create(**{**asked, "messages": [{"role": "user", "content": [{"type": "image"}]}]})
 
 

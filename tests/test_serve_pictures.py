@@ -2,18 +2,18 @@
 
 import base64
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from served import TEMPLATE, Server, served
-from test_pictures import n_embd
 from vision_models import png, png_of, projector
 
+from duo.chat.pictures import url_of
 from duo.models.demo import demo_pair
+from duo.models.header import read_header
 
 DATA = base64.b64encode(png(seed=1)).decode()
-URL = f"data:image/png;base64,{DATA}"
+URL = url_of(png(seed=1))
 OF_INPUT = ("input_tokens", "cache_read_input_tokens")
 SHORT: dict[str, Any] = {"temperature": 0, "max_tokens": 8}
 
@@ -22,7 +22,7 @@ SHORT: dict[str, Any] = {"temperature": 0, "max_tokens": 8}
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("media")
     (folder / "a.png").write_bytes(png(seed=1))
-    file = projector(folder / "mlp.gguf", "mlp", n_embd(Path(demo_pair()[0])))
+    file = projector(folder / "mlp.gguf", "mlp", read_header(demo_pair()[0]).n_embd)
     with served({"media_path": str(folder)}, chat_template=TEMPLATE, mmproj=file, n_parallel=2) as s:
         yield s
 
@@ -53,7 +53,7 @@ def test_all_dialects_show_the_same(server: Server) -> None:
 
 
 def data(file: bytes) -> str:
-    return "data:image/png;base64," + base64.b64encode(file).decode()
+    return url_of(file)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_text_whose_model_dies_ends(server: Served) -> None:
 
 
 def test_models_are_loaded_and_unloaded_by_name(server: Served) -> None:
-    assert server.states()["small"] == "unloaded"
+    server.post("/models/unload", {"model": "small"})
     assert server.post("/models/load", {"model": "small"}).json() == {"success": True}
     assert server.states()["small"] == "loaded"
     assert server.post("/models/unload", {"model": "small"}).json() == {"success": True}

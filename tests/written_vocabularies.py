@@ -18,7 +18,7 @@ from gguf_files import BOOL, F32, I32, STR, U32, Array, Value, write
 Kind = Literal["gpt2", "llama", "bert"]  # tokenizer.ggml.model
 KINDS: tuple[Kind, ...] = ("gpt2", "llama", "bert")
 N_EMBD, N_FF = 64, 64
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6  # tokenizer.ggml.token_type
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # tokenizer.ggml.token_type
 SPACE = "\u2581"
 
 

@@ -18,7 +18,7 @@ from type_text import type_text
 
 import duo
 from duo import errors
-from duo.cli.docs import cell
+from duo.cli.docs import cell, row, up_to_date
 from duo.cli.help_groups import TABLES
 from duo.errors import DuoError
 from duo.generation.recent_events import RecentEvents
@@ -69,7 +69,7 @@ OF_STREAM = ("result", "close", "is_open", "n_cached", "slot", "poll", "take_rea
 IN_TABLES = {
     name for table in (LoadOptions, CompletionOptions, ChatOptions, ServeOptions) for name in options_of(table)
 }
-OLD_NAMES = {c: n for n, c in vars(errors).items() if isinstance(c, type) and n != c.__name__}
+OLD_NAMES = [n for n, c in vars(errors).items() if isinstance(c, type) and n != c.__name__]
 
 FLAGS = {
     "-m": "model",
@@ -99,8 +99,7 @@ def keyword_table(table: type, options: Mapping[str, Opt]) -> str:
     hints = get_type_hints(table, include_extras=True)
     rows = ["| keyword | type | default | meaning |", "|---|---|---|---|"]
     for name, option in options.items():
-        cells = (f"`{name}`", type_text(hints[name]), f"`{option.default!r}`", of_python(option.help))
-        rows.append("| " + " | ".join(map(cell, cells)) + " |")
+        rows.append(row((f"`{name}`", type_text(hints[name]), f"`{option.default!r}`", of_python(option.help))))
     return "\n".join(rows) + "\n"
 
 
@@ -216,12 +215,12 @@ def _grouped(options: Mapping[str, Opt]) -> Iterator[str]:
 
 def errors_table() -> str:
     rows = ["| class | `code` | base | when |", "|---|---|---|---|"]
-    for c in vars(errors).values():
-        if isinstance(c, type) and issubclass(c, DuoError) and (c is DuoError or c.code != "internal"):
+    for name, c in vars(errors).items():
+        if name in OLD_NAMES or not isinstance(c, type) or not issubclass(c, DuoError):
+            continue
+        if c is DuoError or c.code != "internal":
             bases = ", ".join(f"`{b.__name__}`" for b in c.__bases__)
-            row = f"| `duo.{c.__name__}` | `{c.code}` | {bases} | {cell(about(c))} |"
-            if row not in rows:
-                rows.append(row)
+            rows.append(row((f"`duo.{name}`", f"`{c.code}`", bases, about(c))))
     return "\n".join(rows) + "\n"
 
 
@@ -256,7 +255,7 @@ def page() -> str:
 
 
 def _old_names() -> str:
-    names = ", ".join(f"`{old}`" for old in OLD_NAMES.values())
+    names = ", ".join(f"`{old}`" for old in OLD_NAMES)
     return f"Names up to 0.2.0, which a later release removes: {names}.\n"
 
 
@@ -266,10 +265,7 @@ def main() -> int:
         if not re.search(rf"\b{name}\b", text) and name != "__version__":
             raise SystemExit(f"duo.{name} is public, and the page does not name it")
     if "--check" in sys.argv[1:]:
-        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-            print(f"{PAGE} is out of date; run: make docs", file=sys.stderr)
-            return 1
-        return 0
+        return 0 if up_to_date(PAGE, text) else 1
     PAGE.write_text(text, encoding="utf-8")
     return 0
 

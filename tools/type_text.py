@@ -15,7 +15,9 @@ def _bounded(text: str, field: Field) -> str:
     high = f"{field.le:g}" if abs(field.le) < N_LARGE else ""
     if low and high:
         return f"{text}, {low} to {high}"
-    return f"{text} ≥ {low}" if low else text
+    if low or high:
+        return f"{text} ≥ {low}" if low else f"{text} ≤ {high}"
+    return text
 
 
 def _members(hint: Any) -> list[str]:

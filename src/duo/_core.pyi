@@ -68,6 +68,7 @@ def race(
 def read_ahead_of(type: str, n_bytes: int) -> None: ...
 def product_errors(type: str, weights: bytes, n_columns: int, width: int) -> tuple[float, float]: ...
 def read_header(path: str | bytes) -> dict[str, Any]: ...  # duo.models.header
+def architecture_of(path: str | bytes) -> str: ...  # "": no GGUF file, or it names none
 def vocab_check(target: str | bytes, draft: str | bytes, mtp: bool = False) -> dict[str, Any]: ...  # duo.pair_check
 def refuse_lone_head(path: str | bytes) -> None: ...  # csrc/llama/lone_head.h
 def memory_available() -> int: ...
@@ -199,19 +200,15 @@ class ProjectorOptions:
 
 # ---- csrc/python/bindings_pictures.cpp
 
+FIRST_PICTURE_ID: int  # ids of rows of pictures are not smaller
+
 class SeenPrompt:
     @property
     def tokens(self) -> list[int]: ...  # rows of pictures have ids of 2**30 and more
-    @property
-    def n_rows(self) -> int: ...  # of all pictures
-    @property
-    def n_pictures(self) -> int: ...
 
 class Projector:
     @property
     def sees(self) -> bool: ...
-    @property
-    def hears(self) -> bool: ...
     def read(
         self, parts: Sequence[str | bytes], add_special: bool = True, parse_special: bool = False
     ) -> SeenPrompt: ...

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from duo import _core
 from duo.errors import DuoError, UnknownModelError
-from duo.models.header import Header, read_header, read_rows
+from duo.models.header import read_header, read_rows
 from duo.options.option import CpuKernels
 from duo.placement import guard, kernels, states
 from duo.placement.finding import Finding
@@ -22,6 +22,7 @@ from duo.support.wording import plural
 
 WIDTHS = tuple(range(1, 17))
 SPEED_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)
+EXPERT_WIDTHS = (1, 4, 8)
 N_CONTEXT = 544  # above 512 tokens, stock attention computes one row in another way
 TEXT = "Once upon a time there was a little girl who lived in a house at the edge of a wood with her mother. "
 
@@ -109,15 +110,10 @@ def times_of(probe: _core.Probe, context: list[int], tokens: list[int], repeat: 
     return {w: statistics.median(t) for w, t in times.items()}
 
 
-def _n_experts(header: Header) -> int:
-    """Of a layer; 0: the model is no mixture."""
-    return max((t.shape[2] for t in header.tensors if t.name.endswith("_exps.weight") and len(t.shape) > 2), default=0)
-
-
 def experts_of(probe: _core.Probe, context: list[int], tokens: list[int]) -> dict[int, float]:
     """Distinct experts of a layer in a pass, by width; empty: duo's kernels compute none."""
     found = {}
-    for width in SPEED_WIDTHS:
+    for width in EXPERT_WIDTHS:
         probe.decode(tokens[:width], len(context))
         n_products, n_distinct, _ = probe.experts_read
         if n_products:
@@ -170,7 +166,8 @@ def examine(
     types = _core.cpu_types(os.fsencode(path), 0)
     report = Report(Path(path).name, kernels.processor(), name, why_not, types, taken, trial=trial)
     header = read_header(path)
-    report.way_back, report.n_experts = states.sentence(header), _n_experts(header)
+    report.way_back = states.sentence(header)
+    report.n_experts = int(header.values.get(f"{header.architecture}.expert_count", 0))
     reference: Logits | None = None
     for n_threads in threads:
         progress(f"{'duo' if taken else 'stock'} kernels, {plural(n_threads, 'thread')}")
@@ -238,7 +235,7 @@ def verdict(r: Report) -> list[str]:
         )
         said.append(f"Logits differ from those of one row at widths {', '.join(map(str, widths))}: {meaning}.")
     if r.experts:
-        read = ", ".join(f"{r.experts[w]:.1f} with {plural(w, 'token')}" for w in (1, 4, 8))
+        read = ", ".join(f"{r.experts[w]:.1f} with {plural(w, 'token')}" for w in EXPERT_WIDTHS)
         said.append(f"Distinct experts that a pass reads in a layer of {r.n_experts}: {read}.")
     if r.way_back:
         said.append(r.way_back[0].upper() + r.way_back[1:] + ".")

@@ -22,7 +22,7 @@ Fetch = Callable[[str], bytes]  # the file that a URL names; raises BadValueErro
 def data_url(url: str) -> bytes:
     """What a data: URL holds. Raises BadValueError: it is another kind of URL, or no base64."""
     head, comma, data = url.partition(",")
-    if not head.startswith("data:") or not comma:
+    if head[:5].lower() != "data:" or not comma:
         raise BadValueError(
             f"{quoted(url, 60)} is no data: URL, and other pictures are not fetched here; send the data"
         )
@@ -63,11 +63,11 @@ class Pictures:
 
     def _message(self, i: int, m: Any) -> Any:
         content = m.get("content") if isinstance(m, Mapping) else None
-        if not isinstance(content, list | tuple) or not any(_is_picture(p) for p in content):
+        if not isinstance(content, list | tuple) or not any(is_picture(p) for p in content):
             return m
         text, after_marker = "", False
         for part in content:
-            if _is_picture(part):
+            if is_picture(part):
                 text += self._add(i, part)
                 after_marker = True
                 continue
@@ -104,7 +104,7 @@ class Pictures:
 _TEXTS = ("text", "input_text", "output_text")
 
 
-def _is_picture(part: object) -> bool:
+def is_picture(part: object) -> bool:
     return isinstance(part, Mapping) and part.get("type") in KINDS
 
 

@@ -71,15 +71,13 @@ class Commands:
         show.warn(f"{len(self._talk.messages)} messages read from {rest}")
 
     def _image(self, rest: str) -> None:
-        if not rest:
-            raise BadValueError("/image needs a file: /image photo.png")
-        self._talk.show(self._file(rest, "/image"))
+        self._talk.show(self._file(rest, "/image", "photo.png"))
         show.warn(f"the next question is about {rest}")
 
     @staticmethod
-    def _file(rest: str, command: str) -> Path:
+    def _file(rest: str, command: str, example: str = "talk.json") -> Path:
         if not rest:
-            raise BadValueError(f"{command} needs a file: {command} talk.json")
+            raise BadValueError(f"{command} needs a file: {command} {example}")
         if "\0" in rest:
             raise BadValueError(f"the file name after {command} contains a NUL character; remove it")
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from inspect import cleandoc
 from pathlib import Path
 
@@ -33,6 +33,19 @@ def cell(text: str) -> str:
     return " ".join(re.sub(r"(?<!`)<[|\w]+>", r"`\g<0>`", text).replace("|", "\\|").split())
 
 
+def row(cells: Iterable[str]) -> str:
+    """Of a table."""
+    return f"| {' | '.join(map(cell, cells))} |"
+
+
+def up_to_date(path: Path, text: str) -> bool:
+    """Whether the file has this text. Otherwise it says how to write it anew."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return True
+    print(f"{path} is out of date; run: make docs", file=sys.stderr)
+    return False
+
+
 def _rows(command: click.Command) -> list[str]:
     rows = ["| option | meaning | environment | Python |", "|---|---|---|---|"]
     for p in command.params:
@@ -44,8 +57,7 @@ def _rows(command: click.Command) -> list[str]:
         env = " ".join(f"`{e}`" for e in names_env)
         flags = {s for o in (_PYTHON.get(p.name or ""),) if o is not None for f in o.flags for s in f.split("/")}
         python = f"`{p.name}`" if flags & {*p.opts} else ""
-        cells = [names + value, p.help or "", env, python]
-        rows.append("| " + " | ".join(cell(c) for c in cells) + " |")
+        rows.append(row((names + value, p.help or "", env, python)))
     return rows
 
 
@@ -103,11 +115,7 @@ what they mean.
 
 def main() -> int:
     if sys.argv[1:2] == ["--check"]:
-        path = Path(sys.argv[2])
-        if not path.exists() or path.read_text(encoding="utf-8") != page():
-            print(f"{path} is out of date; run: make docs", file=sys.stderr)
-            return 1
-        return 0
+        return 0 if up_to_date(Path(sys.argv[2]), page()) else 1
     sys.stdout.write(page())
     return 0
 

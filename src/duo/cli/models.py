@@ -25,11 +25,10 @@ NAMES = (*TARGET, *DRAFT, "pair", "hf_file", "hf_file_draft", "hf_token", "offli
 
 
 class Models(NamedTuple):
-    """The paths of both models, and of the projector that came with the target; None: not given."""
+    """The paths of both models; None: not given."""
 
     target: str | None
     draft: str | None
-    projector: str | None = None
 
 
 def model_sources(*, heads: bool = True) -> list[click.Option]:
@@ -137,6 +136,20 @@ def hub_of(params: dict[str, Any]) -> Hub:
     return replace(hub, token=params["hf_token"] or hub.token, offline=hub.offline or params["offline"])
 
 
+def projector_of_hub(params: dict[str, Any], target: str | None) -> str | None:
+    """The projector in the repository of -hf, from which this target is. None: there is none, or the user has chosen
+    otherwise. Raises DuoError."""
+    chosen = params.get("mmproj") is not None or params.get("mmproj_auto") is False or params.get("rpc")
+    if target is None or params.get("hf_repo") is None or chosen:
+        return None
+    from duo.models.hub.head_files import PROJECTOR
+    from duo.models.hub.repository import parse
+
+    of_target = parse(params["hf_repo"], params["hf_file"], "-hf")
+    found = hub_of(params).fetch_head(of_target, Path(target), (PROJECTOR,))
+    return None if found is None else str(found)
+
+
 def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Models:
     if not {target, draft} & {"pair", "hf_repo", "hf_repo_draft"}:
         if target is None and params["model_draft"] == NO_DRAFT:
@@ -145,7 +158,6 @@ def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Mod
             return Models(str(demo_pair()[0]), None)
         return Models(params["model"] if target else None, _draft_file(params) if draft else None)
     from duo.models import pairs
-    from duo.models.beside import NO_MODEL
     from duo.models.hub.head_files import kinds_of
     from duo.models.hub.repository import parse
     from duo.options.validate import engine_options
@@ -161,21 +173,12 @@ def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Mod
     of_draft = parse(params["hf_repo_draft"], params["hf_file_draft"], "-hfd") if draft == "hf_repo_draft" else None
     kinds = kinds_of(params.get("spec_type"))
     target_path = str(hub.fetch(of_target)) if of_target else params["model"] if target else None
-    projector = None
-    if of_target is not None and params.get("mmproj") is None and params.get("mmproj_auto", False) is not False:
-        found = hub.fetch_head(of_target, Path(str(target_path)), (NO_MODEL,))
-        from duo.models.projector import is_projector
-
-        if found is not None and is_projector(found):
-            projector = str(found)
-        elif found is not None:
-            show.warn(f"{found.name} came with the target and is no projector, so duo reads no pictures; see --mmproj")
     if of_draft is not None:  # its heads come first, as in llama.cpp (common/arg.cpp: common_models_handler_init)
         own = of_draft if of_draft.file else of_draft._replace(heads=kinds)
-        return Models(target_path, str(hub.fetch(own)), projector)
+        return Models(target_path, str(hub.fetch(own)))
     if draft is not None:
-        return Models(target_path, _draft_file(params), projector)
+        return Models(target_path, _draft_file(params))
     head = None
     if of_target is not None and params.get("spec_type") is not None and params.get("draft_host") is None:
         head = hub.fetch_head(of_target, Path(str(target_path)), kinds)
-    return Models(target_path, None if head is None else str(head), projector)
+    return Models(target_path, None if head is None else str(head))

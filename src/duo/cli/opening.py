@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from duo.cli import show
 from duo.cli.first_line import elsewhere, first_line
-from duo.cli.models import Models, chosen_models
+from duo.cli.models import Models, chosen_models, projector_of_hub
 from duo.cli.options import given_options
 from duo.cli.own_guesses import draft_of_target, left_to_duo, tell_of
 from duo.errors import DuoError
@@ -37,10 +37,28 @@ def open_duo(
     """Loads the Duo that the options of a command describe, with a progress bar.
 
     models: in place of those that the options name. progress: in place of the bar. finds_guesses: if the user names no
-    draft, what the target brings along drafts, or n-grams do. more: other keywords of `Duo`. Raises DuoError.
+    draft, what the target brings along drafts, or n-grams do; and the projector that is with it in the hub reads
+    pictures. more: other keywords of `Duo`. Raises DuoError.
     """
     models = chosen_models(params) if models is None else models
-    if not finds_guesses or not left_to_duo(params, models):
+    if not finds_guesses:
+        return _open(params, models, progress, **more)
+    projector = projector_of_hub(params, models.target)
+    if projector is None:
+        return _open_with_guesses(params, models, progress, **more)
+    try:
+        return _open_with_guesses(params, models, progress, mmproj=projector, **more)
+    except DuoError as e:  # an error that has nothing to do with the projector comes again
+        d = _open_with_guesses(params, models, progress, **more)
+        show.warn(f"no pictures are read: {Path(projector).name} came with the target, but {e}")
+        return d
+
+
+def _open_with_guesses(
+    params: dict[str, Any], models: Models, progress: Callable[[str, float], None] | None, **more: Any
+) -> Duo:
+    """If the user names no draft, what the target brings along drafts, or n-grams do."""
+    if not left_to_duo(params, models):
         return _open(params, models, progress, **more)
     from duo.placement.auto_draft import add_ngrams
 
@@ -87,8 +105,6 @@ def _open(
     of_models = given_options(params, ENGINE_OPTIONS)
     if params.get("mmproj_auto") is False:
         of_models.pop("mmproj", None)
-    elif models.projector is not None:
-        of_models.setdefault("mmproj", models.projector)
     bar = show.loading(quiet=params["verbose"]) if progress is None else nullcontext(progress)
     began = time.monotonic()
     with bar as draw:

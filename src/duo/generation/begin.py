@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from duo.generation.job import Job, n_kept, prepare, sampling, speculation
-from duo.generation.pictures import SeenTokens
+from duo.generation.pictures import pictures_of
 from duo.generation.prompt_cache import PromptCache, open_cache
 from duo.generation.row_hooks import hooks_of
 from duo.generation.session import EngineSession
@@ -65,7 +65,7 @@ def begin(session: EngineSession, job: Job, task: object, turn: Turn, cache: Pro
             n_keep=n_kept(o, session.local_model, job.tokens),
             n_discard=o["n_discard"],
             filtered_logprobs=o["post_sampling_probs"],
-            pictures=job.tokens.seen if isinstance(job.tokens, SeenTokens) else None,
+            pictures=pictures_of(job.tokens),
         )
         if session.network is not None:
             session.network.text_began(text.slot)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from duo import _core
 from duo.errors import BadValueError, CancelledError, error_class
+from duo.generation.pictures import pictures_of
 from duo.generation.result import TokenLogprobs
 from duo.generation.session import SLICE_US, EngineSession
 
@@ -36,7 +37,13 @@ def read_ahead(session: EngineSession, tokens: Sequence[int]) -> None:
     plan = _core.Plan()
     plan.mode = "plain"
     text = session.engine.begin(
-        prompt=list(tokens), n_predict=0, sampling=_core.Sampling(), plan=plan, stop=[], n_logprobs=-1
+        prompt=list(tokens),
+        n_predict=0,
+        sampling=_core.Sampling(),
+        plan=plan,
+        stop=[],
+        n_logprobs=-1,
+        pictures=pictures_of(tokens),
     )
     _wait(session, text)
 
@@ -61,13 +68,15 @@ def score(session: EngineSession, tokens: Sequence[int], n_top: int) -> list[Tok
 
     Raises BadValueError (the target is on another machine), BusyError, CancelledError, DuoError.
     """
-    check_scores(session)
+    check_scores(session, tokens)
     with turn(session):
         return scored(session, tokens, n_top)
 
 
-def check_scores(session: EngineSession) -> None:
-    """Raises BadValueError: the target is on another machine, and does not score there."""
+def check_scores(session: EngineSession, tokens: Sequence[int]) -> None:
+    """Raises BadValueError: the target is on another machine, and does not score there; or there are pictures."""
+    if pictures_of(tokens) is not None:
+        raise BadValueError("tokens of pictures have no log-probabilities; leave out echo or logprobs")
     if session.engine.target is None:
         raise BadValueError("log-probabilities of a prompt need the target in this process; leave out echo or logprobs")
 

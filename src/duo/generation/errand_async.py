@@ -20,7 +20,7 @@ async def score_async(session: EngineSession, tokens: Sequence[int], n_top: int,
 
     Raises BadValueError (the target is on another machine), BusyError, CancelledError, DuoError.
     """
-    check_scores(session)
+    check_scores(session, tokens)
     session.check_outside()
     turn = await turn_async(session, asyncio.current_task(), alone=True)
     stopped = threading.Event()

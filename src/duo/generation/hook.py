@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     Criterion = Callable[[Ids, Scores], bool]
 
 
+def criteria_of(criteria: Any) -> tuple[Criterion, ...]:
+    """criteria: a function, a list of them, or None. A callable list is called itself, as in llama_cpp."""
+    if criteria is None:
+        return ()
+    return tuple(criteria) if isinstance(criteria, list | tuple) and not callable(criteria) else (criteria,)
+
+
 class Hook:
     """The core calls it in the target's thread, once for each token and in their order, whatever the mode.
 
@@ -30,8 +37,7 @@ class Hook:
     def __init__(self, processor: Any, criteria: Any) -> None:
         several = processor if isinstance(processor, list | tuple) else [processor]
         self._processors: tuple[Processor, ...] = () if processor is None else tuple(several)
-        each = criteria if isinstance(criteria, list | tuple) and not callable(criteria) else [criteria]
-        self._criteria: tuple[Criterion, ...] = () if criteria is None else tuple(each)
+        self._criteria = criteria_of(criteria)
         self._error: BaseException | None = None
         self._thread = 0  # that is inside; 0: none
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
@@ -222,11 +222,11 @@ def prepare(
             )
     check_grammar(grammar_of(o), model)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
-    tokens = _seen(model, prompt, o["images"]) if o["images"] else prompt_tokens(model, prompt)
+    tokens = prompt_with_images(model, prompt, o["images"]) if o["images"] else prompt_tokens(model, prompt)
     return Job(o, tokens, _stops(o), seed, _hook_of(o, target))
 
 
-def _seen(model: _core.Model, prompt: Prompt, images: list[str | bytes]) -> SeenTokens:
+def prompt_with_images(model: _core.Model, prompt: Prompt, images: Sequence[str | bytes]) -> SeenTokens:
     """Raises BadValueError."""
     if not isinstance(prompt, str):
         raise BadValueError("images (--image) need a prompt of text; token ids have no place for them")

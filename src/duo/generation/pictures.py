@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from duo import _core
 from duo.errors import BadValueError
 from duo.support.picture_file import check_pictures
-
-if TYPE_CHECKING:
-    from duo import _core
 
 
 class SeenTokens(list[int]):
@@ -20,18 +17,15 @@ class SeenTokens(list[int]):
         super().__init__(seen.tokens)
         self.seen = seen
 
-    @property
-    def words(self) -> list[int]:
-        """Without the pictures' rows."""
-        return words_of(self)
 
-
-FIRST_ID = 1 << 30  # of rows of pictures (csrc/base/messages.h)
+def pictures_of(tokens: Sequence[int]) -> _core.SeenPrompt | None:
+    """What the target is shown with these ids; None: no pictures."""
+    return tokens.seen if isinstance(tokens, SeenTokens) else None
 
 
 def words_of(tokens: Sequence[int]) -> list[int]:
     """The tokens among the ids."""
-    return [t for t in tokens if t < FIRST_ID]
+    return [t for t in tokens if t < _core.FIRST_PICTURE_ID]
 
 
 def seen_tokens(model: _core.Model, parts: Sequence[str | bytes], *, add_special: bool = True) -> SeenTokens:

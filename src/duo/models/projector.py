@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 
 from duo import _core
-from duo.errors import BadValueError, DuoError, UnknownModelError
+from duo.errors import BadValueError, UnknownModelError
 from duo.models.beside import NO_MODEL
 from duo.models.file_name import base_name
-from duo.models.header import read_header
 from duo.options.engine import EngineOptions
 
 AUTO = "auto"
@@ -43,19 +42,18 @@ def projector_of(target: str, asked: str | None) -> str | None:
 
 def is_projector(path: str | os.PathLike[str]) -> bool:
     """By its header, as libmtmd's clip.cpp knows one."""
-    try:
-        return read_header(path).architecture == "clip"
-    except DuoError:
-        return False
+    return _core.architecture_of(os.fsencode(path)) == "clip"
 
 
 def beside(target: Path) -> Path | None:
     """The one file with mmproj in its name in the target's folder; of several the one that is named like the target."""
     try:
-        files = sorted(p for p in target.parent.glob("*.gguf") if NO_MODEL in p.name.lower() and p != target)
+        files = sorted(
+            p for p in target.parent.glob("*.gguf") if NO_MODEL in p.name.lower() and p != target and is_projector(p)
+        )
     except OSError:
         return None
     if len(files) > 1:
-        mine = base_name(target).lower()
+        mine = base_name(target)
         files = [p for p in files if mine in p.name.lower()][:1]
     return files[0] if files else None

@@ -140,7 +140,8 @@ def score_prompts(session: EngineSession, texts: Sequence[ServedText], n: int, o
     """
     if not texts or texts[0].job.options["logprobs"] is None:
         return
-    check_scores(session)
+    for text in texts:
+        check_scores(session, text.job.tokens)
     n_top = texts[0].job.options["logprobs"] + 1
     n_rows = sum(len(t.job.tokens) for t in texts)
     if n_rows * n_top > N_SCORES:

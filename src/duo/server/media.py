@@ -6,7 +6,9 @@ import http.client
 import ipaddress
 import socket
 import ssl
+import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
@@ -16,7 +18,7 @@ from duo.errors import BadValueError
 from duo.support.picture_file import N_BYTES_MOST
 from duo.support.wording import quoted
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 10.0  # for a picture
 N_HOPS = 3  # redirections
 
 
@@ -69,6 +71,7 @@ class Media:
 
 def _fetched(url: str) -> bytes:
     """Raises BadValueError: the address is not a public one, or does not give the file."""
+    until = time.monotonic() + TIMEOUT_S
     for _ in range(N_HOPS + 1):
         try:
             parts = urlsplit(url)
@@ -78,7 +81,7 @@ def _fetched(url: str) -> bytes:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadValueError(f"a picture has the URL {quoted(url, 60)}; give http: or https: and a host")
         try:
-            found = _answer(parts, port or (443 if parts.scheme == "https" else 80))
+            found = _answer(parts, port or (443 if parts.scheme == "https" else 80), until)
         except BadValueError:
             raise
         except (OSError, http.client.HTTPException, ValueError) as e:
@@ -105,15 +108,20 @@ def public_address(host: str, port: int) -> Any:
     return found[0][4]
 
 
-def _answer(parts: SplitResult, port: int) -> bytes | str:
-    """The file, or where it is. Raises BadValueError, OSError, HTTPException."""
+@cache
+def _tls() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def _answer(parts: SplitResult, port: int, until: float) -> bytes | str:
+    """The file, or where it is. until: on the monotonic clock. Raises BadValueError, OSError, HTTPException."""
     host = parts.hostname or ""
     address = public_address(host, port)
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
-    connection.sock = socket.create_connection(address[:2], timeout=TIMEOUT_S)
+    sock = connection.sock = socket.create_connection(address[:2], timeout=TIMEOUT_S)
     try:
         if parts.scheme == "https":
-            connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
+            sock = connection.sock = _tls().wrap_socket(sock, server_hostname=host)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("GET", path, headers={"User-Agent": "duo", "Host": parts.netloc.rpartition("@")[2]})
         response = connection.getresponse()
@@ -122,9 +130,14 @@ def _answer(parts: SplitResult, port: int) -> bytes | str:
             return where
         if response.status != 200:
             raise BadValueError(f"the picture at {quoted(host, 60)} cannot be fetched (status {response.status})")
-        data = response.read(N_BYTES_MOST + 1)
-        if len(data) > N_BYTES_MOST:
-            raise BadValueError(f"the picture at {quoted(host, 60)} has more than {N_BYTES_MOST >> 20} MiB")
-        return data
+        data = bytearray()
+        while part := response.read1(1 << 16):
+            data += part
+            if len(data) > N_BYTES_MOST:
+                raise BadValueError(f"the picture at {quoted(host, 60)} has more than {N_BYTES_MOST >> 20} MiB")
+            if (left := until - time.monotonic()) <= 0:
+                raise TimeoutError
+            sock.settimeout(left)
+        return bytes(data)
     finally:
         connection.close()

@@ -27,15 +27,20 @@ async def fields_of(service: Service, request: Request, kind: type[F]) -> F:
     return _read(body, kind)
 
 
-def _read(body: bytes, kind: type[F]) -> F:
+def parsed(body: bytes) -> Any:
+    """Raises ApiError 400: it is no JSON."""
     try:
-        found = json.loads(body.decode("utf-8"))
+        return json.loads(body.decode("utf-8"))
     except UnicodeDecodeError as e:
         raise ApiError(400, f"the body is not UTF-8 (byte {e.start}); send JSON as UTF-8") from None
     except RecursionError:
         raise ApiError(400, "the body is nested too deeply; simplify it") from None
     except ValueError as e:
         raise ApiError(400, f"the body is not JSON ({e}); send an object") from None
+
+
+def _read(body: bytes, kind: type[F]) -> F:
+    found = parsed(body)
     if not isinstance(found, dict):
         raise ApiError(400, f"the body is {quoted(found, 40)}; send a JSON object")
     return checked(kind, found)

@@ -12,7 +12,7 @@ from duo.compat.llama_cpp.infill import infill
 from duo.compat.llama_cpp.members import COMPLETION_ARGUMENTS, LlamaMembers, merged_arguments
 from duo.compat.llama_cpp.openai import Completion, CompletionChunk
 from duo.generation.errand import score
-from duo.generation.job import Prompt, prepare
+from duo.generation.job import Prompt, prepare, prompt_with_images
 from duo.generation.result import TokenLogprobs
 from duo.generation.texts import text_defaults
 from duo.options.llama_cpp import CompletionOptions
@@ -94,7 +94,9 @@ class Completions(LlamaMembers):
         stream, echo, model, suffix = (options.pop(name, None) for name in ("stream", "echo", "model", "suffix"))
         options |= self.drawn_seed(options)
         wanted = text_keywords(text_defaults(self, options), "create_completion", options, DEFAULTS)
-        if suffix is None:
+        if images := wanted.pop("images", None):
+            tokens: Sequence[int] = prompt_with_images(self.local_model, prompt, images)
+        elif suffix is None:
             tokens = self._prompt_tokens(prompt)
         else:
             tokens = infill(self.local_model, prompt, suffix, suffix_first=self.spm_infill)

@@ -42,7 +42,8 @@ class EvaluatedTokens:
         """Those that were evaluated. Raises BadValueError: n_tokens was set to what cannot be."""
         if not 0 <= self.n_tokens <= len(self.input_ids):
             raise BadValueError(f"n_tokens is {self.n_tokens}, and the context holds 0 to {len(self.input_ids)} tokens")
-        return [int(t) for t in self.input_ids[: self.n_tokens]]
+        tokens: list[int] = self.input_ids[: self.n_tokens].tolist()
+        return tokens
 
     def check_room(self, n: int) -> None:
         """Raises ContextFullError: n more tokens, and one behind them, are more than the context holds."""

@@ -14,6 +14,7 @@ from duo.compat.llama_cpp.members import merged_arguments
 from duo.errors import BadValueError
 from duo.generation.begin import start
 from duo.generation.errand import read_ahead, turn
+from duo.generation.hook import criteria_of
 from duo.generation.job import Prompt, prompt_tokens
 from duo.generation.texts import text_defaults
 from duo.options.generate import GenerateOptions
@@ -143,8 +144,9 @@ class Evaluation(Completions):
             with turn(self.session):
                 read_ahead(self.session, known + fresh)
         else:
-            for i in range(len(known), len(known) + len(fresh)):
-                scores[i] = self._logits_behind((known + fresh)[: i + 1])
+            whole = known + fresh
+            for i in range(len(known), len(whole)):
+                scores[i] = self._logits_behind(whole[: i + 1])
         self._evaluated.add(fresh)
 
     def _logits_behind(self, tokens: list[int]) -> Rows:
@@ -234,11 +236,7 @@ class Evaluation(Completions):
             scores[len(ids) - 1] = logits
             return False
 
-        theirs = options.get("stopping_criteria")
-        each = (
-            theirs if isinstance(theirs, list | tuple) and not callable(theirs) else [] if theirs is None else [theirs]
-        )
-        return {**options, "stopping_criteria": [keep, *each]}
+        return {**options, "stopping_criteria": [keep, *criteria_of(options.get("stopping_criteria"))]}
 
     if not TYPE_CHECKING:  # checkers know duo's own `generate`; typed programs say `generate_tokens`
 

@@ -10,7 +10,8 @@ from duo.models.hub.listing import is_first_part, quant_of
 from duo.options.validate import generate_options
 
 # Which of several heads is taken if none is asked for: llama.cpp's order.
-KINDS = ("mtp", "dspark", "dflash", "eagle3")
+KINDS = ("mtp-", "dspark-", "dflash-", "eagle3-")
+PROJECTOR = "mmproj"  # of pictures: it is looked for in the same way
 
 
 def kinds_of(spec_type: Any) -> tuple[str, ...]:
@@ -19,14 +20,14 @@ def kinds_of(spec_type: Any) -> tuple[str, ...]:
     if spec_type is None:
         return KINDS
     types = generate_options({"spec_type": spec_type})["spec_type"]
-    return tuple(kind for kind in KINDS if f"draft-{kind}" in types)
+    return tuple(kind for kind in KINDS if f"draft-{kind[:-1]}" in types)
 
 
 def find(names: Sequence[str], kinds: Sequence[str], model: str, quant: str | None) -> str | None:
     """The file of the first of these kinds that the repository has. model: the model file that was chosen, or empty;
     the head lies in its folder or above it. The kind may stand anywhere in the path (find_best_sibling). Among
     several of a kind: the deepest one, of this quantisation, or with about as many bits."""
-    return next((found for kind in kinds if (found := _best(names, f"{kind}-", model, quant))), None)
+    return next((found for kind in kinds if (found := _best(names, kind, model, quant))), None)
 
 
 def _best(names: Sequence[str], prefix: str, model: str, quant: str | None) -> str | None:

@@ -110,6 +110,8 @@ class Fleet:
 
         Raises ApiError 503: it cannot be loaded.
         """
+        if self.members.get(member.source.name) is not member:  # it was replaced while a request held it
+            raise ApiError(503, f"the model {member.source.name} has been unloaded; try again")
         if member.is_there:
             return
         if member.loading is None:
@@ -185,11 +187,11 @@ class Fleet:
 
     async def replace(self, sources: Mapping[str, ModelSource]) -> None:
         """The models are these from now on. What is gone, or is to be loaded otherwise, is unloaded."""
-        for name, member in list(self.members.items()):
-            if sources.get(name) != member.source:
-                del self.members[name]
-                await self.unload(member)
+        gone = [member for name, member in self.members.items() if sources.get(name) != member.source]
+        for member in gone:
+            del self.members[member.source.name]
         self.members |= {name: Member(s) for name, s in sources.items() if name not in self.members}
+        await asyncio.gather(*map(self.unload, gone))
 
     async def close(self) -> None:
         """Ends all. Safe to call twice."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
@@ -11,6 +10,7 @@ from starlette.responses import Response
 from duo.errors import BadValueError
 from duo.server.adapters import check_scales, shown
 from duo.server.errors import ApiError
+from duo.server.request_body import parsed
 from duo.server.respond import Json
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ def add(router: APIRouter, service: Service) -> None:
     async def scales(request: Request) -> Response:
         """Succeeds if the adapters have these scales: they do not change while the server runs (501)."""
         duo = service.check_ready()
-        try:
-            asked = json.loads(request.scope["duo.body"])
-        except (ValueError, RecursionError) as e:
-            raise ApiError(400, f"the body is not JSON ({type(e).__name__}); send a list") from None
+        asked = parsed(request.scope["duo.body"])
         if not isinstance(asked, list):
             raise ApiError(400, 'the body is no list; send [{"id": 0, "scale": 1.0}]')
         try:

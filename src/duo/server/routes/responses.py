@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from duo.chat.pictures import is_picture
 from duo.errors import BadValueError
 from duo.server.chat_options import chat_texts, prompt_of
 from duo.server.formats.responses import ResponsesShape
@@ -22,7 +23,7 @@ from duo.support.wording import quoted
 if TYPE_CHECKING:
     from duo.server.service import Service
 
-TEXTS = ("input_text", "output_text", "text", "refusal", "reasoning_text", "reasoning_text")
+TEXTS = ("input_text", "output_text", "text", "refusal", "reasoning_text")
 
 
 def add(router: APIRouter, service: Service) -> None:
@@ -112,11 +113,7 @@ def _message(i: int, x: Any) -> dict[str, Any]:
             f"item {i} of the input is of type {quoted(kind)}; duo reads messages and calls of functions"
         )
     content = x.get("content")
-    if (
-        x.get("role") == "user"
-        and isinstance(content, list)
-        and any(isinstance(p, Mapping) and p.get("type") == "input_image" for p in content)
-    ):
+    if x.get("role") == "user" and isinstance(content, list) and any(map(is_picture, content)):
         return {"role": x.get("role"), "content": content}
     return {"role": x.get("role"), "content": content if isinstance(content, str) else _text(i, content, "\n")}
 

@@ -1,0 +1,78 @@
+"""Grammars and schemas that cannot be used are one sentence."""
+
+from typing import Any
+
+import pytest
+
+from duo import Duo, DuoError, _core
+from duo.benchmark.doctor import options as model_options
+from duo.models.demo import demo_pair
+
+
+@pytest.mark.parametrize("grammar,why", [
+    ('root ::= "a', "unexpected end of input"),
+    ("root ::= foo", "Undefined rule identifier 'foo'"),
+    ('rot ::= "a"', "no rule named root"),
+    ('root ::= root "a"', "a rule begins with itself"),
+    ("root ::= " + "(" * 100_000 + '"a"' + ")" * 100_000, "nested 100000 deep"),
+    ("root ::= r0\n" + "".join(f"r{i} ::= r{i + 1}\n" for i in range(20_000)), "20001 rules"),
+    ("root ::= <no-such-token>", "no-such-token"),
+    (" ", "at least a rule named root"),
+    ('root ::= "\0"', "NUL"),
+])  # fmt: skip
+def test_a_bad_grammar_is_one_sentence(
+    duo_pair: Duo, capfd: pytest.CaptureFixture[str], grammar: str, why: str
+) -> None:
+    with pytest.raises(DuoError) as e:
+        duo_pair.stream("Once", grammar=grammar)
+    assert why in str(e.value)
+    assert "\n" not in str(e.value)
+    assert capfd.readouterr().err == ""  # llama.cpp prints what it does not understand
+
+
+@pytest.mark.parametrize("wanted,why", [
+    ("{", "is not JSON"),
+    ("[1]", "is not a schema"),
+    ({"type": "widget"}, "widget"),
+    ({"$ref": "#/$defs/gone"}, "gone"),
+    ({"$ref": "https://example.org/schema.json"}, "remote"),
+    ({"type": "string", "pattern": "a+"}, "Pattern must start"),
+    ({"type": "string", "pattern": "^[ -~]+$"}, "contains quotes"),
+    ({"type": "string", "pattern": r"^\s$"}, "cannot be written"),
+    ({"type": "string", "pattern": "^(a$"}, "is not a regular expression"),
+    ({"type": "string", "maxLength": 100_000}, "the JSON schema (-j) makes a grammar that is too large; lower"),
+    ({"const": float("nan")}, "is not JSON"),
+    ({"x": {1, 2}}, "is not JSON"),
+])  # fmt: skip
+def test_a_bad_schema_is_one_sentence(duo_pair: Duo, wanted: Any, why: str) -> None:
+    with pytest.raises(DuoError) as e:
+        duo_pair.stream("Once", json_schema=wanted)
+    assert why in str(e.value)
+    assert "\n" not in str(e.value)
+
+
+def test_a_grammar_and_a_schema_at_once_are_refused(duo_pair: Duo) -> None:
+    with pytest.raises(DuoError, match="choose one"):
+        duo_pair.stream("Once", grammar='root ::= "a"', json_schema={})
+
+
+def test_a_grammar_that_cannot_be_used_does_not_switch_the_one_before_off() -> None:
+    """Clients of a host name grammars in turn, and each must hold for its own text."""
+    p = _core.Probe(model_options(str(demo_pair()[0]), 1, [], 512))
+    text = p.tokenize("Once")
+    p.decode(text)
+
+    def best(grammar: str) -> list[tuple[int, float]]:
+        s = _core.Sampling()
+        s.temp, s.grammar, s.n_prompt = 0.0, grammar, len(text)
+        return p.candidates(len(text) - 1, s, text, 1)
+
+    free, held = best(""), best('root ::= "yes"')
+    assert held != free
+    for _ in range(2):
+        with pytest.raises(DuoError):
+            best("root ::= nothing")
+        assert best('root ::= "yes"') == held
+    with pytest.raises(DuoError):
+        best("root ::= nothing")
+    assert best("") == free
