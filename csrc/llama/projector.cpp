@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -77,8 +78,10 @@ bitmap_ptr decoded(const mtmd_context * context, const picture_file & file, size
         throw error(error_kind::bad_value, which + " is no PNG, JPEG, GIF or BMP file; convert it to one of them");
     }
     const auto * from = reinterpret_cast<const unsigned char *>(file.bytes.data());
-    auto         made =
-        mtmd_helper_bitmap_init_from_buf(context, from, file.bytes.size(), false, mtmd_helper_init_opt_default());
+    // A picture that stb_image does not read might be a video, for which libmtmd would start ffprobe from PATH.
+    auto options                        = mtmd_helper_init_opt_default();
+    options.video_params.ffmpeg_bin_dir = "/dev/null"; // where no program is
+    auto       made = mtmd_helper_bitmap_init_from_buf(context, from, file.bytes.size(), false, options);
     bitmap_ptr bitmap(made.bitmap);
     if (made.video_ctx != nullptr) {
         mtmd_helper_video_free(made.video_ctx);
@@ -185,13 +188,16 @@ encoded_picture projector::encode(const picture & p, llama_pos first) {
     if (mtmd_encode_chunk(context_.get(), chunk) != 0) {
         throw error("a picture could not be encoded with " + options_.path + log_reason());
     }
-    encoded_picture           out{.rows        = mtmd_get_output_embd(context_.get()),
-                                  .n_embd      = n_embd_,
-                                  .n_rows      = int32_t(mtmd_input_chunk_get_n_tokens(chunk)),
-                                  .pos         = {},
-                                  .n_parts     = mtmd_decode_use_mrope(context_.get()) ? 4 : 1,
-                                  .looks_ahead = mtmd_decode_use_non_causal(context_.get(), chunk)};
-    const auto                n     = size_t(out.n_rows);
+    encoded_picture out{.rows        = mtmd_get_output_embd(context_.get()),
+                        .n_embd      = n_embd_,
+                        .n_rows      = int32_t(mtmd_input_chunk_get_n_tokens(chunk)),
+                        .pos         = {},
+                        .n_parts     = mtmd_decode_use_mrope(context_.get()) ? 4 : 1,
+                        .looks_ahead = mtmd_decode_use_non_causal(context_.get(), chunk)};
+    const auto      n = size_t(out.n_rows);
+    if (!std::all_of(out.rows, out.rows + n * size_t(n_embd_), [](float x) { return std::isfinite(x); })) {
+        throw error("the projector " + options_.path + " computes NaN or infinity for a picture; choose another file");
+    }
     const mtmd_image_tokens * image = mtmd_input_chunk_get_tokens_image(chunk);
     out.pos.resize(n * size_t(out.n_parts));
     for (size_t i = 0; i < n; ++i) { // as in mtmd-helper-common.h (decode_embd_batch)
