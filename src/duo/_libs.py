@@ -65,7 +65,7 @@ def _refuse_another() -> None:
 
 
 def load_core() -> ModuleType:
-    """The extension module, after the libllama that it must use. Raises ImportError if the two do not fit.
+    """The extension module, after the libllama and the libmtmd that it must use. Raises ImportError if the two do not fit.
 
     The order matters: without it the extension would load a second copy, with its own devices. A wheel's copy is its
     own, so its names are not for the whole process: llama_cpp may be in it, too.
@@ -74,8 +74,10 @@ def load_core() -> ModuleType:
     set_wait_policy()
     if is_bundled():
         _refuse_another()
+    pictures = path.with_name(path.name.replace("llama", "mtmd"))
     try:
-        ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL if is_bundled() else ctypes.RTLD_GLOBAL)
+        for file in (path, *([pictures] if pictures.exists() else ())):
+            ctypes.CDLL(str(file), mode=ctypes.RTLD_LOCAL if is_bundled() else ctypes.RTLD_GLOBAL)
     except OSError as e:
         advice = reinstall() if is_bundled() else f"run {rebuild()}"
         raise ImportError(f"{path} could not be loaded ({e}); {advice}") from None

@@ -64,11 +64,12 @@ class Embeddings(Texts):
     """The part of `Duo` that needs `embedding=True`."""
 
     _embedder: _core.Embedder | None = None
+    _vectors_stopped = False
 
     @property
     def embedder(self) -> _core.Embedder:
-        """Raises BadValueError: the model was loaded to write. Raises CancelledError: it is closed."""
-        if self.session.closed:
+        """Raises BadValueError: the model was loaded to write. Raises CancelledError: it is closed, or is to end."""
+        if self.session.closed or self._vectors_stopped:
             raise CancelledError("this Duo is closed; make a new one")
         embedder = self._embedder
         if embedder is None:
@@ -78,6 +79,7 @@ class Embeddings(Texts):
     def stop_vectors(self) -> None:
         """Ends what is computed, for good; whoever waits gets CancelledError. From any thread."""
         embedder = self._embedder  # another thread may close
+        self._vectors_stopped = True
         if embedder is not None:
             embedder.stop()
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from duo.server.errors import ApiError, as_api_error
 from duo.server.page_files import KINDS
 from duo.server.protocol import is_ambiguous
-from duo.server.service import Stage
 from duo.server.sse import Message, Receive, Send, dumped
 from duo.support.wording import quoted
 
@@ -51,6 +50,8 @@ class Gate:
             if sent.status or isinstance(e, _Gone):
                 return  # the client has gone, or has a part of its answer
             error = as_api_error(e)
+            if error.status == 500 and self._service.is_ending:  # because the models are freed
+                error = self._service.not_ready()
             if error.reason:
                 self._service.metrics.refused(error.reason)
             if error.status == 500:
@@ -77,7 +78,7 @@ class Gate:
 
     def _own_headers(self, scope: Any) -> list[tuple[bytes, bytes]]:
         found = [(b"x-request-id", v) for k, v in scope["headers"] if k == b"x-request-id"][:1]
-        if self._service.stage is Stage.DRAINING:
+        if self._service.is_ending:
             found.append((b"connection", b"close"))
         return found
 

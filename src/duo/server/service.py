@@ -70,6 +70,7 @@ class Service:
         self._duo: Duo | None = None
         self._n_tasks = 0
         self._pool = ThreadPoolExecutor(N_THREADS, "duo-serve")
+        self._of_vectors = ThreadPoolExecutor(1, "duo-vectors")  # they take long, and others must not wait for them
 
     def loaded(self, duo: Duo) -> None:
         """Requests are served from now on."""
@@ -110,6 +111,10 @@ class Service:
         return self.stage is Stage.READY
 
     @property
+    def is_ending(self) -> bool:
+        return self.stage is Stage.DRAINING
+
+    @property
     def is_busy(self) -> bool:
         """Whether texts are inside, or answers that were not read yet."""
         return bool(self.admission.n_inside or self.writings)
@@ -131,9 +136,10 @@ class Service:
             raise ApiError(501, "this server was started for embeddings; start one without --embedding and --rerank")
         return self.admission.enter(n)
 
-    async def in_thread(self, call: Callable[..., T], *args: Any) -> T:
-        """What takes long must not stop the loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(call, *args))
+    async def in_thread(self, call: Callable[..., T], *args: Any, vectors: bool = False) -> T:
+        """What takes long must not stop the loop. vectors: it computes embeddings, one request after the other."""
+        pool = self._of_vectors if vectors else self._pool
+        return await asyncio.get_running_loop().run_in_executor(pool, partial(call, *args))
 
     @property
     def next_task_id(self) -> int:
@@ -194,6 +200,7 @@ class Service:
 
     def close(self) -> None:
         """Frees the models. It may wait for a pass."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._of_vectors):
+            pool.shutdown(wait=False)  # what has not begun ends by itself: the Duo is closed
         if self._duo is not None:
             self._duo.close()

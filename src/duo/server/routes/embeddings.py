@@ -60,7 +60,7 @@ async def _answer(service: Service, make: Callable[[Duo], tuple[Any, Texts]]) ->
     ticket = service.enter(1, vectors=True)
     try:
         began = time.monotonic()
-        answer, texts = await service.in_thread(make, service.duo)
+        answer, texts = await service.in_thread(make, service.duo, vectors=True)
         service.metrics.has_read(len(texts), sum(map(len, texts)), time.monotonic() - began)
         return Json(answer)
     finally:
@@ -72,7 +72,11 @@ def _texts(duo: Duo, f: EmbeddingFields) -> Texts:
     inputs = f.input if f.input is not None else f.content
     if inputs is None:
         raise BadValueError("the request has no input; give a text, token ids, or a list of them")
-    return [tokens_of(duo, _plain(one)) for one in listed(inputs)]
+    texts = []
+    for one in listed(inputs):
+        _ = duo.embedder  # raises if the server ends: many texts take seconds
+        texts.append(tokens_of(duo, _plain(one)))
+    return texts
 
 
 def _plain(one: Any) -> Any:
