@@ -3,9 +3,10 @@
 PYTHONPATH=tools python -m benchmarks.measure_ngrams --questions 14 -n 64 --rounds 3 --out FILE
 
 The target is Qwen2.5-Coder 1.5B, with --with-draft also its published draft (`make models`). The questions are those
-of run_real.py, and four files to be edited and returned. Each text is written plain and with each kind of n-grams, in
-turn, with default options: by a Duo of its own for each, so that one's texts teach another nothing. The figures are
-ratios of whole times, prompt included: the median of the rounds for each text.
+of run_real.py, and four files to be edited and returned; with --forms they are eight notes to be turned into the same
+form, where ngram-mod, which looks into earlier texts, stands beside ngram-map-k, which does not. Each text is written
+plain and with each kind of n-grams, in turn, with default options: by a Duo of its own for each, so that one's texts
+teach another nothing. The figures are ratios of whole times, prompt included: the median of the rounds for each text.
 """
 
 from __future__ import annotations
@@ -30,13 +31,26 @@ TARGET = "qwen2.5-coder-1.5b-q4_k_m"
 DRAFT = "qwen2.5-coder-0.5b-q4_k_m"
 KINDS = ("ngram-map-k", "ngram-map-k4v")
 WITH_DRAFT = ("draft-simple", "draft-simple,ngram-map-k")
+OF_FORMS = ("ngram-map-k", "ngram-mod")
 PLAIN = "plain"
 EDITS = Path(__file__).parent / "prompts/edits.jsonl"
+FORMS = EDITS.with_name("forms.jsonl")
 N_EDIT = 192  # tokens of an edited file
+N_FORM = 128
 
 
 def edits() -> list[Asked]:
     return [Asked("edit", q.question_id, chatml(q.turns[0])) for q in read(EDITS)]
+
+
+def forms() -> list[Asked]:
+    return [Asked("form", q.question_id, chatml(q.turns[0])) for q in read(FORMS)]
+
+
+def sources(args: argparse.Namespace) -> tuple[str, ...]:
+    if not args.forms:
+        return WITH_DRAFT if args.with_draft else KINDS
+    return tuple(f"draft-simple,{kind}" for kind in OF_FORMS) if args.with_draft else OF_FORMS
 
 
 def opened(kind: str) -> Duo:
@@ -86,11 +100,14 @@ def main() -> None:
     p.add_argument("-n", type=int, default=64, help="tokens of an answer")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--with-draft", action="store_true")
+    p.add_argument("--forms", action="store_true")
     p.add_argument("--out", type=Path)
     args = p.parse_args()
     asked = [(a, args.n) for a in chosen(args.questions)] + [(a, N_EDIT) for a in edits()]
+    if args.forms:
+        asked = [(a, N_FORM) for a in forms()]
     texts: list[dict[str, Any]] = [{"category": a.category, "id": a.question_id, "rounds": []} for a, _ in asked]
-    guessed = WITH_DRAFT if args.with_draft else KINDS
+    guessed = sources(args)
     kinds = (PLAIN, *guessed)
     with ExitStack() as stack:
         duos = {kind: stack.enter_context(opened(kind)) for kind in kinds}

@@ -19,7 +19,7 @@ from duo.server.schemas import TextFields
 TARGET, DRAFT = demo_pair()
 PASSAGE = "The little tin soldier stood in the window and looked at the snow. "
 LINE = ("-p", 4 * PASSAGE, "-n", "24", "--temp", "0", "--ignore-eos", "-c", "512", "--json")
-GUESSED = "guesses from n-grams (ngram-map-k)"
+GUESSED = "guesses from n-grams (ngram-mod)"
 Run = Callable[..., tuple[int, str, str]]
 
 

@@ -124,7 +124,7 @@ def test_a_request_survives_the_wire_unchanged() -> None:
         {"dry_sequence_breakers": []},
         *({"accept": rule} for rule in ("rejection", "typical", "top-n")),
         {"posterior_threshold": 0.5, "posterior_alpha": 0.25, "accept_top": 1000},
-        {"mode": "sync", "n_draft": 4, "draft_tree": [[0], [1], [0, 0]], "spec_type": ["draft-simple", "ngram-map-k"]},
+        {"mode": "sync", "n_draft": 4, "draft_tree": [[0], [1], [0, 0]], "spec_type": ["draft-simple", "ngram-mod"]},
         {"mode": "plain", "draft_tree": "dynamic", "draft_p_min": 1.0, "n_draft_branches": 2},
         *({"draft_window": window} for window in ("auto", "all", 0, 64, 2**20)),
     ):

@@ -99,7 +99,7 @@ def test_the_text_is_plains(
     raise AssertionError("nothing was accepted, so nothing was tested")
 
 
-@pytest.mark.parametrize("kind", ["ngram-simple", "ngram-map-k", "ngram-map-k4v"])
+@pytest.mark.parametrize("kind", ["ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod"])
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_n_grams_alone_find_what_repeats(pair: Duo, alone: Duo, kind: str, mode: str) -> None:
     a, b = pair.tokenize(" dog cat", add_bos=False)[:2]
@@ -130,6 +130,21 @@ def test_n_grams_beside_the_draft_are_accepted_too(pair: Duo) -> None:
         assert t["draft_ngram_n_accepted"] <= t["draft_ngram_n"]
         n += t["draft_ngram_n_accepted"]
     assert n > 0
+
+
+@pytest.mark.parametrize("sources", ["ngram-mod", "draft-simple,ngram-mod"])
+@pytest.mark.parametrize("sampling", ["greedy", "0.8"])
+def test_what_earlier_texts_said_is_guessed(
+    eager: Duo, plain: dict[tuple[str, str], tuple[int, ...]], sources: str, sampling: str
+) -> None:
+    prompt = TEXTS[1]
+    o = {**SAMPLINGS[sampling], "mode": "sync", "n_draft": 8, "spec_type": sources}
+    n_right = []
+    for _ in range(3):
+        assert tokens(eager, prompt, **o) == plain[prompt, sampling]
+        n_right.append(eager.timings["draft_ngram_n_accepted"])
+    if sources == "ngram-mod":
+        assert max(n_right[1:]) >= N_TOKENS // 2, n_right
 
 
 def test_side_branches_are_accepted(pair: Duo, plain: dict[tuple[str, str], tuple[int, ...]]) -> None:
@@ -165,7 +180,7 @@ trees = st.one_of(
     st.sampled_from(["auto", "chain", "dynamic"]),
     st.lists(ranks, min_size=1, max_size=8),
 )
-sources = st.sampled_from(["draft-simple", "ngram-simple", "ngram-map-k", "ngram-map-k4v", MIXED, "none"])
+sources = st.sampled_from(["draft-simple", "ngram-simple", "ngram-map-k4v", "ngram-mod", MIXED, "none"])
 
 
 @pytest.mark.random

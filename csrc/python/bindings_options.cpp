@@ -36,7 +36,7 @@ template <typename Enum, size_t n> Enum value_of(const char * const (&names)[n],
 constexpr const char * modes[]       = {"plain", "sync", "async"};
 constexpr const char * rules[]       = {"noise", "rejection", "typical", "top-n"};
 constexpr const char * tree_uses[]   = {"auto", "chain", "dynamic"};
-constexpr const char * ngram_kinds[] = {"none", "ngram-simple", "ngram-map-k", "ngram-map-k4v"};
+constexpr const char * ngram_kinds[] = {"none", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod"};
 
 void register_plan(py::module_ & m) {
     using p = plan_params;

@@ -64,7 +64,7 @@ void check_sampling(const sampling_params & s) {
 }
 
 void check_plan(const plan_params & p) {
-    if (p.mode > run_mode::async || p.use > tree_use::dynamic || p.ngram.kind > ngram_kind::map_k4v ||
+    if (p.mode > run_mode::async || p.use > tree_use::dynamic || p.ngram.kind > ngram_kind::mod ||
         !within(p.n_ahead, 0, 1024)) {
         refuse("an impossible plan");
     }

@@ -211,7 +211,7 @@ void ngram_index::propose_at(const sequence & seq, value from, int32_t n_match, 
     for (int32_t k = 0; k < n; ++k) {
         const int32_t i       = from.end + k;
         out.tokens[size_t(k)] = i < seq.size() ? seq.at(i) : out.tokens[size_t(i - seq.size())];
-        if (is_picture(out.tokens[size_t(k)])) {
+        if (const token_id t = out.tokens[size_t(k)]; t < 0 || is_picture(t)) {
             out.tokens.resize(size_t(k)); // nobody writes it
             return;
         }

@@ -21,6 +21,7 @@ enum class ngram_kind : uint8_t {
     simple,  // ngram-simple: the last occurrence of the key
     map_k,   // ngram-map-k: the same, of a key that was seen min_hits times
     map_k4v, // ngram-map-k4v: a key seen min_hits times, up to four continuations of it
+    mod,     // ngram-mod: map_k, and earlier texts (ngram_pool)
 };
 
 // Defaults: llama.cpp's for each of the three kinds (common/common.h, common_params_speculative_ngram_map).
@@ -43,7 +44,7 @@ struct ngram_proposal {
 //
 // Of the text and tail together, the key of length n is their last n tokens; an occurrence of it is an earlier place
 // with the same n tokens (it may overlap the key) and at least one token behind them. The longest key counts that has
-// min_hits occurrences. `simple` and `map_k` propose what follows its last occurrence. `map_k4v` tells continuations
+// min_hits occurrences. All but `map_k4v` propose what follows its last occurrence. `map_k4v` tells continuations
 // apart by their first token and proposes what follows the last occurrence of each, most frequent first (ties: most
 // recent); it remembers four per key, a fifth takes the place of the least frequent (ties: least recent).
 class ngram_index {

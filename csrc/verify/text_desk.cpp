@@ -76,7 +76,7 @@ void text_desk::begin_text(verify_slot & s, request & req) {
     } else {
         s.draft.begin(without_pictures(req.prompt));
     }
-    s.text.begin(req);
+    s.text.begin(req, &pool_);
     req.place.store(s.index, std::memory_order_relaxed);
     cache_.touch(s);
     s.parked = {};
@@ -150,6 +150,9 @@ void text_desk::end(verify_slot & s, finish_reason why) noexcept {
     }
     if (why == finish_reason::stop || why == finish_reason::length) {
         plans_.window().on_end(req.stats.n_predicted, why == finish_reason::length);
+    }
+    if (req.plan.ngram.kind == ngram_kind::mod && !wires_.on_host) {
+        pool_.add(s.text.tokens(), size_t(req.stats.n_prompt_cached));
     }
     const int32_t n_drop = s.text.n_drop();
     s.text.end();

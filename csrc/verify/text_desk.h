@@ -61,6 +61,7 @@ class text_desk {
     errand_desk          errands_;
     active_texts         active_;
     full_cache           full_cache_;
+    ngram_pool           pool_; // empty on a host: one client's texts are no guesses for another's
     // Not begun yet: an errand waits until no text is written, and a text until none is parked. First come, first
     // served. Like the other lists of texts it has room for all from the beginning.
     std::vector<request *> waiting_;

@@ -1,22 +1,29 @@
 #include "text_guesses.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace duo {
 
-void text_guesses::begin(const request & req, tokens text) {
+void text_guesses::begin(const request & req, tokens text, const ngram_pool * pool) {
     was_hit_ = false;
     mirror_.begin(req.id, text);
     proposals_.begin();
     ngrams_.begin(req.plan.ngram, text);
     shape_       = tree_shape(req.plan.tree);
     repeats_on_  = req.plan.ngram.kind != ngram_kind::none && req.plan.mode != run_mode::plain && shape_.empty();
+    pool_        = repeats_on_ && req.plan.ngram.kind == ngram_kind::mod ? pool : nullptr;
     ngram_right_ = true;
     find_repeats(text);
 }
 
 void text_guesses::find_repeats(tokens text) {
     n_repeats_ = repeats_on_ ? ngrams_.propose(text, {}, n_draft_cap, repeats_) : 0;
+    if (pool_ != nullptr && pool_->propose(text, {}, n_draft_cap, from_pool_) &&
+        (n_repeats_ == 0 || from_pool_.n_match > repeats_[0].n_match)) {
+        std::swap(repeats_[0], from_pool_);
+        n_repeats_ = 1;
+    }
 }
 
 std::span<const double> text_guesses::repeats(const guess_record & record) {
@@ -82,10 +89,21 @@ void text_guesses::add_ngrams(tokens text, const guess_record & record, double l
         for (const int32_t i : path) {
             tail_.push_back(tree_.nodes()[size_t(i)].token);
         }
-        if (ngrams_.propose(text, tail_, n_most - int32_t(path.size()), std::span(&proposal_below_, 1)) == 1) {
+        if (propose_below(text, n_most - int32_t(path.size()))) {
             tree_.add_ngram(path.back(), proposal_below_, record, least);
         }
     }
+}
+
+// What follows the text and tail_.
+bool text_guesses::propose_below(tokens text, int32_t n_most) {
+    bool any = ngrams_.propose(text, tail_, n_most, std::span(&proposal_below_, 1)) == 1;
+    if (pool_ != nullptr && pool_->propose(text, tail_, n_most, from_pool_) &&
+        (!any || from_pool_.n_match > proposal_below_.n_match)) {
+        std::swap(proposal_below_, from_pool_);
+        any = true;
+    }
+    return any;
 }
 
 int32_t text_guesses::age_of(int32_t i_row) const {

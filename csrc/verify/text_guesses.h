@@ -1,4 +1,5 @@
-// What may follow one text: the tree that its draft has made, what the draft drew, and n-grams of the text itself.
+// What may follow one text: the tree that its draft has made, what the draft drew, and n-grams of this text and of
+// earlier ones.
 #pragma once
 
 #include <array>
@@ -12,6 +13,7 @@
 #include "text/request.h"
 #include "tree/mirror_tree.h"
 #include "tree/ngram_index.h"
+#include "tree/ngram_pool.h"
 #include "tree/tree_shape.h"
 
 namespace duo {
@@ -23,7 +25,8 @@ class text_guesses {
   public:
     using tokens = std::span<const token_id>;
 
-    void begin(const request & req, tokens text);
+    // pool: of earlier texts, which must outlive this one; null: none.
+    void begin(const request & req, tokens text, const ngram_pool * pool);
     // The draft begins anew below the root, under the id of another request.
     void restart(node_id id, tokens text) { mirror_.begin(id, text); }
 
@@ -70,13 +73,15 @@ class text_guesses {
 
   private:
     void find_repeats(tokens text);
+    bool propose_below(tokens text, int32_t n_most);
     void add_ngrams(tokens text, const guess_record & record, double least, int32_t n_most);
 
-    mirror_tree mirror_;
-    proposals   proposals_;
-    ngram_index ngrams_;
-    tree_shape  shape_;
-    pass_tree   tree_;
+    mirror_tree        mirror_;
+    proposals          proposals_;
+    ngram_index        ngrams_;
+    const ngram_pool * pool_ = nullptr; // of earlier texts, if the text's options want them
+    tree_shape         shape_;
+    pass_tree          tree_;
 
     std::array<ngram_proposal, n_ngram_paths> repeats_; // of the text's own end, best first
     size_t                                    n_repeats_   = 0;
@@ -89,6 +94,7 @@ class text_guesses {
     std::vector<float>    said_;           // scratch of learn()
     std::vector<double>   chances_;        // scratch of repeats()
     ngram_proposal        proposal_below_; // scratch of grow()
+    ngram_proposal        from_pool_;      // scratch
     std::vector<int32_t>  places_;         // scratch of grow()
     std::vector<token_id> tail_;           // scratch of grow()
 };

@@ -22,7 +22,8 @@ class verify_text {
 
     // ---- its life
 
-    void               begin(request & req);
+    // pool: see text_guesses.
+    void               begin(request & req, const ngram_pool * pool = nullptr);
     void               end();
     [[nodiscard]] bool active() const { return req_ != nullptr; }
 

@@ -65,7 +65,7 @@ def _refuse_another() -> None:
 
 
 def load_core() -> ModuleType:
-    """The extension module, after the libllama and the libmtmd that it must use. Raises ImportError if the two do not fit.
+    """The extension module, after the libllama and libmtmd that it must use. Raises ImportError if they do not fit.
 
     The order matters: without it the extension would load a second copy, with its own devices. A wheel's copy is its
     own, so its names are not for the whole process: llama_cpp may be in it, too.

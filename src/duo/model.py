@@ -208,7 +208,7 @@ class Duo(Chats, Embeddings, Loading):
         _alive.add(self)
         if self._host is None and learns and not vocab_only:  # a warm start, with what earlier runs learned
             self.profile_key = profiles.restore(self.engine, placed)
-        if auto and self.draft is None and not says_plain({**defaults}):
+        if auto and not says_plain({**defaults}):
             auto_draft.add_ngrams(self, defaults["accept"])
 
     # ---- life

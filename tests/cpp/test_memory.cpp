@@ -165,7 +165,7 @@ void fail_at_every_place(const short_text & how) {
     for (int32_t i = 0; i < how.n_texts; ++i) {
         ask q = ask{.prompt = {1, 2, 3, 4, 5, 6, 7, i + 1}, .n_predict = 8, .n_logprobs = 2}.as(how.mode, 3);
         q.prompt.insert(q.prompt.begin(), how.is_full ? 76 : 0, 9);
-        q.plan.ngram = {.kind = ngram_kind::simple};
+        q.plan.ngram = {.kind = ngram_kind::mod};
         asks.push_back(q);
     }
     const int64_t step    = check::is_small() ? 5 : 1; // a sanitizer takes each fifth place

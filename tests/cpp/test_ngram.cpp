@@ -13,7 +13,7 @@ namespace {
 
 using tokens = std::vector<token_id>;
 
-constexpr ngram_kind all_kinds[] = {ngram_kind::simple, ngram_kind::map_k, ngram_kind::map_k4v};
+constexpr ngram_kind all_kinds[] = {ngram_kind::simple, ngram_kind::map_k, ngram_kind::map_k4v, ngram_kind::mod};
 
 struct proposal {
     tokens  next;

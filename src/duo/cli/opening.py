@@ -13,7 +13,7 @@ from duo.cli import show
 from duo.cli.first_line import elsewhere, first_line
 from duo.cli.models import Models, chosen_models, projector_of_hub
 from duo.cli.options import given_options
-from duo.cli.own_guesses import draft_of_target, left_to_duo, tell_of
+from duo.cli.own_guesses import draft_of_target, left_to_duo, may_add_ngrams, tell_of
 from duo.errors import DuoError
 from duo.options.speculation import has_no_length
 from duo.options.tables import ENGINE_OPTIONS
@@ -57,19 +57,23 @@ def open_duo(
 def _open_with_guesses(
     params: dict[str, Any], models: Models, progress: Callable[[str, float], None] | None, **more: Any
 ) -> Duo:
-    """If the user names no draft, what the target brings along drafts, or n-grams do."""
-    if not left_to_duo(params, models):
-        return _open(params, models, progress, **more)
+    """If the user names no draft, what the target brings along drafts. N-grams guess beside a draft, or alone."""
     from duo.placement.auto_draft import add_ngrams
 
+    if not left_to_duo(params, models):
+        d = _open(params, models, progress, **more)
+        if may_add_ngrams(params, models):
+            add_ngrams(d, params.get("accept"))
+        return d
     found = draft_of_target(models)
     if not found.own and found.path is None:
         tell_of(found)
         d = _open(params, models, progress, **more)
         add_ngrams(d, params.get("accept"))
         return d
+    models_found = models._replace(draft=found.path)
     try:
-        d = _open(params, models._replace(draft=found.path), progress, own_layers=found.own, **more)
+        d = _open(params, models_found, progress, own_layers=found.own, **more)
     except DuoError as e:  # an error that has nothing to do with the draft comes again
         what = Path(found.path).name if found.path else "the target's MTP layers"
         d = _open(params, models, progress, **more)
@@ -77,6 +81,8 @@ def _open_with_guesses(
         show.warn(f"no draft is used: {what} could draft for the target, but {e}")
         return d
     tell_of(found)
+    if may_add_ngrams(params, models_found):
+        add_ngrams(d, params.get("accept"))
     return d
 
 

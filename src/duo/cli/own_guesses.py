@@ -13,12 +13,20 @@ if TYPE_CHECKING:
     from duo.models.beside import DraftSource
 
 _OF_GUESSES = ("model_draft", "draft_host", "verify_host", "spec_type")
+_OF_LENGTH = ("n_draft", "n_draft_min", "draft_tree")
 
 
 def left_to_duo(params: dict[str, Any], models: Models) -> bool:
     """The user names a target, and says nothing about guesses."""
     said = any(params.get(n) is not None for n in _OF_GUESSES)
     return models.target is not None and models.draft is None and not said and not says_plain(params)
+
+
+def may_add_ngrams(params: dict[str, Any], models: Models) -> bool:
+    """There is a draft, that of the demo pair too, and the user says nothing else about guesses: which, or how many."""
+    said = any(params.get(n) is not None for n in (*_OF_GUESSES[1:], *_OF_LENGTH))
+    drafted = models.draft is not None or models.target is None
+    return drafted and not said and not says_plain(params)
 
 
 def draft_of_target(models: Models) -> DraftSource:

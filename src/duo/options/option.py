@@ -24,10 +24,10 @@ Mode = Literal["plain", "sync", "async"]
 AcceptRule = Literal["noise", "rejection", "typical", "top-n"]
 SpecType = Literal[
     "none", "draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark",
-    "ngram-simple", "ngram-map-k", "ngram-map-k4v",
+    "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod",
 ]  # fmt: skip
-# llama.cpp's other kinds, by those that find the same passages in the text: its pools over several texts are not kept.
-SPEC_ALIASES = {"ngram-mod": "ngram-map-k", "ngram-cache": "ngram-map-k4v"}
+# llama.cpp's other kind, by one that finds the same passages in the text: duo has no cache files of n-grams.
+SPEC_ALIASES = {"ngram-cache": "ngram-map-k4v"}
 CpuKernels = Literal["auto", "duo", "stock"]
 SplitMode = Literal["none", "layer", "row"]
 LoadMode = Literal["auto", "none", "mmap", "mlock", "dio"]

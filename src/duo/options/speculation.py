@@ -20,7 +20,7 @@ from duo.options.option import (
     opt,
 )
 
-NGRAMS = "ngram-map-k"  # what guesses where there is nothing else
+NGRAMS = "ngram-mod"  # what guesses where there is nothing else
 
 
 def _length(value: Any) -> Any:
@@ -109,9 +109,9 @@ class SpeculationOptions(TypedDict, total=False):
             "Sources of guesses, comma-separated. draft-simple: the draft of -md, whatever its file is (a model, or "
             "an EAGLE-3, MTP, DFlash or DSpark head). draft-eagle3, draft-mtp, draft-dflash, draft-dspark: the "
             "same, but it must be of this kind; without -md, draft-mtp uses the target's own MTP layers. "
-            "ngram-simple, ngram-map-k, ngram-map-k4v (one of them): passages that occur in the text itself, for "
-            "summaries and edits of code; they need no draft. ngram-mod means ngram-map-k, and ngram-cache means "
-            "ngram-map-k4v. none: no guesses.",
+            "ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod (one of them): passages that occur in the text "
+            "itself, for summaries and edits of code, with ngram-mod also in earlier texts; they need no draft. "
+            "ngram-cache means ngram-map-k4v. none: no guesses.",
             "--spec-type",
             env="SPEC_TYPE",
             metavar="TYPE,TYPE",

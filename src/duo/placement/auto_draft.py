@@ -33,12 +33,12 @@ def chosen(model: PathLike | None, options: dict[str, Any]) -> tuple[str | None,
 
 
 def add_ngrams(d: Texts, accept: str | None) -> None:
-    """Texts that repeat themselves are guessed by n-grams, if that can change no text and costs next to nothing: the
-    target has the same bits at every width, and takes wrong guesses back without computing again. accept: the rule of
-    acceptance; None: the default."""
-    m = d.engine.target
-    if m is None or accept not in (None, "noise"):
+    """N-grams guess where texts repeat themselves, beside a draft model if there is one, if that can change no text and
+    costs next to nothing: the target has the same bits at every width, and takes wrong guesses back without computing
+    again. accept: the rule of acceptance; None: the default."""
+    m, draft = d.engine.target, d.engine.draft
+    if m is None or accept not in (None, "noise") or (draft is not None and draft.head):
         return
     if not m.devices and m.same_bits and way_back(read_header(m.path)) == "cells":
-        d.defaults["spec_type"] = [NGRAMS]
+        d.defaults["spec_type"] = [NGRAMS] if draft is None else ["draft-simple", NGRAMS]
         d.ngrams_unasked = True

@@ -24,7 +24,7 @@ _RULES = {"accept": get_args(AcceptRule)}
 _NAMES: dict[str, tuple[str, ...]] = {
     "mode": ("plain", "sync", "async"),
     "use": ("auto", "chain", "dynamic"),
-    "ngram": ("none", "ngram-simple", "ngram-map-k", "ngram-map-k4v"),
+    "ngram": ("none", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod"),
 }
 
 

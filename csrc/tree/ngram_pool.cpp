@@ -1,0 +1,43 @@
+#include "ngram_pool.h"
+
+#include <algorithm>
+
+namespace duo {
+
+void ngram_pool::add(std::span<const token_id> text, size_t n_known) noexcept {
+    const size_t overlap = size_t(n_match_most); // so that what is new is found by what stands before it
+    const auto   fresh   = text.subspan(std::min(text.size(), n_known - std::min(n_known, overlap)));
+    const auto   part    = fresh.last(std::min(fresh.size(), n_tokens_most / 4));
+    try {
+        const bool full = book_.size() + part.size() + 1 > n_tokens_most;
+        if (full) {
+            book_.erase(book_.begin(), book_.end() - ptrdiff_t(n_tokens_most / 2));
+        }
+        const bool anew = full || book_.empty();
+        book_.push_back(between);
+        book_.insert(book_.end(), part.begin(), part.end());
+        if (anew) {
+            index_.begin(params, book_);
+        } else {
+            index_.add(book_);
+        }
+    } catch (...) {
+        book_  = {};
+        index_ = {};
+    }
+}
+
+bool ngram_pool::propose(std::span<const token_id> text, std::span<const token_id> tail, int32_t n_max,
+                         ngram_proposal & out) const {
+    if (book_.empty()) {
+        return false;
+    }
+    const size_t n_tail = std::min(tail.size(), size_t(n_match_most));
+    const size_t n_text = std::min(text.size(), size_t(n_match_most) - n_tail);
+    end_.assign(text.end() - ptrdiff_t(n_text), text.end());
+    end_.insert(end_.end(), tail.end() - ptrdiff_t(n_tail), tail.end());
+    return index_.propose(book_, end_, n_max, std::span(&out, 1)) == 1 && out.n_match >= n_match_least &&
+           !out.tokens.empty();
+}
+
+} // namespace duo

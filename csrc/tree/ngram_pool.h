@@ -1,0 +1,44 @@
+// Guesses from earlier texts (ngram-mod): what the models have read and written before, and how it went on.
+//
+// llama.cpp's pool (common/ngram-mod.h) maps a hash of n_match tokens to the token behind them. This one keeps the
+// tokens. So the longest match wins, and different n-grams are never taken for one another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/messages.h"
+#include "ngram_index.h"
+
+namespace duo {
+
+// For one thread.
+class ngram_pool {
+  public:
+    static constexpr size_t  n_tokens_most = size_t(1) << 18; // of all texts; the oldest half goes then
+    static constexpr int32_t n_match_least = 8;               // tokens; shorter matches of other texts are mere chance
+    static constexpr int32_t n_match_most  = 24;              // of longer ones, this end counts
+
+    // A text that has ended. Its first n_known tokens were part of an earlier one. Without memory for it, the pool is
+    // empty afterwards.
+    void add(std::span<const token_id> text, size_t n_known) noexcept;
+
+    // At most n_max tokens to follow text + tail, from where an earlier text reads like their end. False: nowhere.
+    bool propose(std::span<const token_id> text, std::span<const token_id> tail, int32_t n_max,
+                 ngram_proposal & out) const;
+
+    [[nodiscard]] size_t size() const { return book_.size(); } // tokens, with one between two texts
+
+  private:
+    static constexpr token_id     between = -1; // two texts; no model writes it
+    static constexpr ngram_params params{
+        .kind = ngram_kind::map_k, .size_n = n_match_most, .size_m = 1024, .min_hits = 1};
+
+    std::vector<token_id>         book_;
+    ngram_index                   index_;
+    mutable std::vector<token_id> end_; // scratch
+};
+
+} // namespace duo
