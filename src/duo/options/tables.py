@@ -1,13 +1,13 @@
 """Every option in one place: its Python keyword, type, bounds, command-line spellings, environment name and help.
 
-The TypedDicts are what `Duo(...)`, `generate(...)` and the hosts take as keywords; pydantic checks values against them,
-and duo.cli.options makes the command line from them. llama.cpp's spellings, old and new, are aliases of one option.
-Their modules do not postpone annotations (PEP 563): to evaluate so many strings takes 15 ms of each start.
+The TypedDicts are what `Duo(...)`, `generate(...)` and the hosts take as keywords; options.check checks values against
+them, and duo.cli.options makes the command line from them. llama.cpp's spellings, old and new, are aliases of one
+option. Their modules do not postpone annotations (PEP 563): nothing then needs get_type_hints, 15 ms of each start.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, get_args, get_origin, get_type_hints
+from typing import get_args
 
 from duo.options.endpoint import EndpointOptions
 from duo.options.engine import EngineOptions
@@ -20,11 +20,8 @@ from duo.options.train import DraftOptions, HeadOptions
 
 def options_of(table: type) -> dict[str, Opt]:
     """Opt by keyword, in the order of definition."""
-    options = {}
-    for name, hint in get_type_hints(table, include_extras=True).items():
-        if get_origin(hint) is Annotated:
-            options[name] = next(m for m in get_args(hint)[1:] if isinstance(m, Opt))
-    return options
+    found = {name: [m for m in get_args(hint) if isinstance(m, Opt)] for name, hint in table.__annotations__.items()}
+    return {name: of[0] for name, of in found.items() if of}
 
 
 ENGINE_OPTIONS = options_of(EngineOptions)
