@@ -7,6 +7,7 @@ from typing import Any, get_type_hints
 
 import pytest
 from pydantic import TypeAdapter
+from pydantic_core import SchemaValidator
 
 from duo import Duo
 from duo.errors import BadValueError
@@ -16,6 +17,7 @@ from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.host import HostOptions
 from duo.options.llama_cpp import ChatOptions, DuoOptions
+from duo.options.plain_values import UNSURE, plain_value
 from duo.options.serve import ServeOptions
 from duo.options.train import DraftOptions, HeadOptions
 from duo.options.validate import engine_options
@@ -49,3 +51,25 @@ def test_the_first_wrong_option_of_the_table_is_named() -> None:
         engine_options({"n_batch": 0, "n_gpu_layers": "many"})
     with pytest.raises(BadValueError, match=r"^n_batch \(-b\) is 0, but input should be greater than or equal to 1; "):
         engine_options({"n_batch": 0})
+
+
+VALUES: list[Any] = [
+    None, True, False, 0, 1, 3, -1, 17, 2**31, 2**60, 10**20, 0.0, 0.5, -2.0, 1.0, 1e6, 1e300, float("inf"),
+    float("nan"), "", "0", "1", "-1", "007", "3.0", "0.5", "1e3", " 2", "+4", "12345678901234567890", "auto", "all",
+    "none", "on", "off", "true", "async", "f16", "q8_0", "a,b", "1,2", "3/1", "é", "\ud800", b"x", ["a"], ["0"], [1, 2],
+    [0.5], [], ("a", "b"), {"a": 1.0}, {1: 0.5}, [[0], [1]], "draft-mtp", "ngram-simple", "127.0.0.1:50052", len,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda t: t.__name__)
+def test_a_plain_value_is_what_the_core_makes_of_it(table: type) -> None:
+    n = 0
+    for name, hint in get_type_hints(table, include_extras=True).items():
+        core = SchemaValidator(core_schema(hint))
+        for value in VALUES:
+            found = plain_value(hint, value)
+            if found is not UNSURE:
+                wanted = core.validate_python(value)
+                assert (type(found), repr(found)) == (type(wanted), repr(wanted)), (name, value)
+                n += 1
+    assert n > len(get_type_hints(table))  # not all are left to the core

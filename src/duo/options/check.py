@@ -6,9 +6,12 @@ a start. The core's schemas are plain dicts (docs.pydantic.dev, pydantic_core.co
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+
+from duo.options.plain_values import UNSURE, plain_value
 
 if TYPE_CHECKING:
     from pydantic_core import SchemaValidator
@@ -60,6 +63,10 @@ def _validator(table: type, name: str) -> SchemaValidator:
 
 def check_value(table: type, name: str, value: object) -> Any:
     """The value as the type of this option of a table has it. Raises WrongValueError."""
+    if "pydantic_core" not in sys.modules:
+        found = plain_value(table.__annotations__[name], value)
+        if found is not UNSURE:
+            return found
     validator = _validator(table, name)
     try:
         return validator.validate_python(value)
