@@ -1,6 +1,7 @@
-"""The figures of a text."""
+"""The figures of a text.
 
-from __future__ import annotations
+Annotations are not postponed (PEP 563): Python would compile each of them when a process starts.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -7,15 +7,12 @@ option. Their modules do not postpone annotations (PEP 563): nothing then needs 
 
 from __future__ import annotations
 
-from typing import get_args
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, get_args
 
-from duo.options.endpoint import EndpointOptions
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
-from duo.options.host import HostOptions
 from duo.options.option import Opt
-from duo.options.serve import ServeOptions
-from duo.options.train import DraftOptions, HeadOptions
 
 
 def options_of(table: type) -> dict[str, Opt]:
@@ -26,8 +23,26 @@ def options_of(table: type) -> dict[str, Opt]:
 
 ENGINE_OPTIONS = options_of(EngineOptions)
 GENERATE_OPTIONS = options_of(GenerateOptions)
-HOST_OPTIONS = options_of(HostOptions)
-SERVE_OPTIONS = options_of(ServeOptions)
-ENDPOINT_OPTIONS = options_of(EndpointOptions)
-TRAIN_HEAD_OPTIONS = options_of(HeadOptions)
-TRAIN_DRAFT_OPTIONS = options_of(DraftOptions)
+# Of commands. Each is made when it is used: the others would take a twentieth of each start.
+_OF_COMMANDS = {
+    "HOST_OPTIONS": ("host", "HostOptions"),
+    "SERVE_OPTIONS": ("serve", "ServeOptions"),
+    "ENDPOINT_OPTIONS": ("endpoint", "EndpointOptions"),
+    "TRAIN_HEAD_OPTIONS": ("train", "HeadOptions"),
+    "TRAIN_DRAFT_OPTIONS": ("train", "DraftOptions"),
+}
+
+if TYPE_CHECKING:
+    HOST_OPTIONS: dict[str, Opt]
+    SERVE_OPTIONS: dict[str, Opt]
+    ENDPOINT_OPTIONS: dict[str, Opt]
+    TRAIN_HEAD_OPTIONS: dict[str, Opt]
+    TRAIN_DRAFT_OPTIONS: dict[str, Opt]
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _OF_COMMANDS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, table = _OF_COMMANDS[name]
+        globals()[name] = found = options_of(getattr(import_module(f"duo.options.{module}"), table))
+        return found

@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import Any
+from collections.abc import Container, Iterator
+from typing import TYPE_CHECKING, Any
 
 from duo.errors import BadValueError
+from duo.options import tables
 from duo.options.check import WrongValueError, check_value
-from duo.options.endpoint import EndpointOptions
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.host import HostOptions, of_one_model
 from duo.options.option import N_DRAFT_MAX, N_STEP_MAX, Opt
 from duo.options.samplers import switched_off
-from duo.options.serve import ServeOptions
-from duo.options.tables import (
-    ENDPOINT_OPTIONS,
-    ENGINE_OPTIONS,
-    GENERATE_OPTIONS,
-    HOST_OPTIONS,
-    SERVE_OPTIONS,
-    TRAIN_DRAFT_OPTIONS,
-    TRAIN_HEAD_OPTIONS,
-)
-from duo.options.train import DraftOptions, HeadOptions
+from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.support.wording import quoted
 
+if TYPE_CHECKING:
+    from duo.options.endpoint import EndpointOptions
+    from duo.options.serve import ServeOptions
+    from duo.options.train import DraftOptions, HeadOptions
+
 # Where the options of each table are explained.
-_HELP = (
-    (ENGINE_OPTIONS, "run --help-all"),
-    (GENERATE_OPTIONS, "run --help-all"),
-    (HOST_OPTIONS, "draft-host --help"),
-    (SERVE_OPTIONS, "serve --help-all"),
-    (ENDPOINT_OPTIONS, "bench --help-all"),
-    (TRAIN_HEAD_OPTIONS, "train-head --help"),
-    (TRAIN_DRAFT_OPTIONS, "train-draft --help"),
-)
+_HELP = {
+    "ENGINE_OPTIONS": "run --help-all",
+    "GENERATE_OPTIONS": "run --help-all",
+    "HOST_OPTIONS": "draft-host --help",
+    "SERVE_OPTIONS": "serve --help-all",
+    "ENDPOINT_OPTIONS": "bench --help-all",
+    "TRAIN_HEAD_OPTIONS": "train-head --help",
+    "TRAIN_DRAFT_OPTIONS": "train-draft --help",
+}
 
 
 def _sentence(name: str, e: WrongValueError) -> str:
-    o, command = next((t[name], command) for t, command in _HELP if name in t)
+    by_table: Iterator[tuple[dict[str, Opt], str]] = ((getattr(tables, t), command) for t, command in _HELP.items())
+    o, command = next((t[name], command) for t, command in by_table if name in t)
     where = f"{name} ({o.flags[0].split('/')[0]})" if o.flags else name
     why = e.why[0].lower() + e.why[1:]
     return f"{where} is {quoted(e.found)}, but {why}; see duo {command}"
@@ -94,31 +90,39 @@ def engine_options(options: dict[str, Any]) -> EngineOptions:
 
 def host_options(options: dict[str, Any]) -> HostOptions:
     """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: HostOptions = _complete("host", options, HostOptions, HOST_OPTIONS)
+    checked: HostOptions = _complete("host", options, HostOptions, tables.HOST_OPTIONS)
     return checked
 
 
 def serve_options(options: dict[str, Any]) -> ServeOptions:
     """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: ServeOptions = _complete("serve", options, ServeOptions, SERVE_OPTIONS)
+    from duo.options.serve import ServeOptions
+
+    checked: ServeOptions = _complete("serve", options, ServeOptions, tables.SERVE_OPTIONS)
     return checked
 
 
 def endpoint_options(options: dict[str, Any]) -> EndpointOptions:
     """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: EndpointOptions = _complete("bench", options, EndpointOptions, ENDPOINT_OPTIONS)
+    from duo.options.endpoint import EndpointOptions
+
+    checked: EndpointOptions = _complete("bench", options, EndpointOptions, tables.ENDPOINT_OPTIONS)
     return checked
 
 
 def train_head_options(options: dict[str, Any]) -> HeadOptions:
     """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: HeadOptions = _complete("train_head", options, HeadOptions, TRAIN_HEAD_OPTIONS)
+    from duo.options.train import HeadOptions
+
+    checked: HeadOptions = _complete("train_head", options, HeadOptions, tables.TRAIN_HEAD_OPTIONS)
     return checked
 
 
 def train_draft_options(options: dict[str, Any]) -> DraftOptions:
     """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: DraftOptions = _complete("train_draft", options, DraftOptions, TRAIN_DRAFT_OPTIONS)
+    from duo.options.train import DraftOptions
+
+    checked: DraftOptions = _complete("train_draft", options, DraftOptions, tables.TRAIN_DRAFT_OPTIONS)
     return checked
 
 
