@@ -1,7 +1,6 @@
-"""The figures of a text.
+"""The figures of a text."""
 
-Annotations are not postponed (PEP 563): Python would compile each of them when a process starts.
-"""
+from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,5 +1,7 @@
 """The shapes of OpenAI's answers, as llama_cpp gives them: dicts that a program or a server hands on."""
 
+from __future__ import annotations
+
 from typing import Any, Literal
 
 from typing_extensions import NotRequired, TypedDict
