@@ -47,12 +47,11 @@ def test_import_duo_changes_nothing() -> None:
 # What only some uses need. Those who start duo for another use must not wait for its import.
 LATE = (
     "asyncio", "fastapi", "gguf", "grpc", "httpx2", "huggingface_hub", "jinja2", "llama_cpp", "logging", "numpy",
-    "prometheus_client", "pydantic", "rich", "secrets", "yaml",
-    "duo.chat.reading", "duo.compat.llama_cpp.chat_prompt", "duo.generation.state",
+    "prometheus_client", "pydantic", "rich", "yaml", "duo.generation.state",
 )  # fmt: skip
-OF_COMMANDS = ("platform", "uuid", "duo.options.serve", "duo.options.train")
+OF_COMMANDS = ("duo.options.serve", "duo.options.train")
 # Of the user's cache, and of what is tried once on a machine.
-OF_CACHE = ("platformdirs", "random", "shutil", "subprocess", "tempfile")
+OF_CACHE = ("platformdirs", "shutil", "subprocess", "tempfile")
 OF_SERVER = (
     "fastapi", "gguf", "grpc", "httpx2", "huggingface_hub", "jinja2", "llama_cpp", "numpy", "prometheus_client", "rich",
     "starlette.staticfiles", "yaml",

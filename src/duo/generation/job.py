@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-import os
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
@@ -221,7 +221,7 @@ def prepare(
                 f"{name} ({flag}) needs the target in this process, and it is in another one; leave it out"
             )
     check_grammar(grammar_of(o), model)
-    seed = o["seed"] if o["seed"] >= 0 else int.from_bytes(os.urandom(8), "little") >> 1
+    seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
     tokens = prompt_with_images(model, prompt, o["images"]) if o["images"] else prompt_tokens(model, prompt)
     return Job(o, tokens, _stops(o), seed, _hook_of(o, target))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -92,8 +93,6 @@ class CompletionAnswer:
     """A stream that becomes a Completion, or the parts of one. model: the name that the dicts carry; None: the path."""
 
     def __init__(self, local_model: _core.Model, stream: Stream, prompt: str, n_prompt: int, model: str | None) -> None:
-        import uuid
-
         self._model, self._stream, self._prompt, self._n_prompt = local_model, stream, prompt, n_prompt
         self._lists = LogprobLists(local_model, len(prompt))
         self.spelled = Spelled(local_model)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 from typing_extensions import Unpack
 
 from duo.chat.chat_template import ChatTemplate, template_of
 from duo.chat.pictures import Fetch, Pictures, data_url
+from duo.chat.reading import reasoning_of
 from duo.compat.llama_cpp import chat_formats
+from duo.compat.llama_cpp.answer import CompletionAnswer
+from duo.compat.llama_cpp.chat_answer import as_call, as_call_parts, as_chat, as_chat_parts, as_read, as_read_parts
+from duo.compat.llama_cpp.chat_prompt import ChatPrompt, ChatRequest, chat_prompt, schema_of
 from duo.compat.llama_cpp.completion import stream_keyword, text_keywords
 from duo.compat.llama_cpp.evaluation import Evaluation
 from duo.compat.llama_cpp.members import CHAT_ARGUMENTS, merged_arguments
@@ -23,9 +27,6 @@ from duo.options.llama_cpp import ChatOptions
 from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
 from duo.support.wording import quoted
-
-if TYPE_CHECKING:
-    from duo.compat.llama_cpp.chat_prompt import ChatPrompt, ChatRequest
 
 OF_TOOLS = ("tools", "tool_choice", "functions", "function_call")
 DEFAULTS: dict[str, Any] = {"temperature": 0.2}
@@ -158,8 +159,6 @@ class Chats(Evaluation):
                 raise BadValueError(
                     f"{name} is for a template, and llama_cpp's chat formats are none; give chat_template"
                 )
-        from duo.compat.llama_cpp.chat_prompt import schema_of
-
         schema = schema_of(options.pop("response_format", None))
         arguments = {name: options.pop(name) for name in CHAT_ARGUMENTS if name in options}
         text_keywords({}, "create_chat_completion", {k: v for k, v in arguments.items() if k not in OF_HANDLERS}, {})
@@ -173,11 +172,6 @@ class Chats(Evaluation):
         return chat_formats.handled(handler, self, {"messages": messages, **whole}, own)
 
     def _templated(self, messages: Any, options: dict[str, Any]) -> ChatCompletion | Iterator[ChatChunk]:
-        from duo.chat.reading import reasoning_of
-        from duo.compat.llama_cpp import chat_answer
-        from duo.compat.llama_cpp.answer import CompletionAnswer
-        from duo.compat.llama_cpp.chat_prompt import ChatRequest
-
         stream, model = options.pop("stream", None), options.pop("model", None)
         logprobs, top_logprobs = options.pop("logprobs", None), options.pop("top_logprobs", None)
         request = ChatRequest(
@@ -194,16 +188,12 @@ class Chats(Evaluation):
         stream_of = self.stream(prompt.tokens, **wanted)
         answer = CompletionAnswer(self.local_model, stream_of, "", len(prompt.tokens), model)
         if named := prompt.choice.named:
-            if stream:
-                return chat_answer.as_call_parts(answer.parts(), named)
-            return chat_answer.as_call(answer.whole(echo=False), named)
+            return as_call_parts(answer.parts(), named) if stream else as_call(answer.whole(echo=False), named)
         if prompt.is_read:
             if stream:
-                return chat_answer.as_read_parts(answer, prompt.reading(answer.spelled))
-            return chat_answer.as_read(answer, prompt.reader())
-        if stream:
-            return chat_answer.as_chat_parts(answer.parts())
-        return chat_answer.as_chat(answer.whole(echo=False))
+                return as_read_parts(answer, prompt.reading(answer.spelled))
+            return as_read(answer, prompt.reader())
+        return as_chat_parts(answer.parts()) if stream else as_chat(answer.whole(echo=False))
 
     def _variables(self, options: dict[str, Any]) -> dict[str, Any]:
         """Takes the template's variables out of the options. Raises BadValueError."""
@@ -216,8 +206,6 @@ class Chats(Evaluation):
     def chat_prompt(self, messages: object, request: ChatRequest, fetch: Fetch = data_url) -> ChatPrompt:
         """A conversation as this model's template writes it. fetch: files that the URLs of pictures name. Raises
         BadValueError."""
-        from duo.compat.llama_cpp.chat_prompt import chat_prompt
-
         target = self.engine.target
         pictures = Pictures(fetch)
         messages = pictures.taken_out_of(messages)

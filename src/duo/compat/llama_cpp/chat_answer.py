@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,8 +79,6 @@ def as_chat_parts(parts: Iterator[CompletionChunk]) -> Iterator[ChatChunk]:
 
 def call_id(made: str) -> str:
     """The model's own, or a new one."""
-    import uuid
-
     return made or f"call_{uuid.uuid4().hex[:24]}"
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, cast, overload
 
 from typing_extensions import Unpack
 
+from duo.compat.llama_cpp.answer import CompletionAnswer
 from duo.compat.llama_cpp.infill import infill
 from duo.compat.llama_cpp.members import COMPLETION_ARGUMENTS, LlamaMembers, merged_arguments
 from duo.compat.llama_cpp.openai import Completion, CompletionChunk
@@ -110,8 +111,6 @@ class Completions(LlamaMembers):
         text = prompt if isinstance(prompt, str) else ""
         if not isinstance(prompt, str) and (echo or begun.with_logprobs):  # offsets count from the prompt's begin
             text = self.decode([int(t) for t in prompt])
-        from duo.compat.llama_cpp.answer import CompletionAnswer
-
         answer = CompletionAnswer(self.local_model, begun, text, len(tokens), model)
         if stream:
             return answer.parts()
