@@ -89,7 +89,7 @@ def main() -> None:
             found.setdefault(name, [])
             if i:
                 found[name].append((cpu, wall))
-    print(f"| | CPU s | wall s |\n|---|---|---|  <!-- medians of {rounds} -->")
+    print(f"Medians of {rounds}:\n\n| | CPU s | wall s |\n|---|---|---|")
     for name, values in found.items():
         walls = [w for _, w in values if w is not None]
         wall = f"{statistics.median(walls):.2f}" if walls else ""
