@@ -15,7 +15,7 @@ from conftest import HANG_S
 from needs import need_program
 from served import Server, parsed, served
 
-from duo.server.metric_families import SUMS
+from duo.server.counts import SUMS
 
 pytestmark = pytest.mark.full
 

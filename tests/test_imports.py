@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from typing import get_type_hints
 
 import pytest
@@ -43,8 +44,54 @@ def test_import_duo_changes_nothing() -> None:
     assert "duo._core" in loaded_by(f"{code}duo._core\nassert 'GOMP_SPINCOUNT' in os.environ")
 
 
-def test_a_duo_needs_no_jinja2() -> None:
-    assert "jinja2" not in loaded_by("import duo\nduo.Duo().close()")
+# What only some uses need. Those who start duo for another use must not wait for its import.
+LATE = (
+    "asyncio", "fastapi", "gguf", "grpc", "httpx2", "huggingface_hub", "jinja2", "llama_cpp", "logging", "numpy",
+    "prometheus_client", "pydantic", "rich", "yaml", "duo.generation.state",
+)  # fmt: skip
+OF_COMMANDS = ("duo.options.serve", "duo.options.train")
+# Of the user's cache, and of what is tried once on a machine.
+OF_CACHE = ("platformdirs", "shutil", "subprocess", "tempfile")
+OF_SERVER = (
+    "fastapi", "gguf", "grpc", "httpx2", "huggingface_hub", "jinja2", "llama_cpp", "numpy", "prometheus_client", "rich",
+    "starlette.staticfiles", "yaml",
+)  # fmt: skip
+
+
+def late(code: str, names: Sequence[str]) -> list[list[str]]:
+    """Those of the modules that were there at each call of `look`, which the code makes."""
+    look = f"import sys\ndef look():\n    print(*(m for m in {names!r} if m in sys.modules), file=sys.__stdout__)\n"
+    done = run_python(look + code)
+    assert done.returncode == 0, done.stderr
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def test_a_duo_and_its_first_text_load_only_what_they_need() -> None:
+    text = "with duo.Duo() as d:\n    d.generate('Once', max_tokens=1, temperature=0)\n"
+    code = f"import duo\nduo.Duo\nlook()\n{text}look()\n"
+    before, behind = late(code, (*LATE, "pydantic_core", *OF_COMMANDS, *OF_CACHE))
+    assert before == []
+    assert {*behind} <= {*OF_CACHE}
+
+
+def test_a_server_that_waits_for_requests_has_loaded_only_what_it_needs() -> None:
+    code = (
+        "import io, os, signal\n"
+        "from duo.cli.main import main\n"
+        "class Out(io.StringIO):\n"
+        "    def write(self, text):\n"
+        "        if text.startswith('duo serve: '):\n            os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        return len(text)\n"
+        "sys.stdout = Out()\n"
+        "assert main(['serve', '--port', '0', '--drain', '0']) == 0\n"
+        "look()\n"
+    )
+    assert late(code, OF_SERVER) == [[]]
+
+
+def test_one_token_on_the_command_line_loads_only_what_it_needs() -> None:
+    code = "from duo.cli.main import main\nassert main(['-p', 'Once', '-n', '1', '--temp', '0']) == 0\nlook()\n"
+    assert late(code, LATE)[-1] == []
 
 
 @pytest.mark.parametrize(

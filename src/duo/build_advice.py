@@ -12,8 +12,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
-import subprocess
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -29,6 +27,8 @@ _OWN_FLAGS = re.compile(r"(?<!\w)(?:-D\s*)?CMAKE_CXX_FLAGS(?::\w+)?=")
 
 def compiler(cmake_args: str, environ: Mapping[str, str]) -> list[str]:
     """The C++ compiler that CMake will use, with its arguments; empty if there is none."""
+    import shutil
+
     given = re.search(r"-DCMAKE_CXX_COMPILER(?::\w+)?=([^\s'\"]+)", cmake_args)
     if given is not None:
         return [given[1]]
@@ -46,6 +46,8 @@ def compiler(cmake_args: str, environ: Mapping[str, str]) -> list[str]:
 @cache
 def loses_tile_stores(command: tuple[str, ...]) -> bool | None:
     """Whether this compiler has the fault, judged by its header and not by its version. None: it cannot be run."""
+    import subprocess
+
     if not command:
         return None
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -50,6 +49,8 @@ class Pictures:
     """Those of a conversation, in their order. Its marker is random, so that no message can hold it by itself."""
 
     def __init__(self, fetch: Fetch = data_url) -> None:
+        import secrets
+
         self._fetch = fetch
         self.marker = f"<__media_{secrets.token_hex(8)}__>"
         self.files: list[bytes] = []

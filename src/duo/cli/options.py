@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import click
 from click.core import ParameterSource
@@ -75,10 +75,9 @@ def _option(name: str, hint: Any, o: Opt) -> click.Option:
 
 def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
     """The options of a table that have a flag."""
-    hints = get_type_hints(table, include_extras=True)
     for name, o in found.items():
         if o.flags:
-            yield _option(name, hints[name], o)
+            yield _option(name, table.__annotations__[name], o)
         if name == "load_mode":
             yield click.Option(["mmap", "--mmap/--no-mmap"], default=None, help="Map the file, or read it: -lm none.")
             yield click.Option(["mlock", "--mlock"], is_flag=True, help="Keep the weights in RAM: -lm mlock.")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from duo.generation.job import Job, n_kept, prepare, sampling, speculation
 from duo.generation.pictures import pictures_of
-from duo.generation.prompt_cache import PromptCache, open_cache
 from duo.generation.row_hooks import hooks_of
 from duo.generation.session import EngineSession
 from duo.generation.stream import Stream
@@ -16,6 +15,7 @@ from duo.options.sampling import UNTIL_FULL
 
 if TYPE_CHECKING:
     from duo.generation.job import Prompt
+    from duo.generation.prompt_cache import PromptCache
 
 
 def start(session: EngineSession, prompt: Prompt, options: dict[str, Any], function: str) -> Stream:
@@ -24,7 +24,11 @@ def start(session: EngineSession, prompt: Prompt, options: dict[str, Any], funct
     turn = session.turns.new()
     try:
         session.wait_for_turn(turn)
-        cache = open_cache(session, job)
+        cache = None
+        if job.options["prompt_cache"] is not None:
+            from duo.generation.prompt_cache import open_cache
+
+            cache = open_cache(session, job)
         return begin(session, job, None, turn, cache)
     except BaseException:
         session.turns.end(turn)

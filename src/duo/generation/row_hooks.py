@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from duo import _core
-from duo.chat.reading import THOUGHT_MARKS
 from duo.options.generate import GenerateOptions
 from duo.options.samplers import ADAPTIVE, filters, is_usual
 
@@ -44,6 +43,8 @@ def hooks_of(engine: _core.Engine, o: GenerateOptions, s: _core.Sampling) -> Hoo
         if has_adaptive_p(o):
             hooks.append(_core.adaptive_p(o["adaptive_target"], o["adaptive_decay"]))
     if o["reasoning_budget"] >= 0:
+        from duo.chat.reading import THOUGHT_MARKS
+
         said = o["reasoning_budget_message"]
         marks = [_core.ThoughtMarks(a, b, target.tokenize(said + b, False, True)) for a, b in THOUGHT_MARKS]
         hooks.append(_core.thought_limit(engine, marks, o["reasoning_budget"]))

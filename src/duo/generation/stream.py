@@ -5,18 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from typing_extensions import Self
 
 from duo import _core
 from duo.errors import CancelledError, DuoError, error_class
 from duo.generation.job import Job, makes_guesses
-from duo.generation.prompt_cache import PromptCache
 from duo.generation.result import Chunk, FinishReason, Result, TokenLogprobs
 from duo.generation.session import SLICE_US, EngineSession
 from duo.generation.timings import Timings, timings
 from duo.generation.turns import Turn
+
+if TYPE_CHECKING:
+    from duo.generation.prompt_cache import PromptCache
 
 
 class Stream(Iterator[Chunk]):

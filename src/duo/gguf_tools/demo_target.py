@@ -9,11 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from duo import __version__
 from duo.errors import DoesNotFitError, DuoError
 from duo.models.demo import demo_pair
+from duo.support.cache_folder import cache_folder
 from duo.support.wording import gigabytes
 
 SIZE = 600_000_000  # bytes; four times as wide as the demo target, so that the logits are the same bits
@@ -25,7 +24,7 @@ LEFT_S = 600.0  # a file that is being made is written to all the time
 def demo_target_path() -> Path:
     """Where it is, or will be. The name changes with the version of duo and with the small target."""
     digest = hashlib.sha256(demo_pair()[0].read_bytes()).hexdigest()[:8]
-    return user_cache_path("duo") / f"{PREFIX}{__version__}-{digest}.gguf"
+    return cache_folder() / f"{PREFIX}{__version__}-{digest}.gguf"
 
 
 def _clear(path: Path) -> None:

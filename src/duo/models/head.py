@@ -16,6 +16,8 @@ HEADS = {"eagle3": "an EAGLE-3 head", "mtp": "MTP layers", "dflash": "a DFlash h
 
 @dataclass(frozen=True)
 class Head:
+    """What a file says of the draft head that it holds."""
+
     kind: Kind
     layers: tuple[int, ...]  # EAGLE-3, DFlash, DSpark: of the target, whose inputs it reads
     target_width: int  # numbers in one of these inputs, or in the state after the last layer

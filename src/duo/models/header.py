@@ -17,6 +17,8 @@ _LAYER = re.compile(r"blk\.([0-9]{1,5})\.")
 
 @dataclass(frozen=True)
 class TensorInfo:
+    """One tensor of a file."""
+
     name: str
     type: str  # ggml's name
     n_bytes: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from duo.options.option import Opt
 
@@ -18,18 +19,26 @@ def _default(hint: Any) -> Any:
     return given.default if isinstance(given, Opt) else given
 
 
-@lru_cache(maxsize=32)  # tables share most of their keys, and `import duo` waits for this
+def _bare(hint: Any) -> Any:
+    """The type without its markers."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _bare(args[0])
+    if origin in (Union, UnionType):
+        return Union[tuple(_bare(a) for a in args)]  # noqa: UP007 - of a tuple
+    return origin[tuple(_bare(a) for a in args)] if origin in (list, tuple, dict) else hint
+
+
+@cache  # tables share most of their keys, and the first `Duo` waits for this
 def _keywords(table: type) -> dict[str, inspect.Parameter]:
     parameters: dict[str, inspect.Parameter] = {}
     for base in getattr(table, "__orig_bases__", ()):
         parameters |= _keywords(base) if hasattr(base, "__total__") else {}
-    own = {name: hint for name, hint in table.__annotations__.items() if name not in parameters}
-    alone = type(table.__name__, (), {"__annotations__": own, "__module__": table.__module__})
-    plain = get_type_hints(alone)
-    for name, hint in get_type_hints(alone, include_extras=True).items():
-        parameters[name] = inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=_default(hint), annotation=plain[name]
-        )
+    for name, hint in table.__annotations__.items():
+        if name not in parameters:
+            parameters[name] = inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=_default(hint), annotation=_bare(hint)
+            )
     return parameters
 
 

@@ -2,77 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import Any, TypeVar
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from collections.abc import Container, Iterator
+from typing import TYPE_CHECKING, Any
 
 from duo.errors import BadValueError
-from duo.options.endpoint import EndpointOptions
+from duo.options import tables
+from duo.options.check import WrongValueError, check_value
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.host import HostOptions, of_one_model
 from duo.options.option import N_DRAFT_MAX, N_STEP_MAX, Opt
 from duo.options.samplers import switched_off
-from duo.options.serve import ServeOptions
-from duo.options.tables import (
-    ENDPOINT_OPTIONS,
-    ENGINE_OPTIONS,
-    GENERATE_OPTIONS,
-    HOST_OPTIONS,
-    SERVE_OPTIONS,
-    TRAIN_DRAFT_OPTIONS,
-    TRAIN_HEAD_OPTIONS,
-)
-from duo.options.train import DraftOptions, HeadOptions
+from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.support.wording import quoted
 
-Options = TypeVar("Options")
-
-
-def _closed(kind: type[Options]) -> TypeAdapter[Options]:
-    return TypeAdapter(with_config(ConfigDict(extra="forbid", defer_build=True))(kind))
-
-
-# check_keywords raises TypeError for unknown keywords before pydantic sees them.
-_ENGINE: TypeAdapter[EngineOptions] = _closed(EngineOptions)
-_HOST: TypeAdapter[HostOptions] = _closed(HostOptions)
-_SERVE: TypeAdapter[ServeOptions] = _closed(ServeOptions)
-_ENDPOINT: TypeAdapter[EndpointOptions] = _closed(EndpointOptions)
-_TRAIN_HEAD: TypeAdapter[HeadOptions] = _closed(HeadOptions)
-_TRAIN_DRAFT: TypeAdapter[DraftOptions] = _closed(DraftOptions)
-_GENERATE: TypeAdapter[GenerateOptions] = _closed(GenerateOptions)
+if TYPE_CHECKING:
+    from duo.options.endpoint import EndpointOptions
+    from duo.options.serve import ServeOptions
+    from duo.options.train import DraftOptions, HeadOptions
 
 # Where the options of each table are explained.
-_HELP = (
-    (ENGINE_OPTIONS, "run --help-all"),
-    (GENERATE_OPTIONS, "run --help-all"),
-    (HOST_OPTIONS, "draft-host --help"),
-    (SERVE_OPTIONS, "serve --help-all"),
-    (ENDPOINT_OPTIONS, "bench --help-all"),
-    (TRAIN_HEAD_OPTIONS, "train-head --help"),
-    (TRAIN_DRAFT_OPTIONS, "train-draft --help"),
-)
+_HELP = {
+    "ENGINE_OPTIONS": "run --help-all",
+    "GENERATE_OPTIONS": "run --help-all",
+    "HOST_OPTIONS": "draft-host --help",
+    "SERVE_OPTIONS": "serve --help-all",
+    "ENDPOINT_OPTIONS": "bench --help-all",
+    "TRAIN_HEAD_OPTIONS": "train-head --help",
+    "TRAIN_DRAFT_OPTIONS": "train-draft --help",
+}
 
 
-def _sentence(e: ValidationError) -> str:
-    first = e.errors()[0]
-    name = str(first["loc"][0])
-    o, command = next((t[name], command) for t, command in _HELP if name in t)
+def _sentence(name: str, e: WrongValueError) -> str:
+    by_table: Iterator[tuple[dict[str, Opt], str]] = ((getattr(tables, t), command) for t, command in _HELP.items())
+    o, command = next((t[name], command) for t, command in by_table if name in t)
     where = f"{name} ({o.flags[0].split('/')[0]})" if o.flags else name
-    why = first["msg"].removeprefix("Value error, ")
-    why = why[0].lower() + why[1:]
-    return f"{where} is {quoted(first['input'])}, but {why}; see duo {command}"
+    why = e.why[0].lower() + e.why[1:]
+    return f"{where} is {quoted(e.found)}, but {why}; see duo {command}"
 
 
-def _complete(function: str, options: dict[str, Any], table: dict[str, Opt], adapter: TypeAdapter[Any]) -> Any:
-    """For these keywords of a function, the defaults filled in. Raises TypeError or BadValueError."""
+def _complete(function: str, options: dict[str, Any], kind: type, table: dict[str, Opt]) -> Any:
+    """For these keywords of a function, the defaults filled in. kind: the TypedDict of the table. Raises TypeError or
+    BadValueError."""
     check_keywords(function, options, table)
-    try:
-        checked = adapter.validate_python(options)
-    except ValidationError as e:
-        raise BadValueError(_sentence(e)) from None
-    return {name: o.default for name, o in table.items()} | checked
+    found = {name: o.default for name, o in table.items()}
+    for name in (n for n in table if n in options):  # in this order, which says what is reported if several are wrong
+        try:
+            found[name] = check_value(kind, name, options[name])
+        except WrongValueError as e:
+            raise BadValueError(_sentence(name, e)) from None
+    return found
 
 
 def check_keywords(function: str, options: dict[str, Any], *tables: Container[str]) -> None:
@@ -84,7 +63,7 @@ def check_keywords(function: str, options: dict[str, Any], *tables: Container[st
 
 def engine_options(options: dict[str, Any]) -> EngineOptions:
     """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: EngineOptions = _complete("Duo", options, ENGINE_OPTIONS, _ENGINE)
+    checked: EngineOptions = _complete("Duo", options, EngineOptions, ENGINE_OPTIONS)
     for name in ("type_v", "type_v_draft"):
         if checked["flash_attn"] == "off" and checked[name] not in ("f32", "f16", "bf16"):
             flag = ENGINE_OPTIONS[name].flags[0]
@@ -111,37 +90,45 @@ def engine_options(options: dict[str, Any]) -> EngineOptions:
 
 def host_options(options: dict[str, Any]) -> HostOptions:
     """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: HostOptions = _complete("host", options, HOST_OPTIONS, _HOST)
+    checked: HostOptions = _complete("host", options, HostOptions, tables.HOST_OPTIONS)
     return checked
 
 
 def serve_options(options: dict[str, Any]) -> ServeOptions:
     """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: ServeOptions = _complete("serve", options, SERVE_OPTIONS, _SERVE)
+    from duo.options.serve import ServeOptions
+
+    checked: ServeOptions = _complete("serve", options, ServeOptions, tables.SERVE_OPTIONS)
     return checked
 
 
 def endpoint_options(options: dict[str, Any]) -> EndpointOptions:
     """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: EndpointOptions = _complete("bench", options, ENDPOINT_OPTIONS, _ENDPOINT)
+    from duo.options.endpoint import EndpointOptions
+
+    checked: EndpointOptions = _complete("bench", options, EndpointOptions, tables.ENDPOINT_OPTIONS)
     return checked
 
 
 def train_head_options(options: dict[str, Any]) -> HeadOptions:
     """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: HeadOptions = _complete("train_head", options, TRAIN_HEAD_OPTIONS, _TRAIN_HEAD)
+    from duo.options.train import HeadOptions
+
+    checked: HeadOptions = _complete("train_head", options, HeadOptions, tables.TRAIN_HEAD_OPTIONS)
     return checked
 
 
 def train_draft_options(options: dict[str, Any]) -> DraftOptions:
     """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: DraftOptions = _complete("train_draft", options, TRAIN_DRAFT_OPTIONS, _TRAIN_DRAFT)
+    from duo.options.train import DraftOptions
+
+    checked: DraftOptions = _complete("train_draft", options, DraftOptions, tables.TRAIN_DRAFT_OPTIONS)
     return checked
 
 
 def generate_options(options: dict[str, Any], function: str = "generate") -> GenerateOptions:
     """`options` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValueError."""
-    checked: GenerateOptions = _complete(function, options, GENERATE_OPTIONS, _GENERATE)
+    checked: GenerateOptions = _complete(function, options, GenerateOptions, GENERATE_OPTIONS)
     if checked["max_tokens"] == 0:
         raise BadValueError("max_tokens (-n) is 0; give at least 1, or -1 for no limit")
     if checked["samplers"] is not None:

@@ -73,6 +73,8 @@ class ModelPlacement:
 
 @dataclass(frozen=True)
 class PairPlacement:
+    """Where both models are."""
+
     target: ModelPlacement
     draft: ModelPlacement | None
 

@@ -9,8 +9,6 @@ calls `ensure` before it loads a model, races kernels or serves devices.
 from __future__ import annotations
 
 import hashlib
-import logging
-import platform
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -18,22 +16,26 @@ from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from duo import _core
 from duo._libs import library_dir
 from duo.errors import DuoError
 from duo.placement.finding import PLAIN, Finding, kind_of
 from duo.placement.trial import LASTING, NotTriedError, try_products
+from duo.support.cache_folder import cache_folder
 from duo.support.json_cache import recall, remember
 
 N_MACHINES = 32
 GONE = "gone"  # the library was replaced while it was in use
-_log = logging.getLogger("duo").warning
+
+
+def _log(message: str) -> None:
+    import logging
+
+    logging.getLogger("duo").warning(message)
 
 
 def cache_file() -> Path:
-    return user_cache_path("duo") / "guard.json"
+    return cache_folder() / "guard.json"
 
 
 def _machine() -> str:
@@ -45,7 +47,11 @@ def _machine() -> str:
             name, _, value = map(str.strip, line.partition(":"))
             if name in wanted:
                 found[name] = value
-    name = found.get("model name") or platform.processor() or platform.machine()
+    name = found.get("model name", "")
+    if not name:
+        import platform
+
+        name = platform.processor() or platform.machine()
     return f"{name} {_digest(repr(sorted(found.items())).encode())}"
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,12 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from platformdirs import user_cache_path
-
 from duo import _core
 from duo.errors import BadValueError, DoesNotFitError
 from duo.options.option import CpuKernels
 from duo.placement import guard
+from duo.support.cache_folder import cache_folder
 from duo.support.json_cache import recall, remember
 from duo.support.other_load import QUIET_CORES, Moment, other_cores
 
@@ -99,7 +96,11 @@ def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     # For each kind of core, the numbers of the implementer and of the design.
     if cores := set(zip(found.get("CPU implementer", []), found.get("CPU part", []), strict=False)):
         return "ARM " + ", ".join(" ".join(core) for core in sorted(cores))
+    import platform
+
     if sys.platform == "darwin":
+        import subprocess
+
         with suppress(OSError, subprocess.SubprocessError):
             brand = ["sysctl", "-n", "machdep.cpu.brand_string"]
             return subprocess.run(brand, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
@@ -107,7 +108,7 @@ def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def cache_file() -> Path:
-    return user_cache_path("duo") / "kernels.json"
+    return cache_folder() / "kernels.json"
 
 
 def _key(weight_type: str, n_threads: int) -> str:

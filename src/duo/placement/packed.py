@@ -7,14 +7,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from duo import _core
 from duo.errors import BadValueError, UnknownModelError
 from duo.models.paths import parts
 from duo.options.model import ModelOptions
 from duo.placement.belongings import file_hash
 from duo.placement.packing import NONE, Packing
+from duo.support.cache_folder import cache_folder
 from duo.support.json_cache import recall, remember
 from duo.support.wording import one_line
 
@@ -26,7 +25,7 @@ NOTHING: Choice = (b"", "", False)
 
 
 def _checked_file() -> Path:
-    return user_cache_path("duo") / "packed.json"
+    return cache_folder() / "packed.json"
 
 
 def default_path(model: str, packing: Packing = NONE) -> Path:
@@ -37,7 +36,7 @@ def default_path(model: str, packing: Packing = NONE) -> Path:
 def cached_path(model: str, packing: Packing = NONE) -> Path:
     """For a model in a folder that cannot be written."""
     folder = hashlib.sha256(os.fsencode(os.path.abspath(model))).hexdigest()[:16]
-    return user_cache_path("duo") / "packed" / folder / default_path(Path(model).name, packing).name
+    return cache_folder() / "packed" / folder / default_path(Path(model).name, packing).name
 
 
 def writable_path(model: str, packing: Packing = NONE) -> Path:

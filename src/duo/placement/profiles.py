@@ -6,12 +6,11 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from duo import _core
 from duo.errors import DuoError
 from duo.models.paths import parts
 from duo.placement import guard, kernels
+from duo.support.cache_folder import cache_folder
 from duo.support.json_cache import recall, remember
 
 N_PAIRS = 64
@@ -38,7 +37,7 @@ FIELDS = (
 
 
 def cache_file() -> Path:
-    return user_cache_path("duo") / "pairs.json"
+    return cache_folder() / "pairs.json"
 
 
 def in_use() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Collection
 from contextlib import suppress
@@ -43,6 +42,8 @@ def _name_of(code: int) -> str:
 
 def _run(command: list[str]) -> tuple[bytes, bytes, str]:
     """Standard output and error, and the end: empty (success), HANGS, or as _name_of. Raises OSError, ValueError."""
+    import subprocess
+
     hangs = False
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()

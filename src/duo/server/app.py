@@ -1,15 +1,17 @@
-"""The FastAPI app: its routes, and what stands around them."""
+"""The Starlette app: its routes, and what stands around them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fastapi import APIRouter, FastAPI, Request
+from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import Unpack
 
@@ -19,9 +21,11 @@ from duo.generation.recent_events import RecentEvents
 from duo.options.serve import ServeOptions
 from duo.server.errors import ApiError, as_api_error
 from duo.server.middleware import Gate
+from duo.server.route_table import RouteTable
 from duo.server.routes import about, anthropic, embeddings, files, lora, missing, page, responses, slots, texts, tokens
 from duo.server.service import Service
 from duo.server.settings import ServerSettings
+from duo.server.sse import dumped
 from duo.server.visitors import LOCALHOST
 
 if TYPE_CHECKING:
@@ -36,8 +40,8 @@ OF_SERVER = (
 OF_ROUTER = ("models_dir", "models_preset", "models_max", "models_autoload")
 
 
-def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack[ServeOptions]) -> FastAPI:
-    """Makes a FastAPI app with the routes of `duo serve`, for a program that has a server of its own.
+def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack[ServeOptions]) -> Starlette:
+    """Makes a Starlette app with the routes of `duo serve`, for a program that has a server of its own.
 
     `app.mount("/llm", create_app(d))` adds it to another app, and `uvicorn.run(create_app(d))` serves it. Without
     `api_key`, every machine that can reach the server may use it, if the request's Host header is a name of this
@@ -68,25 +72,28 @@ def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack
 class Routes(Protocol):
     """A module of routes."""
 
-    def add(self, router: APIRouter, service: Any, /) -> None: ...
+    def add(self, router: RouteTable, service: Any, /) -> None: ...
 
 
 OF_PAIR: tuple[Routes, ...] = (about, slots, texts, embeddings, tokens, lora, anthropic, responses, missing, page)
 
 
-def make_app(service: Service, parts: Sequence[Routes] = OF_PAIR) -> FastAPI:
+def make_app(service: Service, parts: Sequence[Routes] = OF_PAIR) -> Starlette:
     """The app for a service, which may still be loading."""
     settings = service.settings
-    app = FastAPI(title="duo serve", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    router = APIRouter(prefix=settings.api_prefix)
+    router = RouteTable(settings.api_prefix)
+
+    @cache
+    def description() -> bytes:
+        return dumped(router.description("duo serve", __version__))
 
     @router.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> dict[str, Any]:
-        return app.openapi()
+    async def openapi() -> Response:
+        return Response(await service.in_thread(description), media_type="application/json")
 
     for part in parts:
         part.add(router, service)
-    app.include_router(router)
+    app = Starlette(routes=[*router.served()])
     files.add(app, settings)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(ApiError, _raise)

@@ -21,7 +21,7 @@ from duo.server.routes.about import answers
 from duo.server.service import Service, Stage
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
     from duo.model import Duo
 
@@ -53,7 +53,7 @@ class Serving:
         cert: str | None = None,
         key: str | None = None,
         sleep_s: float = 0.0,
-        app: FastAPI | None = None,
+        app: Starlette | None = None,
     ) -> None:
         """sleep_s: seconds without a request after which the models are freed; 0: never. app: in place of a pair's."""
         self.service = service

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric, Sample
+from prometheus_client.registry import Collector
+
+from duo.server.counts import BUCKETS, Counts, Times
 
 if TYPE_CHECKING:
     from duo._core import Passes
 
-# Counters, and the figures of a text that they add up.
-SUMS = {
-    "prompt_tokens": "prompt_n",
-    "prompt_tokens_cached": "cache_n",
-    "prompt_seconds": "prompt_ms",
-    "generated_tokens": "predicted_n",
-    "generated_seconds": "predicted_ms",
-    "passes": "target_passes_n",
-    "draft_rounds": "draft_rounds",
-    "drafted_tokens": "draft_n",
-    "accepted_tokens": "draft_n_accepted",
-    "draft_hits": "draft_hit_n",
-    "draft_wait_seconds": "verify_wait_ms",
-    "draft_steps": "draft_steps_n",
-}
 WORDS = {
     "prompt_tokens": "Prompt tokens that were evaluated",
     "prompt_tokens_cached": "Prompt tokens that were in the cache",
@@ -76,17 +64,30 @@ class FigureSource(Protocol):
     sums: dict[str, float]  # by the names of SUMS
     accepted_at: Tally[int]  # by position
     n_most: int  # tokens of the longest text
+    times: Sequence[Times]
+    counts: Sequence[Counts]
+    promised: dict[str, float]  # tokens per second of the last text, by way
+    started: float  # seconds since 1970
 
 
-class Families:
-    """A collector of prometheus_client."""
+class Families(Collector):
+    """All figures, as Prometheus' client writes them."""
 
     def __init__(self, metrics: FigureSource, *, of_llama_cpp: bool) -> None:
         self._metrics, self._of_llama_cpp = metrics, of_llama_cpp
-        self._before = dict(metrics.sums)  # when Prometheus asked last
+        self._before = dict.fromkeys(metrics.sums, 0.0)  # when Prometheus asked last; at first, at the start
 
     def collect(self) -> Iterator[Metric]:
         m = self._metrics
+        yield from map(_of_times, m.times)
+        yield from map(_of_counts, m.counts)
+        promised = GaugeMetricFamily(
+            "duo_promised_tokens_per_second", "What the planner expected of the last text, by way", labels=["way"]
+        )
+        for way, rate in m.promised.items():
+            promised.add_metric([way], rate)
+        yield promised
+        yield GaugeMetricFamily("duo_start_time_seconds", "When the server was started, since 1970", m.started)
         for name, value in m.sums.items():
             yield CounterMetricFamily(f"duo_{name}", WORDS[name], value)
         gauges, passes = m.gauges(), m.passes()
@@ -121,6 +122,21 @@ class Families:
         }
         for name, value in theirs.items():
             yield GaugeMetricFamily("llamacpp:" + name, "As llama-server has it", value)
+
+
+def _of_counts(c: Counts) -> Metric:
+    family = CounterMetricFamily(c.name, c.words, labels=c.labels)
+    for of, n in c.values.items():
+        family.add_metric(of, n, c.since[of])
+    return family
+
+
+def _of_times(t: Times) -> Metric:
+    bounds = [str(b) for b in BUCKETS]
+    buckets = [(le, float(n)) for le, n in zip([*bounds, "+Inf"], accumulate(t.counts), strict=True)]
+    family = HistogramMetricFamily(t.name, t.words, buckets=buckets, sum_value=t.sum)
+    family.samples.append(Sample(f"{t.name}_created", {}, t.since))
+    return family
 
 
 def _of_passes(passes: Passes) -> Iterator[Metric]:

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.exposition import generate_latest
-
 from duo.generation.result import FinishReason
+from duo.server.counts import SUMS, Counts, Times
 from duo.server.errors import REASONS
-from duo.server.metric_families import SUMS, Families
 
 if TYPE_CHECKING:
     from duo._core import Passes
+    from duo.server.metric_families import Families
     from duo.server.text import ServedText
 
-BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 POSITIONS = 16  # the planner guesses no further ahead by itself
 STANCES = {
     "ahead": "passes_ahead_n",
@@ -30,8 +27,9 @@ STANCES = {
 }
 
 
-def _times(name: str, words: str, registry: CollectorRegistry) -> Histogram:
-    return Histogram(name, words, buckets=BUCKETS, registry=registry)
+def load_client() -> None:
+    """Imports Prometheus' client, which takes a tenth of a second the first time."""
+    import duo.server.metric_families  # noqa: F401
 
 
 class Metrics:
@@ -46,48 +44,55 @@ class Metrics:
     ) -> None:
         """gauges: the values of now, by name. passes: the target's; None: it is elsewhere, or not loaded."""
         self.gauges, self.passes = gauges, passes
-        self.registry = r = CollectorRegistry()
+        self._of_llama_cpp = of_llama_cpp
+        self._families: Families | None = None
         self.started = time.time()
         self.sums = dict.fromkeys(SUMS, 0.0)
         self.accepted_at = Tally(dict.fromkeys(range(POSITIONS), 0))
         self.n_most = 0  # tokens of the longest text, with its prompt
-        self._ttft = _times("duo_time_to_first_token_seconds", "From the request to its first token", r)
-        self._tpot = _times("duo_time_per_token_seconds", "Mean of a text's tokens but the first", r)
-        self._queue = _times("duo_queue_seconds", "Wait for a slot", r)
-        self._e2e = _times("duo_request_seconds", "From the request to the end of its text", r)
-        self._texts = Counter("duo_texts", "Texts that have ended", ["reason"], registry=r)
-        self._passes = Counter("duo_target_passes", "Passes by stance, counted by text", ["stance"], registry=r)
-        self._drafted = Counter("duo_drafted_by_position", "Verifications with a guess there", ["position"], registry=r)
-        self._accepted = Counter("duo_accepted_by_position", "Guesses that were right", ["position"], registry=r)
-        self._refused = Counter("duo_requests_refused", "Requests that were not served", ["reason"], registry=r)
-        self._http = Counter("duo_http_responses", "Answers", ["route", "status"], registry=r)
-        self._promised = Gauge(
-            "duo_promised_tokens_per_second", "What the planner expected of the last text, by way", ["way"], registry=r
-        )
-        Gauge("duo_start_time_seconds", "When the server was started, since 1970", registry=r).set(self.started)
+        self._ttft = Times("duo_time_to_first_token_seconds", "From the request to its first token")
+        self._tpot = Times("duo_time_per_token_seconds", "Mean of a text's tokens but the first")
+        self._queue = Times("duo_queue_seconds", "Wait for a slot")
+        self._e2e = Times("duo_request_seconds", "From the request to the end of its text")
+        self._texts = Counts("duo_texts", "Texts that have ended", "reason")
+        self._passes = Counts("duo_target_passes", "Passes by stance, counted by text", "stance")
+        self._drafted = Counts("duo_drafted_by_position", "Verifications with a guess there", "position")
+        self._accepted = Counts("duo_accepted_by_position", "Guesses that were right", "position")
+        self._refused = Counts("duo_requests_refused", "Requests that were not served", "reason")
+        self._http = Counts("duo_http_responses", "Answers", "route", "status")
+        self.times: Sequence[Times] = (self._ttft, self._tpot, self._queue, self._e2e)
+        self.counts: Sequence[Counts] = (
+            self._texts, self._passes, self._drafted, self._accepted, self._refused, self._http,
+        )  # fmt: skip
+        self.promised: dict[str, float] = {}  # tokens per second of the last text, by way
         # 0, so that the first one is seen as a rise, and what Prometheus divides has begun at the same time.
         for reason in REASONS:
-            self._refused.labels(reason)
+            self._refused.add(reason, n=0)
         for reason in get_args(FinishReason):
-            self._texts.labels(reason)
+            self._texts.add(reason, n=0)
         for stance in STANCES:
-            self._passes.labels(stance)
+            self._passes.add(stance, n=0)
         for i in map(str, range(POSITIONS)):
-            self._drafted.labels(i)
-            self._accepted.labels(i)
-        r.register(Families(self, of_llama_cpp=of_llama_cpp))
+            self._drafted.add(i, n=0)
+            self._accepted.add(i, n=0)
 
     @property
     def page(self) -> bytes:
-        """All of it in Prometheus' text format 0.0.4."""
-        return generate_latest(self.registry)
+        """All of it in Prometheus' text format 0.0.4. Call `load_client` in a thread before."""
+        from prometheus_client.exposition import generate_latest
+
+        from duo.server.metric_families import Families
+
+        if self._families is None:
+            self._families = Families(self, of_llama_cpp=self._of_llama_cpp)
+        return generate_latest(self._families)
 
     def answered(self, route: str, status: int) -> None:
-        self._http.labels(route, str(status)).inc()
+        self._http.add(route, str(status))
 
     def refused(self, reason: str) -> None:
         """reason: one of REASONS."""
-        self._refused.labels(reason).inc()
+        self._refused.add(reason)
 
     def has_read(self, n_texts: int, n_tokens: int, seconds: float) -> None:
         """Texts that became vectors or scores, of which each is read in one pass."""
@@ -99,7 +104,7 @@ class Metrics:
 
     def ended(self, text: ServedText) -> None:
         r = text.result
-        self._texts.labels(r.finish_reason if r is not None else "cancelled").inc()
+        self._texts.add(r.finish_reason if r is not None else "cancelled")
         self._e2e.observe(time.monotonic() - text.asked_at)
         if r is None:
             return
@@ -112,11 +117,10 @@ class Metrics:
         if len(r.tokens) > 1:
             self._tpot.observe((text.last_at - text.first_at) / (len(r.tokens) - 1))
         for stance, key in STANCES.items():
-            self._passes.labels(stance).inc(t.get(key, 0))
-        for way, rate in t.get("promised_per_second", {}).items():
-            self._promised.labels(way).set(rate)
+            self._passes.add(stance, n=t.get(key, 0))
+        self.promised |= t.get("promised_per_second", {})
         for i, n in enumerate(t.get("draft_n_by_position", ())):
-            self._drafted.labels(str(i)).inc(n)
+            self._drafted.add(str(i), n=n)
         for i, n in enumerate(t.get("draft_n_accepted_by_position", ())):
-            self._accepted.labels(str(i)).inc(n)
+            self._accepted.add(str(i), n=n)
             self.accepted_at[i] += n

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from duo.server.errors import ApiError, as_api_error
 from duo.server.page_files import KINDS
 from duo.server.protocol import is_ambiguous
+from duo.server.route_table import ServedRoute
 from duo.server.sse import Message, Receive, Send, dumped
 from duo.support.wording import quoted
 
@@ -58,8 +59,9 @@ class Gate:
                 log.error("a request for %s failed", scope["path"], exc_info=e)
             await _send_error(sent, self._route(scope), error)
         finally:
-            route = getattr(scope.get("route"), "path", "other")
-            self._service.metrics.answered(route, sent.status or 499)
+            route = scope.get("route")  # of another app, if it has mounted this one and no route was found here
+            name = route.path if isinstance(route, ServedRoute) else "other"
+            self._service.metrics.answered(name, sent.status or 499)
 
     async def _inside(self, scope: Any, receive: Receive, send: Send) -> None:
         """A request that needs the models waits until they are loaded."""

@@ -1,8 +1,8 @@
 """The files of the server's page, and their types."""
 
-from importlib.resources import files
+from pathlib import Path
 
-FOLDER = files("duo.server") / "ui"
+FOLDER = Path(__file__).parent / "ui"
 KINDS = {
     "index.html": "text/html; charset=utf-8",
     "page.css": "text/css; charset=utf-8",

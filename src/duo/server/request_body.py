@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from duo.server.errors import ApiError
-from duo.server.schemas import Fields
+from duo.server.schemas import Fields, build
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def _read(body: bytes, kind: type[F]) -> F:
 
 def checked(kind: type[F], found: dict[str, Any]) -> F:
     """The fields of an object. Raises ApiError 400: one has a wrong type."""
+    build(kind)
     try:
         return kind.model_validate(found)
     except ValidationError as e:
@@ -57,9 +58,3 @@ def checked(kind: type[F], found: dict[str, Any]) -> F:
         raise ApiError(400, message.encode("utf-8", "replace").decode()) from None
     except RecursionError:
         raise ApiError(400, "the body is nested too deeply; simplify it") from None
-
-
-def body_of(kind: type[Fields]) -> dict[str, Any]:
-    """For the description of a route (OpenAPI)."""
-    schema = kind.model_json_schema()
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

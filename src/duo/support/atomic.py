@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +14,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
     A link stays a link, and the file keeps its permissions. Raises OSError.
     """
+    import shutil
+    import tempfile
+
     real = Path(os.path.realpath(path))
     # In a folder of its own: unlike mkstemp's, its permissions are those that the user's umask gives.
     with tempfile.TemporaryDirectory(prefix=".duo-", dir=real.parent, ignore_cleanup_errors=True) as folder:

@@ -11,13 +11,13 @@ import click
 
 from duo.cli import show
 from duo.cli.bench_head import DEFAULTS, NOT_HERE, ReportCommand, head_of_run, options_of_target, refuse
-from duo.cli.commands.run import of_run
 from duo.cli.help_groups import MODELS
 from duo.cli.models import NAMES, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import given_options, model_options, table_options
 from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import Bar
+from duo.cli.run_options import of_run
 from duo.errors import BadValueError, ContextFullError, DuoError
 from duo.options.endpoint import EndpointOptions
 from duo.options.generate import GenerateOptions

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from duo.chat.thinking import EFFORT, THINKS, can_choose, choices, dates, with_thinking
+from duo.chat.thinking import dates, with_thinking
 from duo.cli import show
 from duo.cli.chat_commands import HELP_TEXT, Commands, Leave
 from duo.cli.chat_input import TurnReader
-from duo.cli.commands.run import of_run
-from duo.cli.complete import by_metavar
 from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import model_sources
-from duo.cli.on_off import Flag, OnOffAuto
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given_options, model_options, unescape
+from duo.cli.run_options import of_run
+from duo.cli.template_options import either, template_choice, template_options, thoughts_of, warn_of_thoughts
 from duo.cli.transcript import Transcript
-from duo.errors import BadValueError, ContextFullError, DuoError
+from duo.errors import ContextFullError, DuoError
 from duo.options.tables import GENERATE_OPTIONS
-from duo.support.text_file import text_of
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:
-    from duo.chat.chat_template import ChatTemplate
     from duo.conversation import Conversation
-    from duo.options.generate import GenerateOptions
 
 HELP = f"""Talk with a model, turn by turn.
 
@@ -53,54 +47,10 @@ Examples:
 """
 
 
-def _either(params: dict[str, Any], text: str, file: str, flags: str) -> str | None:
-    if params[text] is not None and params[file] is not None:
-        raise BadValueError(f"both {flags} were given; choose one")
-    found: str | None = params[text]
-    return found if params[file] is None else text_of(params[file], f"file of {flags.split(' and ')[1]}")
-
-
 def _typed(params: dict[str, Any], text: str, file: str, flags: str) -> str | None:
-    """The same for a text in which escapes are replaced if it is typed."""
-    found = _either(params, text, file, flags)
+    """The text, or what stands in the file; escapes are replaced if it is typed. Raises BadValueError."""
+    found = either(params, text, file, flags)
     return unescape(found) if found is not None and params[file] is None and params["escape"] else found
-
-
-def _variables(text: str | None) -> dict[str, Any]:
-    """--chat-template-kwargs. Raises BadValueError."""
-    try:
-        found = {} if text is None else json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise BadValueError(
-            f"--chat-template-kwargs {text} is not a JSON object; write '{{\"enable_thinking\": false}}'"
-        )
-    return found
-
-
-def template_choice(params: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The chat template that the options choose (None: the model's own), and its variables. Raises BadValueError."""
-    from duo.chat.chat_template import ChatTemplate
-
-    chosen = _either(params, "chat_template", "chat_template_file", "--chat-template and --chat-template-file")
-    if chosen is not None and "{" in chosen:
-        ChatTemplate(chosen)
-    return chosen, _variables(params["chat_template_kwargs"])
-
-
-def thoughts_of(params: dict[str, Any], wanted: GenerateOptions) -> dict[str, Any]:
-    """What the options say of the model's thoughts (duo.chat.thinking). wanted: complete options of a text."""
-    on = False if params["reasoning"] is None and wanted["reasoning_budget"] == 0 else params["reasoning"]
-    return choices(on, params["reasoning_effort"], params["reasoning_preserve"])
-
-
-def warn_of_thoughts(thoughts: Mapping[str, Any], template: ChatTemplate) -> None:
-    """Says which of the choices the template does not know."""
-    if thoughts.get(THINKS) is False and not can_choose(template):
-        show.warn(f"the chat template has no {THINKS}, so the model may think in spite of --reasoning off")
-    if EFFORT in thoughts and EFFORT not in template.variables:
-        show.warn(f"the chat template has no {EFFORT}, so --reasoning-effort changes nothing")
 
 
 def answer(
@@ -186,7 +136,7 @@ def chat(params: dict[str, Any]) -> None:
         d = stack.enter_context(open_duo(params, finds_guesses=True))
         template = template_of(d.local_model, chosen)
         thoughts = thoughts_of(params, wanted)
-        warn_of_thoughts(thoughts, template)
+        warn_of_thoughts(thoughts, lambda: template)
         variables = with_thinking(variables, template, {**thoughts, **dates()})
         talk = Conversation(d, template, system, variables=variables, reasoning=reasoning)
         for picture in wanted["images"] or ():
@@ -215,28 +165,7 @@ def _command() -> click.Command:
                      help="Also write the conversation to this file."),
         click.Option(["simple_io", "--simple-io"], is_flag=True,
                      help="Read lines without editing, for terminals that cannot."),
-        click.Option(["chat_template", "--chat-template"], metavar="NAME|JINJA", envvar="LLAMA_ARG_CHAT_TEMPLATE",
-                     help="The name of a template that llama.cpp knows (chatml, llama3, ...), or a jinja2 template. "
-                          "Default: the model's own."),
-        click.Option(["chat_template_file", "--chat-template-file"], type=path, metavar="FILE",
-                     envvar="LLAMA_ARG_CHAT_TEMPLATE_FILE", help="A file with a jinja2 template."),
-        click.Option(["chat_template_kwargs", "--chat-template-kwargs"], metavar="JSON",
-                     envvar="LLAMA_ARG_CHAT_TEMPLATE_KWARGS",
-                     help="Variables of the jinja2 template, such as '{\"enable_thinking\": false}'."),
-        click.Option(["reasoning_format", "--reasoning-format"], metavar="none|auto|deepseek", default="auto",
-                     envvar="LLAMA_ARG_THINK", shell_complete=by_metavar,
-                     help="auto, deepseek: keep thoughts out of the answer (a terminal shows them dimmed). none: "
-                          "leave the text as it is. [default: auto]"),
-        click.Option(["reasoning", "-rea", "--reasoning"], type=OnOffAuto(), metavar="on|off|auto",
-                     envvar="LLAMA_ARG_REASONING",
-                     help="Whether the model thinks before it answers, if its template has enable_thinking. auto: "
-                          "yes. [default: auto]"),
-        click.Option(["reasoning_effort", "--reasoning-effort"], metavar="LEVEL",
-                     envvar="LLAMA_ARG_REASONING_EFFORT",
-                     help="How much the model thinks, if its template has reasoning_effort: low, medium, high, ..."),
-        Flag(["reasoning_preserve", "--reasoning-preserve/--no-reasoning-preserve"], default=None,
-             envvar="LLAMA_ARG_REASONING_PRESERVE",
-             help="Whether prompts keep the thoughts of earlier turns, if the template has preserve_reasoning."),
+        *template_options(),
     ]  # fmt: skip
     return ModelCommand(
         "chat",

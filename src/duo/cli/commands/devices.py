@@ -14,14 +14,13 @@ if TYPE_CHECKING:
 
 
 def _endpoints(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[str]:
-    from pydantic import TypeAdapter, ValidationError
-
-    from duo.options.option import Endpoints
+    from duo.options.check import WrongValueError, check_value
+    from duo.options.engine import EngineOptions
 
     try:
-        return [] if value is None else TypeAdapter[list[str]](Endpoints).validate_python(value)
-    except ValidationError as e:
-        raise BadValueError(f"--rpc: {e.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        return check_value(EngineOptions, "rpc", value) or []
+    except WrongValueError as e:
+        raise BadValueError(f"--rpc: {e.why}") from None
 
 
 def list_remote(endpoints: list[str]) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from duo.cli import show
-from duo.cli.commands.run import of_run
 from duo.cli.complete import by_metavar
 from duo.cli.options import ModelCommand, given_options, table_options
+from duo.cli.run_options import of_run
 from duo.errors import DuoError, PeerLostError
 from duo.options.engine import EngineOptions
 from duo.options.host import HostOptions, of_host

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duo.cli.bench_head import ReportCommand, command_line, refuse
-from duo.cli.commands.run import of_run
 from duo.cli.models import model_sources
 from duo.cli.options import given_options, model_options, table_options
 from duo.cli.progress import Bar
+from duo.cli.run_options import of_run
 from duo.errors import BadValueError, DuoError
 from duo.options.endpoint import EndpointOptions
 from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTIONS

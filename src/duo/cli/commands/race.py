@@ -13,7 +13,7 @@ import click
 
 from duo.cli import show
 from duo.cli.bench_head import OF_DRAFT
-from duo.cli.commands.run import of_run, read_prompt
+from duo.cli.commands.run import read_prompt
 from duo.cli.first_line import kernels_of
 from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import Models, chosen_models, model_sources, names_draft, names_target
@@ -21,6 +21,7 @@ from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given_options, model_options
 from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import progress
+from duo.cli.run_options import of_run
 from duo.errors import BadValueError
 from duo.options.tables import GENERATE_OPTIONS
 from duo.support.wording import plural

@@ -10,12 +10,11 @@ from typing import Any
 import click
 
 from duo.cli import show
-from duo.cli.complete import by_metavar
 from duo.cli.help_groups import COMMON, MODELS
 from duo.cli.models import model_sources
-from duo.cli.on_off import Flag
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given_options, model_options, unescape
+from duo.cli.run_options import before_models, behind_texts
 from duo.errors import BadValueError
 from duo.options.tables import GENERATE_OPTIONS
 
@@ -181,58 +180,10 @@ def run_dialogue(params: dict[str, Any]) -> None:
         talk.write(prompt, user_first=params["interactive_first"])
 
 
-def _command() -> click.Command:
-    path = click.Path(path_type=Path)
-    first = [
-        *model_sources(),
-        click.Option(["prompt", "-p", "--prompt"], metavar="TEXT", help="The prompt. Default: standard input."),
-        click.Option(["file", "-f", "--file", "-bf", "--binary-file"], type=path, metavar="FILE",
-                     help="A file with the prompt. A .jsonl file has one prompt per line: duo writes -np texts at "
-                          "once, and prints a line of JSON for each."),
-        click.Option(["escape", "-e/", "--escape/--no-escape"], default=True,
-                     help=r"Replace \n, \t, \xHH in -p. [default: on]"),
-    ]  # fmt: skip
-    last = [
-        click.Option(["color", "-co", "--color"], is_flag=False, flag_value="on", default="auto", metavar="on|off|auto",
-                     type=click.Choice(["on", "off", "auto"]), help="Show drafted tokens in green. [default: auto]"),
-        click.Option(["display_prompt", "--display-prompt/--no-display-prompt"], default=True,
-                     help="Print the prompt before the text. [default: on]"),
-        Flag(["show_timings", "--show-timings/--no-show-timings"], default=True, envvar="LLAMA_ARG_SHOW_TIMINGS",
-             help="Print the figures on standard error. [default: on]"),
-        click.Option(["interactive", "-i", "--interactive"], is_flag=True,
-                     help="Take turns with the model: a string of -r gives you the turn, and your line gives it "
-                          "back."),
-        click.Option(["interactive_first", "-if", "--interactive-first"], is_flag=True,
-                     help="As -i, and the first turn is yours."),
-        click.Option(["in_prefix", "--in-prefix"], metavar="TEXT", help="As -i, and TEXT comes before your turns."),
-        click.Option(["in_suffix", "--in-suffix"], metavar="TEXT", help="As -i, and TEXT comes after your turns."),
-        click.Option(["in_prefix_bos", "--in-prefix-bos"], is_flag=True,
-                     help="As -i, and the BOS token comes before your turns."),
-        click.Option(["json", "--json"], is_flag=True,
-                     help="Print one JSON object with the text and all figures, and nothing else, on standard output."),
-        click.Option(["trace", "--trace"], type=str, metavar="FILE", shell_complete=by_metavar,
-                     help="Write every draft step and verification as a Chrome trace (see duo trace)."),
-        click.Option(["list_devices", "--list-devices"], is_flag=True,
-                     help="List the devices and exit; with --json as JSON, sizes in bytes."),
-        click.Option(["cache_list", "-cl", "--cache-list"], is_flag=True,
-                     help="List the models in the cache of the Hugging Face Hub and exit; with --json as JSON."),
-        click.Option(["verbose", "-v", "--verbose"], is_flag=True, help="Print llama.cpp's log on standard error."),
-        click.Option(["log_file", "--log-file"], type=str, metavar="FILE", shell_complete=by_metavar,
-                     envvar="LLAMA_ARG_LOG_FILE",
-                     help="Write llama.cpp's log to a file."),
-    ]  # fmt: skip
-    return ModelCommand(
-        "run",
-        params=[*first, *model_options(), *last],
-        callback=lambda **params: run(params),
-        help=HELP,
-        common=(*MODELS, "prompt", "file", *COMMON, "json"),
-    )
-
-
-command = _command()
-
-
-def of_run(*names: str) -> list[click.Parameter]:
-    """Options that other commands share with `duo run`, in its order."""
-    return [p for p in command.params if p.name in names]
+command = ModelCommand(
+    "run",
+    params=[*model_sources(), *before_models(), *model_options(), *behind_texts()],
+    callback=lambda **params: run(params),
+    help=HELP,
+    common=(*MODELS, "prompt", "file", *COMMON, "json"),
+)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duo.cli import show
-from duo.cli.commands.chat import command as chat_command
-from duo.cli.commands.run import of_run
 from duo.cli.help_groups import MODELS
 from duo.cli.models import model_sources, names_draft, names_target
 from duo.cli.options import ModelCommand, given_options, model_options, table_options
+from duo.cli.run_options import of_run
+from duo.cli.template_options import template_choice, template_options, thoughts_of, warn_of_thoughts
 from duo.errors import BadValueError, DuoError
 from duo.options.serve import ServeOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, SERVE_OPTIONS
@@ -39,10 +39,6 @@ Examples:
   duo serve --pair llama-3.3-70b --host 0.0.0.0 --api-key-file keys.txt
 """
 N_PARALLEL = 4
-OF_CHAT = (
-    "chat_template", "chat_template_file", "chat_template_kwargs", "reasoning_format", "reasoning", "reasoning_effort",
-    "reasoning_preserve",
-)  # fmt: skip
 
 
 def name_of(params: dict[str, Any]) -> str:
@@ -68,7 +64,6 @@ def serve(params: dict[str, Any]) -> None:
     from pathlib import Path
 
     from duo.chat.reading import reasoning_of
-    from duo.cli.commands.chat import template_choice, thoughts_of, warn_of_thoughts
     from duo.cli.opening import introduce, open_duo, warn_of_start
     from duo.generation.job import check_early
     from duo.options.validate import engine_options, serve_options
@@ -123,7 +118,7 @@ def serve(params: dict[str, Any]) -> None:
                 introduce(d, wanted)
             warn_of_start(d)
             with suppress(DuoError):  # a base model, or one for vectors, has no template
-                warn_of_thoughts(settings.thoughts, d.chat_template)
+                warn_of_thoughts(settings.thoughts, lambda: d.chat_template)
         with suppress(OSError):
             where = addresses(found, o, settings.api_prefix)
             print(f"duo serve: {settings.names[0]} on {where} ({d.session.turns.n} texts at once)", flush=True)
@@ -219,7 +214,7 @@ def _command() -> click.Command:
         params=[
             *model_sources(),
             *table_options(ServeOptions, SERVE_OPTIONS),
-            *(p for p in chat_command.params if p.name in OF_CHAT),
+            *template_options(),
             click.Option(
                 ["spm_infill", "--spm-infill"],
                 is_flag=True,

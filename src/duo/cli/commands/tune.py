@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duo.cli import show
-from duo.cli.commands.run import of_run
 from duo.cli.help_groups import MODELS
 from duo.cli.models import DRAFT, NO_DRAFT, TARGET, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given_options, model_options
 from duo.cli.own_guesses import with_targets_own
 from duo.cli.progress import progress
+from duo.cli.run_options import of_run
 from duo.errors import BadValueError
 from duo.options.client import ClientOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS

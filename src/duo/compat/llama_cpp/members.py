@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from duo import _core
@@ -231,6 +230,8 @@ class LlamaMembers(Texts):
             last = self.defaults.get("seed", -1)
             if not self._draws_seeds or given.get("seed") is not None or last < 0:
                 return {}
+            from random import Random
+
             self.defaults["seed"] = Random(last).randint(0, 2**32)  # as llama.py's _create_completion
             return {"seed": self.defaults["seed"]}
 

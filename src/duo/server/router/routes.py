@@ -9,12 +9,13 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx2
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from duo import __version__
 from duo.server.errors import ApiError
-from duo.server.request_body import body_of, fields_of
+from duo.server.metrics import load_client
+from duo.server.request_body import fields_of
 from duo.server.respond import CLIENT_GONE, Json
 from duo.server.router.event_stream import EventStream
 from duo.server.routes.about import CREATED
@@ -22,6 +23,7 @@ from duo.server.schemas import Fields
 from duo.server.sse import first_of
 
 if TYPE_CHECKING:
+    from duo.server.route_table import RouteTable
     from duo.server.router.child import ModelProcess
     from duo.server.router.fleet import Member
     from duo.server.router.service import Router
@@ -35,7 +37,7 @@ METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 ON = ("true", "1")
 
 
-def add(router: APIRouter, service: Router) -> None:
+def add(router: RouteTable, service: Router) -> None:
     async def health() -> Response:
         """200: requests are served."""
         if not service.is_ready:
@@ -43,7 +45,7 @@ def add(router: APIRouter, service: Router) -> None:
         return Json({"status": "ok"})
 
     for path in ("/health", "/v1/health", "/livez"):
-        router.add_api_route(path, health, methods=["GET", "HEAD"], include_in_schema=path == "/health")
+        router.add(path, health, methods=["GET", "HEAD"], include_in_schema=path == "/health")
 
     async def models(request: Request) -> Response:
         """All models and what has become of them; a loaded one says more of itself. reload=1: looks for models again,
@@ -62,14 +64,14 @@ def add(router: APIRouter, service: Router) -> None:
         """One model by its name."""
         return Json(await _listed(service, service.fleet.find(name)))
 
-    @router.post("/models/load", openapi_extra=body_of(Fields))
+    @router.post("/models/load", body=Fields)
     async def load(request: Request) -> Response:
         """Loads a model, and answers when it is there."""
         f = await fields_of(service, request, Fields)
         await service.fleet.load(service.fleet.find(f.model))
         return Json({"success": True})
 
-    @router.post("/models/unload", openapi_extra=body_of(Fields))
+    @router.post("/models/unload", body=Fields)
     async def unload(request: Request) -> Response:
         """Ends the process of a model."""
         f = await fields_of(service, request, Fields)
@@ -90,6 +92,7 @@ def add(router: APIRouter, service: Router) -> None:
             raise ApiError(501, "/metrics is off; start the server without --no-metrics")
         if "model" in request.query_params:
             return await _handed_on(service, request)
+        await service.in_thread(load_client)
         return Response(service.metrics.page, media_type="text/plain; version=0.0.4")
 
     @router.get("/props")
@@ -113,7 +116,7 @@ def add(router: APIRouter, service: Router) -> None:
     async def others(request: Request) -> Response:
         return await _handed_on(service, request)
 
-    router.add_api_route("/{path:path}", others, methods=METHODS, include_in_schema=False)
+    router.add("/{path:path}", others, methods=METHODS, include_in_schema=False)
 
 
 async def _listed(service: Router, member: Member) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from duo import __version__
@@ -15,11 +14,13 @@ from duo.errors import DuoError
 from duo.model import Duo
 from duo.options.validate import generate_options
 from duo.server.errors import ApiError
+from duo.server.metrics import load_client
 from duo.server.request_options import settings_shown
 from duo.server.respond import Json
 from duo.server.routes.slots import slot_list
 
 if TYPE_CHECKING:
+    from duo.server.route_table import RouteTable
     from duo.server.service import Service
     from duo.server.settings import ServerSettings
 
@@ -48,7 +49,7 @@ async def _remembered(service: Service, name: str) -> Any:
     return await service.in_thread(ANSWERS[name], service.settings, service.check_ready())
 
 
-def add(router: APIRouter, service: Service) -> None:
+def add(router: RouteTable, service: Service) -> None:
     async def health() -> Response:
         """200: requests are served. 503: the model is being loaded, or the server shuts down."""
         if not service.is_ready and not service.is_asleep:
@@ -56,8 +57,8 @@ def add(router: APIRouter, service: Service) -> None:
         return Json({"status": "ok"})
 
     for path in ("/health", "/v1/health"):
-        router.add_api_route(path, health, methods=["GET"], include_in_schema=path == "/health")
-        router.add_api_route(path, health, methods=["HEAD"], include_in_schema=False)
+        router.add(path, health, methods=["GET"], include_in_schema=path == "/health")
+        router.add(path, health, methods=["HEAD"], include_in_schema=False)
 
     @router.get("/livez")
     async def alive() -> Response:
@@ -96,6 +97,7 @@ def add(router: APIRouter, service: Service) -> None:
         """Figures for Prometheus."""
         if not service.settings.metrics:
             raise ApiError(501, "/metrics is off; start the server without --no-metrics")
+        await service.in_thread(load_client)
         headers = {"Process-Start-Time-Unix": str(int(service.metrics.started))}  # as in llama-server
         return Response(service.metrics.page, media_type="text/plain; version=0.0.4", headers=headers)
 

@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from duo.errors import BadValueError
 from duo.server.chat_options import chat_texts, prompt_of
 from duo.server.formats.messages import MessagesShape
 from duo.server.formats.shape import AnswerFormat
-from duo.server.request_body import body_of, checked, fields_of
+from duo.server.request_body import checked, fields_of
 from duo.server.respond import Json, respond
 from duo.server.routes.texts import common
 from duo.server.schemas import ChatFields, MessagesFields
@@ -21,13 +21,14 @@ from duo.server.text import ServedText
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
+    from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
-def add(router: APIRouter, service: Service) -> None:
-    @router.post("/v1/messages", openapi_extra=body_of(MessagesFields))
+def add(router: RouteTable, service: Service) -> None:
+    @router.post("/v1/messages", body=MessagesFields)
     async def messages(request: Request) -> Response:
         """An answer to a conversation, as Anthropic's."""
         f = await fields_of(service, request, MessagesFields)
@@ -39,7 +40,7 @@ def add(router: APIRouter, service: Service) -> None:
 
         return await respond(service, request, chat, 1, make)
 
-    @router.post("/v1/messages/count_tokens", openapi_extra=body_of(MessagesFields))
+    @router.post("/v1/messages/count_tokens", body=MessagesFields)
     async def count_tokens(request: Request) -> Response:
         """How many tokens a conversation has."""
         chat = as_chat(await fields_of(service, request, MessagesFields))

@@ -7,27 +7,27 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from duo.errors import BadValueError
 from duo.model import Duo
 from duo.server.build_jobs import listed, tokens_of
 from duo.server.errors import ApiError
-from duo.server.request_body import body_of, fields_of
+from duo.server.request_body import fields_of
 from duo.server.respond import Json
 from duo.server.schemas import EmbeddingFields, RerankFields
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
+    from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
 Texts = list[list[int]]  # token ids
 FORMATS = ("float", "base64")
 
 
-def add(router: APIRouter, service: Service) -> None:
+def add(router: RouteTable, service: Service) -> None:
     async def native(request: Request) -> Response:
         """The vector of a text, or of each of several; without pooling, of each token."""
         f = await fields_of(service, request, EmbeddingFields)
@@ -47,10 +47,10 @@ def add(router: APIRouter, service: Service) -> None:
         return await _answer(service, lambda duo: _ranked(duo, f, service.settings.names[0]))
 
     for path in ("/embedding", "/embeddings"):
-        router.post(path, openapi_extra=body_of(EmbeddingFields), include_in_schema=path == "/embedding")(native)
-    router.post("/v1/embeddings", openapi_extra=body_of(EmbeddingFields))(openai)
+        router.post(path, body=EmbeddingFields, include_in_schema=path == "/embedding")(native)
+    router.post("/v1/embeddings", body=EmbeddingFields)(openai)
     for path in ("/v1/rerank", "/rerank", "/v1/reranking", "/reranking"):
-        router.post(path, openapi_extra=body_of(RerankFields), include_in_schema=path == "/v1/rerank")(rerank)
+        router.post(path, body=RerankFields, include_in_schema=path == "/v1/rerank")(rerank)
 
 
 async def _answer(service: Service, make: Callable[[Duo], tuple[Any, Texts]]) -> Response:
@@ -115,7 +115,7 @@ def _openai(duo: Duo, f: EmbeddingFields, norm: int, name: str) -> tuple[dict[st
     for i, rows in enumerate(duo.vectors(texts, _norm(f, norm))):
         one: dict[str, Any] = {"object": "embedding", "index": i}
         if form == "base64":
-            packed = base64.b64encode(rows[0].astype(np.dtype("<f4")).tobytes()).decode()
+            packed = base64.b64encode(rows[0].astype("<f4").tobytes()).decode()
             data.append({**one, "embedding": packed, "encoding_format": form})
         else:
             data.append({**one, "embedding": rows[0].tolist()})

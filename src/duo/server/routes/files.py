@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from starlette.staticfiles import StaticFiles
-
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
     from duo.server.settings import ServerSettings
 
 
-def add(app: FastAPI, settings: ServerSettings) -> None:
+def add(app: Starlette, settings: ServerSettings) -> None:
     """Below all routes, which therefore come first."""
     if settings.files is not None:
+        from starlette.staticfiles import StaticFiles
+
         app.mount(settings.api_prefix or "/", StaticFiles(directory=settings.files, html=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from duo.errors import BadValueError
@@ -14,10 +14,11 @@ from duo.server.request_body import parsed
 from duo.server.respond import Json
 
 if TYPE_CHECKING:
+    from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
 
-def add(router: APIRouter, service: Service) -> None:
+def add(router: RouteTable, service: Service) -> None:
     @router.get("/lora-adapters")
     async def adapters() -> Response:
         """The adapters of --lora and --lora-scaled: id, path, scale."""

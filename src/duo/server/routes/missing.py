@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from duo.server.errors import ApiError
 
 if TYPE_CHECKING:
+    from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
 # Paths by what they are for (llama.cpp, tools/server/server.cpp).
@@ -24,15 +24,15 @@ MISSING = {
 OF_ROUTER = ("/models/load", "/models/unload", "/models/sse")
 
 
-def add(router: APIRouter, service: Service) -> None:
+def add(router: RouteTable, service: Service) -> None:
     found = {
         p: f"llama-server's {p} ({what}) is not supported by duo" for what, paths in MISSING.items() for p in paths
     }
     found |= {p: f"{p} is for a server of several models (--models-dir, --models-preset)" for p in OF_ROUTER}
     for path, why in found.items():
-        router.add_api_route(path, _refusal(why), methods=["GET", "POST", "DELETE"], include_in_schema=False)
+        router.add(path, _refusal(why), methods=["GET", "POST", "DELETE"], include_in_schema=False)
     one = _refusal("llama-server's /models (several models at a time) is not supported by duo")
-    router.add_api_route("/models", one, methods=["POST", "DELETE"], include_in_schema=False)
+    router.add("/models", one, methods=["POST", "DELETE"], include_in_schema=False)
 
 
 def _refusal(why: str) -> Callable[[], Awaitable[Response]]:

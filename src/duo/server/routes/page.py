@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from duo import _core
@@ -16,6 +16,7 @@ from duo.support.wording import quoted
 
 if TYPE_CHECKING:
     from duo.generation.recent_events import RecentEvents
+    from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
 # The model's text is untrusted: nothing but the package's own files is run, and nobody else is asked for anything.
@@ -33,14 +34,14 @@ HEADERS = {
 EVENT = ("kind", "lane", "t0_us", "t1_us", "slot", "n_rows", "n_accepted", "n_drafted", "hit", "depth", "stance")
 
 
-def add(router: APIRouter, service: Service) -> None:
+def add(router: RouteTable, service: Service) -> None:
     """Nothing with --no-ui."""
     if service.events is None:
         return
     events = service.events
     for name in KINDS:
         path = "/" if name == "index.html" else f"/ui/{name}"
-        router.add_api_route(path, _file(name), methods=["GET", "HEAD"], include_in_schema=False)
+        router.add(path, _file(name), methods=["GET", "HEAD"], include_in_schema=False)
 
     @router.get("/duo/trace")
     async def trace(request: Request) -> Response:

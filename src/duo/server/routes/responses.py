@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from duo.chat.pictures import is_picture
@@ -13,7 +13,7 @@ from duo.errors import BadValueError
 from duo.server.chat_options import chat_texts, prompt_of
 from duo.server.formats.responses import ResponsesShape
 from duo.server.formats.shape import AnswerFormat
-from duo.server.request_body import body_of, checked, fields_of
+from duo.server.request_body import checked, fields_of
 from duo.server.respond import Json, respond
 from duo.server.routes.texts import common
 from duo.server.schemas import ChatFields, ResponsesFields
@@ -21,12 +21,13 @@ from duo.server.text import ServedText
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
+    from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
 TEXTS = ("input_text", "output_text", "text", "refusal", "reasoning_text")
 
 
-def add(router: APIRouter, service: Service) -> None:
+def add(router: RouteTable, service: Service) -> None:
     async def create(request: Request) -> Response:
         """An answer to a conversation, as OpenAI's Responses."""
         f = await fields_of(service, request, ResponsesFields)
@@ -47,10 +48,8 @@ def add(router: APIRouter, service: Service) -> None:
 
     for prefix in ("/v1", ""):
         shown = bool(prefix)
-        router.post(f"{prefix}/responses", openapi_extra=body_of(ResponsesFields), include_in_schema=shown)(create)
-        router.post(
-            f"{prefix}/responses/input_tokens", openapi_extra=body_of(ResponsesFields), include_in_schema=shown
-        )(input_tokens)
+        router.post(f"{prefix}/responses", body=ResponsesFields, include_in_schema=shown)(create)
+        router.post(f"{prefix}/responses/input_tokens", body=ResponsesFields, include_in_schema=shown)(input_tokens)
 
 
 def as_chat(f: ResponsesFields) -> ChatFields:

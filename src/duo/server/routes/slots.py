@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from duo.errors import BadValueError
 from duo.generation import slot_file
 from duo.model import Duo
 from duo.server.errors import ApiError
-from duo.server.request_body import body_of, fields_of
+from duo.server.request_body import fields_of
 from duo.server.request_options import settings_shown
 from duo.server.respond import Json
 from duo.server.schemas import SlotFields
@@ -23,13 +23,14 @@ from duo.server.text import ServedText
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
+    from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
 ACTIONS = ("save", "restore", "erase")
 N_NAME = 255  # bytes of a file's name
 
 
-def add(router: APIRouter, service: Service) -> None:
+def add(router: RouteTable, service: Service) -> None:
     @router.get("/slots")
     async def slots(request: Request) -> Response:
         """What each slot is doing. fail_on_no_slot: 503 if none is idle."""
@@ -44,7 +45,7 @@ def add(router: APIRouter, service: Service) -> None:
 
     one_at_a_time = asyncio.Lock()
 
-    @router.post("/slots/{id_slot}", openapi_extra=body_of(SlotFields))
+    @router.post("/slots/{id_slot}", body=SlotFields)
     async def act(id_slot: str, request: Request) -> Response:
         """action=save, restore: what the slot's caches hold, to a file of --slot-save-path and back. erase: nothing
         is kept there. Waits until no text is written."""

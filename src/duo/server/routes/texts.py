@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from duo.compat.llama_cpp.infill import infill
@@ -17,16 +17,17 @@ from duo.server.formats.chat import ChatShape
 from duo.server.formats.completion import CompletionShape
 from duo.server.formats.native import NativeShape, infill_texts
 from duo.server.formats.shape import AnswerFormat
-from duo.server.request_body import body_of, fields_of
+from duo.server.request_body import fields_of
 from duo.server.respond import respond
 from duo.server.schemas import ChatFields, CompletionFields, InfillFields, PromptFields, TextFields
 from duo.server.text import ServedText
 
 if TYPE_CHECKING:
+    from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
 
-def add(router: APIRouter, service: Service) -> None:
+def add(router: RouteTable, service: Service) -> None:
     async def chat(request: Request) -> Response:
         """An answer to a conversation, as OpenAI's."""
         f = await fields_of(service, request, ChatFields)
@@ -93,11 +94,11 @@ def add(router: APIRouter, service: Service) -> None:
         return await respond(service, request, f, count_of(f), make)
 
     for path in ("/v1/chat/completions", "/chat/completions"):
-        router.post(path, openapi_extra=body_of(ChatFields), include_in_schema=path.startswith("/v1"))(chat)
-    router.post("/v1/completions", openapi_extra=body_of(CompletionFields))(completions)
+        router.post(path, body=ChatFields, include_in_schema=path.startswith("/v1"))(chat)
+    router.post("/v1/completions", body=CompletionFields)(completions)
     for path in ("/completion", "/completions"):
-        router.post(path, openapi_extra=body_of(PromptFields), include_in_schema=path == "/completion")(completion)
-    router.post("/infill", openapi_extra=body_of(InfillFields))(fill)
+        router.post(path, body=PromptFields, include_in_schema=path == "/completion")(completion)
+    router.post("/infill", body=InfillFields)(fill)
 
 
 def common(service: Service, texts: list[ServedText]) -> tuple[object, str, list[ServedText]]:

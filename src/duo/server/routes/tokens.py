@@ -5,34 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from duo.model import Duo
 from duo.server.build_jobs import tokens_of
 from duo.server.chat_options import prompt_of
-from duo.server.request_body import body_of, fields_of
+from duo.server.request_body import fields_of
 from duo.server.respond import Json
 from duo.server.schemas import ChatFields, DetokenizeFields, TokenizeFields
 
 if TYPE_CHECKING:
+    from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
 
-def add(router: APIRouter, service: Service) -> None:
-    @router.post("/tokenize", openapi_extra=body_of(TokenizeFields))
+def add(router: RouteTable, service: Service) -> None:
+    @router.post("/tokenize", body=TokenizeFields)
     async def tokenize(request: Request) -> Response:
         """Token ids of a text; with_pieces: and their texts, or bytes where they are no UTF-8."""
         f = await fields_of(service, request, TokenizeFields)
         return await _answer(service, lambda duo: {"tokens": _tokens(duo, f)})
 
-    @router.post("/detokenize", openapi_extra=body_of(DetokenizeFields))
+    @router.post("/detokenize", body=DetokenizeFields)
     async def detokenize(request: Request) -> Response:
         """The text of token ids."""
         f = await fields_of(service, request, DetokenizeFields)
         return await _answer(service, lambda duo: {"content": duo.decode(f.tokens or [], special=True)})
 
-    @router.post("/apply-template", openapi_extra=body_of(ChatFields))
+    @router.post("/apply-template", body=ChatFields)
     async def apply_template(request: Request) -> Response:
         """The prompt that a conversation becomes."""
         f = await fields_of(service, request, ChatFields)
@@ -44,7 +45,7 @@ def add(router: APIRouter, service: Service) -> None:
         return await _answer(service, lambda duo: {"input_tokens": len(prompt_of(f, duo, service.settings).tokens)})
 
     for path in ("/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"):
-        router.post(path, openapi_extra=body_of(ChatFields), include_in_schema=path.startswith("/v1"))(input_tokens)
+        router.post(path, body=ChatFields, include_in_schema=path.startswith("/v1"))(input_tokens)
 
 
 async def _answer(service: Service, make: Callable[[Duo], Any]) -> Response:
