@@ -13,12 +13,12 @@ from duo.chat.pictures import Fetch, Pictures, data_url
 from duo.chat.reading import reasoning_of
 from duo.compat.llama_cpp import chat_formats
 from duo.compat.llama_cpp.answer import CompletionAnswer
-from duo.compat.llama_cpp.chat_answer import as_call, as_call_parts, as_chat, as_chat_parts, as_read, as_read_parts
+from duo.compat.llama_cpp.chat_answer import ChatAnswer, NamedCallAnswer
 from duo.compat.llama_cpp.chat_prompt import ChatPrompt, ChatRequest, chat_prompt, schema_of
 from duo.compat.llama_cpp.completion import stream_keyword, text_keywords
 from duo.compat.llama_cpp.evaluation import Evaluation
 from duo.compat.llama_cpp.members import CHAT_ARGUMENTS, merged_arguments
-from duo.compat.llama_cpp.openai import ChatChunk, ChatCompletion
+from duo.compat.openai.shapes import ChatChunk, ChatCompletion
 from duo.errors import BadValueError, MissingPackageError
 from duo.generation.pictures import seen_tokens
 from duo.generation.texts import text_defaults
@@ -186,14 +186,12 @@ class Chats(Evaluation):
         if logprobs:
             wanted["logprobs"] = top_logprobs or 0
         stream_of = self.stream(prompt.tokens, **wanted)
-        answer = CompletionAnswer(self.local_model, stream_of, "", len(prompt.tokens), model)
+        text = CompletionAnswer(self.local_model, stream_of, "", len(prompt.tokens), model)
         if named := prompt.choice.named:
-            return as_call_parts(answer.parts(), named) if stream else as_call(answer.whole(echo=False), named)
-        if prompt.is_read:
-            if stream:
-                return as_read_parts(answer, prompt.reading(answer.spelled))
-            return as_read(answer, prompt.reader())
-        return as_chat_parts(answer.parts()) if stream else as_chat(answer.whole(echo=False))
+            answer: ChatAnswer = NamedCallAnswer(text, named)
+        else:
+            answer = ChatAnswer(text, prompt.reading(text.spelled) if prompt.is_read else None)
+        return answer.parts() if stream else answer.whole()
 
     def _variables(self, options: dict[str, Any]) -> dict[str, Any]:
         """Takes the template's variables out of the options. Raises BadValueError."""

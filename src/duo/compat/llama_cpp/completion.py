@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 from duo.compat.llama_cpp.answer import CompletionAnswer
 from duo.compat.llama_cpp.infill import infill
 from duo.compat.llama_cpp.members import COMPLETION_ARGUMENTS, LlamaMembers, merged_arguments
-from duo.compat.llama_cpp.openai import Completion, CompletionChunk
+from duo.compat.openai.shapes import Completion, CompletionChunk
 from duo.generation.errand import score
 from duo.generation.job import Prompt, prepare, prompt_with_images
 from duo.generation.result import TokenLogprobs
