@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from duo.chat.call_pieces import CallPiece
     from duo.chat.reading import Part
     from duo.chat.tool_calls import Call
-    from duo.compat.openai.shapes import ChatDelta, ChatMessage, ToolCall, ToolCallPart
+    from duo.compat.openai import shapes
 
 
 def call_id(made: str) -> str:
@@ -19,30 +19,23 @@ def call_id(made: str) -> str:
     return made or f"call_{uuid.uuid4().hex[:24]}"
 
 
-def tool_call(call: Call) -> ToolCall:
+def tool_call(call: Call) -> shapes.ToolCall:
     """A whole call."""
-    return {
-        "id": call_id(call.id),
-        "type": "function",
-        "function": {"name": call.name, "arguments": call.arguments},
-    }
+    function: shapes.FunctionCall = {"name": call.name, "arguments": call.arguments}
+    return {"id": call_id(call.id), "type": "function", "function": function}
 
 
-def tool_call_part(p: CallPiece) -> ToolCallPart:
+def tool_call_part(p: CallPiece) -> shapes.ToolCallPart:
     """A call while it is written."""
     if not p.name:
         return {"index": p.index, "function": {"arguments": p.arguments}}
-    return {
-        "index": p.index,
-        "id": call_id(p.id),
-        "type": "function",
-        "function": {"name": p.name, "arguments": p.arguments},
-    }
+    function: shapes.FunctionCallPart = {"name": p.name, "arguments": p.arguments}
+    return {"index": p.index, "id": call_id(p.id), "type": "function", "function": function}
 
 
-def message_of(said: Part) -> ChatMessage:
+def message_of(said: Part) -> shapes.ChatMessage:
     """All of it."""
-    message: ChatMessage = {"role": "assistant", "content": said.content or (None if said.calls else "")}
+    message: shapes.ChatMessage = {"role": "assistant", "content": said.content or (None if said.calls else "")}
     if said.reasoning:
         message["reasoning_content"] = said.reasoning
     if said.calls:
@@ -50,7 +43,7 @@ def message_of(said: Part) -> ChatMessage:
     return message
 
 
-def deltas_of(part: Part) -> Iterator[ChatDelta]:
+def deltas_of(part: Part) -> Iterator[shapes.ChatDelta]:
     """What a part of it brings."""
     if part.reasoning:
         yield {"reasoning_content": part.reasoning}

@@ -27,14 +27,9 @@ class CompletionShape(AnswerFormat):
         return self._part(text, content, self._logprobs(text, fresh), finish, fresh, **more)
 
     def _part(
-        self,
-        text: ServedText,
-        content: str,
-        logprobs: Any = None,
-        finish: str | None = None,
-        fresh: Sequence[Chunk] = (),
-        **more: Any,
-    ) -> Event:
+        self, text: ServedText, content: str, logprobs: Any = None, finish: str | None = None,
+        fresh: Sequence[Chunk] = (), **more: Any,
+    ) -> Event:  # fmt: skip
         choice = text_choice(text.index, content, finish, logprobs)
         return "", {**self.dicts.completion_chunk([choice]), **self.per_token_fields(text, fresh), **more}
 
