@@ -20,12 +20,14 @@ from duo.compat.llama_cpp.evaluation import Evaluation
 from duo.compat.llama_cpp.members import CHAT_ARGUMENTS, merged_arguments
 from duo.compat.openai.shapes import ChatChunk, ChatCompletion
 from duo.errors import BadValueError, MissingPackageError
+from duo.generation.begin import start
 from duo.generation.pictures import seen_tokens
 from duo.generation.texts import text_defaults
 from duo.grammar.grammar import grammar_of_schema
 from duo.options.llama_cpp import ChatOptions
 from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
+from duo.options.validate import check_keywords
 from duo.support.wording import quoted
 
 OF_TOOLS = ("tools", "tool_choice", "functions", "function_call")
@@ -161,11 +163,10 @@ class Chats(Evaluation):
                 )
         schema = schema_of(options.pop("response_format", None))
         arguments = {name: options.pop(name) for name in CHAT_ARGUMENTS if name in options}
-        text_keywords({}, "create_chat_completion", {k: v for k, v in arguments.items() if k not in OF_HANDLERS}, {})
         of_all = {name: value for name, value in self.defaults.items() if name in OF_HANDLERS}
-        own = text_keywords(
-            {k: v for k, v in self.defaults.items() if k not in of_all}, "create_chat_completion", options, {}
-        )
+        others = {k: v for k, v in arguments.items() if k not in OF_HANDLERS}
+        own = text_keywords({k: v for k, v in self.defaults.items() if k not in of_all}, {**options, **others}, {})
+        check_keywords("create_chat_completion", own, GENERATE_OPTIONS)
         if schema is not None:
             own["grammar"] = grammar_of_schema(schema)
         whole = {**OF_HANDLERS, **of_all, **{k: v for k, v in arguments.items() if k in OF_HANDLERS}}
@@ -180,12 +181,12 @@ class Chats(Evaluation):
             variables=self._variables(options),
         )
         options |= self.drawn_seed(options)
-        wanted = text_keywords(text_defaults(self, options), "create_chat_completion", options, DEFAULTS)
+        wanted = text_keywords(text_defaults(self, options), options, DEFAULTS)
         prompt = self.chat_prompt(messages, request)
         wanted |= prompt.shape
         if logprobs:
             wanted["logprobs"] = top_logprobs or 0
-        stream_of = self.stream(prompt.tokens, **wanted)
+        stream_of = start(self.session, prompt.tokens, wanted, "create_chat_completion")
         text = CompletionAnswer(self.local_model, stream_of, "", len(prompt.tokens), model)
         if named := prompt.choice.named:
             answer: ChatAnswer = NamedCallAnswer(text, named)
