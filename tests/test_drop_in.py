@@ -119,6 +119,21 @@ def test_a_seed_that_is_set_and_a_copy() -> None:
             assert d.defaults["seed"] == -1
 
 
+def test_a_chat_format_hears_of_mirostat(both: tuple[Any, Duo], monkeypatch: pytest.MonkeyPatch) -> None:
+    d: Any = both[1]
+    monkeypatch.setattr(d, "chat_format", "chatml")
+    for bad in ({"mirostat_mode": 3}, {"mirostat_mode": 2, "mirostat_tau": -1.0}, {"mirostat_eta": "x"}):
+        with pytest.raises(DuoError, match="mirostat"):
+            d.create_chat_completion(MESSAGES, **bad)
+    with pytest.raises(TypeError, match=r"create_chat_completion\(\) got an unexpected keyword argument 'no_such'"):
+        d.create_chat_completion(MESSAGES, no_such=1)
+    sampled = [
+        d.create_chat_completion(MESSAGES, temperature=2.0, seed=5, max_tokens=12, **o)["choices"][0]["message"]
+        for o in ({}, {"mirostat_mode": 2, "mirostat_tau": 0.1})
+    ]
+    assert sampled[0] != sampled[1]
+
+
 def test_answers_as_objects_of_openai(both: tuple[Any, Duo], monkeypatch: pytest.MonkeyPatch) -> None:
     """The package's classes take the dict's keys as keywords; these stand for them."""
     d: Any = both[1]

@@ -9,9 +9,9 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src"
 # From the top. What stands in no room is ground, but for the two ends.
 ROOMS = (
-    "__main__", "cli", "server", "make_draft", "benchmark", "train", "gguf_tools", "shortcuts", "model", "conversation",
-    "compat", "remote", "generation", "placement", "models", "chat", "grammar", "options", "support", "errors",
-    "_libs", "_openmp", "build_advice", "_core",
+    "__main__", "cli", "server", "make_draft", "benchmark", "train", "gguf_tools", "shortcuts", "model", "loaded_pair",
+    "conversation", "compat", "remote", "generation", "placement", "models", "chat", "grammar", "options", "support",
+    "errors", "_libs", "_openmp", "build_advice", "_core",
 )  # fmt: skip
 FILES = {
     ".".join(f.with_suffix("").relative_to(SOURCE).parts).removesuffix(".__init__"): f for f in SOURCE.rglob("*.py")

@@ -45,8 +45,8 @@ def duo_with(endpoint: str, **options: Any) -> Duo:
 
 
 def child_of(d: Duo) -> HostChild:
-    assert d._child is not None
-    return d._child
+    assert d._pair.child is not None
+    return d._pair.child
 
 
 def wait_for(what: Callable[[], object]) -> None:

@@ -15,7 +15,7 @@ from served import ENDLESS, PROMPT, Server, narrow, raw, request_for
 from waits import wait_until
 
 from duo import Duo, DuoError, TokenLogprobs, _core
-from duo.compat.llama_cpp.logprob_lists import LogprobLists
+from duo.compat.openai.logprobs import LogprobLists
 from duo.generation import errand_async
 from duo.generation.errand import check_scores
 from duo.generation.errand_async import score_async
@@ -130,7 +130,7 @@ def test_a_target_elsewhere_scores_nothing() -> None:
     try:
         assert engine.target is None
         with pytest.raises(ValueError, match="need the target in this process"):
-            check_scores(EngineSession(engine))
+            check_scores(EngineSession(engine), [1])
     finally:
         engine.close()
 

@@ -157,3 +157,10 @@ def test_silence_brings_a_comment(server: Server) -> None:
     assert found.startswith(b"HTTP/1.1 200") and b"x-accel-buffering: no" in found
     for s in (waiting, *blockers):
         s.close()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_text_whose_time_is_over_ends_behind_a_line(server: Server, stream: bool) -> None:
+    asked = {**ENDLESS, "t_max_predict_ms": 1, "grammar": 'root ::= ("a\\n")+'}
+    last = server.events("/completion", asked)[-1][1] if stream else server.post("/completion", asked).json()
+    assert last["stop_type"] == "limit" and 0 < last["tokens_predicted"] < 1500

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -18,32 +18,24 @@ from typing_extensions import Self, Unpack
 from duo import _core
 from duo.compat.llama_cpp import names as llama_cpp_names
 from duo.compat.llama_cpp.chat import Chats
-from duo.errors import BadValueError, DoesNotFitError, DuoError
+from duo.errors import BadValueError, DuoError
 from duo.generation.embeddings import Embeddings, open_embedder, pooling_named
-from duo.generation.job import draft_of, makes_guesses
 from duo.generation.recent_events import RecentEvents
-from duo.generation.session import EngineSession
 from duo.generation.stream import Stream
-from duo.generation.trace_file import TraceFile
-from duo.models.head import check_kind
-from duo.models.loading import Loading
-from duo.models.paths import PathLike, pair, path, written
-from duo.models.projector import see_with
+from duo.loaded_pair import LoadedPair
+from duo.models.loading import hub_paths, pair_paths
+from duo.models.paths import PathLike, written
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
-from duo.options.llama_cpp import DuoOptions
-from duo.options.model import ModelOptions, with_mtp
+from duo.options.llama_cpp import DuoOptions, LoadOptions
 from duo.options.signature import keywords
 from duo.options.speculation import says_plain
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.options.validate import check_keywords, engine_options, generate_options
-from duo.placement import auto_draft, guard, packed, profiles
-from duo.placement.place import place
-from duo.remote import attach, host_of, in_child, n_ctx_remote
+from duo.placement import auto_draft, guard
 
 if TYPE_CHECKING:
     from duo.remote.client.clients import Clients
-    from duo.remote.client.connection import ClientSettings
 
 _alive: weakref.WeakSet[Duo] = weakref.WeakSet()
 
@@ -68,7 +60,9 @@ def _without_weights(draft: PathLike | None, options: dict[str, Any], why: str) 
     return {**options, "cpu_kernels": "stock", "device": "none", "n_gpu_layers": 0}
 
 
-class Duo(Chats, Embeddings, Loading):
+# The bases are its calls, in groups that build on each other: to delegate each would repeat 75 signatures. What it
+# holds is in components: LoadedPair, EngineSession, ChatTemplate, EvaluatedTokens.
+class Duo(Chats, Embeddings):
     """A target model and, if you give one, a draft model: loaded and ready to write texts.
 
     It writes `n_parallel` texts at a time; further calls wait. Its methods may be called from any thread. Use `with`,
@@ -127,89 +121,106 @@ class Duo(Chats, Embeddings, Loading):
             remaining = _without_weights(draft, remaining, "embedding" if embeds else "vocab_only")
         check_keywords("Duo", remaining, ENGINE_OPTIONS, GENERATE_OPTIONS)
         log_path = b"" if log_file is None else os.fsencode(written(log_file, "log file"))
-        recent = trace if isinstance(trace, RecentEvents) else None
-        trace_path = None if trace is None or isinstance(trace, RecentEvents) else written(trace, "trace file")
+        events = trace if trace is None or isinstance(trace, RecentEvents) else written(trace, "trace file")
         self.options = engine_options({k: v for k, v in remaining.items() if k in ENGINE_OPTIONS})
         self.defaults = cast("GenerateOptions", {k: v for k, v in remaining.items() if k in GENERATE_OPTIONS})
         defaults = generate_options({**self.defaults})
-        self._client: Clients | None = None
         if (kind := self.options["numa"]) is not None:
             _core.use_numa(kind)
-        model, draft, o, self._child = in_child(model, draft, self.options)
-        self._host: ClientSettings | None = host_of(o, self._child)  # None: both models are here
-        self.elsewhere = "" if self._host is None else self._host.where
-        model, draft = pair(model, draft, o)
-        wanted = draft_of(defaults)
-        if self._host is not None and wanted not in ("", "draft-simple"):
-            raise BadValueError(
-                f"{wanted} (--spec-type) needs its target in the same process; leave out --draft-host, --verify-host "
-                "and --rpc"
-            )
-        if self._host is not None and self._host.role == "verify" and draft is not None:
-            _core.refuse_lone_head(os.fsencode(path(draft, "draft")))  # before anything connects
-        own_mtp = wanted == "draft-mtp" and draft is None  # the target's own layers
-        draft = None if vocab_only else model if own_mtp else draft
-        if draft is not None:
-            check_kind(draft, wanted)
-        if self._child is not None:
-            self._child.start()
-        if model is None and o["n_parallel"] == "auto":
-            o = {**o, "n_parallel": 1}  # the memory of the target's machine is not known here
-        of_target = None if model is None else ModelOptions.of(o, "target", path(model, "target"))
-        of_draft = None if draft is None else ModelOptions.of(o, "draft", path(draft, "draft"))
-        if wanted == "draft-mtp" and of_target is not None and of_draft is not None:
-            of_target, of_draft = with_mtp(of_target, of_draft)
-        placed, self.placement = place(
-            of_target,
-            of_draft,
-            n_ctx_remote=n_ctx_remote(self._host, o["n_ctx"]),
-            drafted=makes_guesses(defaults, draft is not None or o["draft_host"] is not None),
-        )
-        placed.remote_draft = o["draft_host"] is not None
-        placed.tracing = trace is not None
-        if o["cache_ram"] and model is None:
-            raise BadValueError("--cache-ram is for the cache of a target in this process; leave it out")
-        placed.n_kept_bytes = o["cache_ram"] << 20 if o["cache_ram"] > 0 else o["cache_ram"]
-        placed.target.vocab_only = vocab_only
-        if not vocab_only:
-            placed.projector = see_with(
-                o, None if model is None else path(model, "target"), placed.target.n_threads_batch
-            )
-        learns = self._before_loading(placed)
-        self.placed = placed  # where the models were put
-        self.profile_key = ""  # what this pair teaches is kept under the key, if it has one
-        trace_file, engine = None, None
-        if trace_path is not None:
-            names = [None if p is None else Path(os.fsdecode(p)).name for p in (model, draft)]
-            if self._host is not None:
-                names[self._host.role == "draft"] = self.elsewhere
-            trace_file = TraceFile(trace_path, names[0] or "", names[1])
-        try:
+
+        def prepare(placed: _core.EngineOptions) -> bool:
             _core.log_to(bool(verbose), log_path)
-            engine = _core.Engine(placed, progress)
-            for options_of, loaded in ((placed.target, engine.target), (placed.draft, engine.draft)):
-                if loaded is not None:
-                    packed.note_checked(options_of, loaded.packed_file)
-            if embeds and model is not None:
-                self._embedder = open_embedder(path(model, "target"), engine_options(of_embedder), pooling, progress)
-            if self._host is not None:
-                self._client = attach(self._host, engine)
-            self.session = EngineSession(engine, network=self._client, trace=trace_file or recent, placed=placed)
-        except MemoryError:
-            raise DoesNotFitError(
-                "there is not enough memory for these models; lower -c or choose smaller files"
-            ) from None
-        finally:
-            if not self._loaded:
-                for made in (trace_file, engine, self._child):
-                    if made is not None:
-                        made.close()
+            return self._before_loading(placed)
+
+        def embedder(file: str) -> _core.Embedder:
+            return open_embedder(file, engine_options(of_embedder), pooling, progress)
+
+        self._pair = LoadedPair(
+            model,
+            draft,
+            self.options,
+            defaults,
+            vocab_only=vocab_only,
+            trace=events,
+            progress=progress,
+            embedder=embedder if embeds else None,
+            prepare=prepare,
+        )
+        self.session = self._pair.session
+        self.elsewhere = self._pair.elsewhere
+        self.placed, self.placement = self._pair.placed, self._pair.placement
+        self.profile_key = self._pair.profile_key
+        self._embedder = self._pair.embedder
         guard.tell()  # the program has said it before
         _alive.add(self)
-        if self._host is None and learns and not vocab_only:  # a warm start, with what earlier runs learned
-            self.profile_key = profiles.restore(self.engine, placed)
         if auto and not says_plain({**defaults}):
             auto_draft.add_ngrams(self, defaults["accept"])
+
+    @classmethod
+    @keywords(LoadOptions)
+    def from_pretrained(
+        cls,
+        repo_id: str,
+        filename: str | None = None,
+        draft_repo_id: str | None = None,
+        draft_filename: str | None = None,
+        *,
+        cache_dir: str | os.PathLike[str] | None = None,
+        token: str | None = None,
+        offline: bool | None = None,
+        **options: Unpack[LoadOptions],
+    ) -> Self:
+        """Loads models from the Hugging Face Hub, which are downloaded the first time.
+
+        Args:
+            repo_id: The target's repository: `user/repo`, or `user/repo:quant`.
+            filename: A file in it, or a pattern with `*` that matches one file. Default: llama.cpp's choice, which is
+                Q4_K_M, otherwise Q8_0, otherwise any.
+            draft_repo_id: The draft's repository.
+            draft_filename: A file in it. Default: a draft head (with mtp-, dspark-, dflash- or eagle3- in its name) of
+                the kind that `spec_type` names; otherwise as for the target.
+            cache_dir: Folder for the files. Default: the hub's cache.
+            token: Access token. Default: the environment's HF_TOKEN.
+            offline: Use only files that are on the disk.
+            **options: Keywords of `Duo`.
+
+        Raises:
+            UnknownModelError: There is no such repository or file.
+            AccessDeniedError: The model is gated or private, or the token is wrong.
+            PeerLostError: The hub cannot be reached.
+            DoesNotFitError: The disk has no room for the files.
+            DuoError: What `Duo` raises.
+        """
+        wanted: dict[str, Any] = dict(options)
+        for name in ("additional_files", "local_dir"):
+            if wanted.pop(name, None):
+                raise BadValueError(
+                    f"llama_cpp's {name} is not supported by duo; files go to the hub's cache (cache_dir)"
+                )
+        wanted.pop("local_dir_use_symlinks", None)
+        files = hub_paths(
+            (repo_id, filename),
+            (draft_repo_id, draft_filename),
+            options.get("spec_type"),
+            cache_dir=cache_dir,
+            token=token,
+            offline=offline,
+        )
+        return cls(*files, **wanted)
+
+    @classmethod
+    @keywords(LoadOptions)
+    def from_pair(cls, name: str, **options: Unpack[LoadOptions]) -> Self:
+        """Loads a pair that duo knows, which is downloaded the first time. Errors are those of `from_pretrained`.
+
+        If the pair has no draft file, the target's MTP layers or n-grams guess, unless the options say otherwise.
+
+        Args:
+            name: Its name, from `duo pairs`.
+            **options: Keywords of `Duo`.
+        """
+        files, wanted = pair_paths(name, options)
+        return cls(*files, **wanted)
 
     # ---- life
 
@@ -224,7 +235,7 @@ class Duo(Chats, Embeddings, Loading):
     @property
     def network(self) -> Clients | None:
         """The connections to the host. None: both models are in this process."""
-        return self._client
+        return self._pair.client
 
     @property
     def n_parallel(self) -> int:
@@ -233,17 +244,8 @@ class Duo(Chats, Embeddings, Loading):
 
     def close(self) -> None:
         """Stops all texts and frees everything. It may be called twice, and from another thread."""
-
-        def last(engine: _core.Engine) -> None:
-            with ExitStack() as stack:  # all are closed, the engine first, whatever fails
-                for other in (self._child, self._client):
-                    if other is not None:
-                        stack.callback(other.close)
-                stack.callback(engine.close)
-                profiles.keep(engine, self.profile_key)
-
         self.stop_vectors()
-        self.session.close(last)
+        self._pair.close()
         self._embedder = None
 
     def __enter__(self) -> Self:
@@ -255,11 +257,9 @@ class Duo(Chats, Embeddings, Loading):
     def __del__(self) -> None:
         if self._loaded and not self.session.closed:
             # Other threads may be the client's own, which `close` waits for.
-            may_wait = self._client is None or threading.current_thread() is threading.main_thread()
+            may_wait = self.network is None or threading.current_thread() is threading.main_thread()
             may_wait = may_wait and not self.session.in_hook
             self.close() if may_wait else threading.Thread(target=self.close, name="duo-close").start()
-        elif (child := getattr(self, "_child", None)) is not None:
-            child.close()  # __init__ failed
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy loads the models again, with the same arguments but `progress`."""
@@ -270,7 +270,7 @@ class Duo(Chats, Embeddings, Loading):
         if not hasattr(self, "session") or self.session.closed:  # without one: the constructor has failed
             return "<Duo, closed>"
         names = [Path(m.path).name for m in (self.engine.target, self.engine.draft) if m is not None]
-        names += [] if self._host is None else [self._host.name]
+        names += [] if self._pair.host is None else [self._pair.host.name]
         return f"<Duo {' + '.join(names)}>"
 
 

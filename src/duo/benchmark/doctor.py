@@ -112,13 +112,13 @@ def times_of(probe: _core.Probe, context: list[int], tokens: list[int], repeat: 
 
 def experts_of(probe: _core.Probe, context: list[int], tokens: list[int]) -> dict[int, float]:
     """Distinct experts of a layer in a pass, by width; empty: duo's kernels compute none."""
-    found = {}
+    per_product = {}
     for width in EXPERT_WIDTHS:
         probe.decode(tokens[:width], len(context))
         n_products, n_distinct, _ = probe.experts_read
         if n_products:
-            found[width] = n_distinct / n_products
-    return found
+            per_product[width] = n_distinct / n_products
+    return per_product
 
 
 def log_softmax(x: Logits) -> npt.NDArray[np.float64]:
@@ -140,12 +140,12 @@ def accuracy(path: str, weight_type: str, n_matrices: int = 3, n_rows: int = 128
     header = read_header(path)
     all_of_it = [t for t in header.tensors if t.type == weight_type and len(t.shape) == 2]
     tensors = all_of_it[:: max(1, len(all_of_it) // n_matrices)][:n_matrices]
-    found = []
+    errors = []
     for t in tensors:
         with suppress(DuoError):  # stock kernels compute this shape
             weights = read_rows(header, t, n_rows)
-            found.append(_core.product_errors(weight_type, weights, t.shape[0], 4))
-    stock, duo = np.mean(found, axis=0) if found else (float("nan"), float("nan"))
+            errors.append(_core.product_errors(weight_type, weights, t.shape[0], 4))
+    stock, duo = np.mean(errors, axis=0) if errors else (float("nan"), float("nan"))
     return Accuracy(float(stock), float(duo))
 
 

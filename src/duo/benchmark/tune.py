@@ -45,8 +45,7 @@ class TuningTexts:
 
     def __init__(self, duo: Duo, flag: str = "-f") -> None:
         self._duo, self.flag = duo, flag
-        given = duo.defaults
-        seed = given.get("seed", 1)
+        seed = duo.defaults.get("seed", 1)
         # One seed for all texts: arms are compared on the same text.
         self._seed = seed if seed >= 0 else secrets.randbits(63)
 
@@ -75,13 +74,13 @@ def fitting(duo: Duo, prompts: Sequence[str], n_tokens: int = N_AUTO, flag: str 
     """N_TEXTS of the prompts, spread evenly over the list, or fewer. n_tokens: that a text adds to a prompt at most.
     flag: that gives other prompts. Raises ContextFullError: none fits."""
     n_most = min(m.n_ctx for m in (duo.target, duo.draft) if m is not None) - n_tokens
-    found = [p for p in prompts if 0 < len(duo.tokenize(p, special=True)) <= n_most]
-    if not found:
+    fits = [p for p in prompts if 0 < len(duo.tokenize(p, special=True)) <= n_most]
+    if not fits:
         raise ContextFullError(
             f"no prompt fits the context with {n_tokens} more tokens; raise -c or give shorter prompts ({flag})"
         )
-    n = min(N_TEXTS, len(found))
-    return [found[i * len(found) // n] for i in range(n)]
+    n = min(N_TEXTS, len(fits))
+    return [fits[i * len(fits) // n] for i in range(n)]
 
 
 def sync(k: int) -> Arm:
@@ -93,7 +92,7 @@ def measure_widths(t: Tuning, texts: TuningTexts, prompts: Sequence[str], progre
     """Sets pass_ms and step_alone_ms. The draft waits during each pass, so the models do not slow each other down."""
     progress("plain decoding")
     plain = texts.write_all(prompts[0], N_PLAIN, PLAIN)
-    found = {1: 1e3 * plain.seconds / max(1, plain.n_timed)}
+    times = {1: 1e3 * plain.seconds / max(1, plain.n_timed)}
     last = LENGTHS[-1]
     for prompt in dict.fromkeys((prompts[0], prompts[-1])):
         for k in LENGTHS:
@@ -104,10 +103,10 @@ def measure_widths(t: Tuning, texts: TuningTexts, prompts: Sequence[str], progre
             t.step_alone_ms = timings["step_ms"].get("1", t.step_alone_ms)
             for rows, ms in timings["pass_ms"].items():
                 # Disturbances only make a pass slower, so the lowest value counts.
-                found[int(rows)] = min(ms, found.get(int(rows), ms))
-            if found.get(k + 1, 0.0) > TOO_WIDE * found[1]:
+                times[int(rows)] = min(ms, times.get(int(rows), ms))
+            if times.get(k + 1, 0.0) > TOO_WIDE * times[1]:
                 last = k
-    t.pass_ms = {w: found[w] for w in (1, *(k + 1 for k in LENGTHS if k <= last)) if w in found}
+    t.pass_ms = {w: times[w] for w in (1, *(k + 1 for k in LENGTHS if k <= last)) if w in times}
     if len(t.pass_ms) < 2 or t.step_alone_ms is None:
         raise BadValueError(
             f"this pair makes no guesses that could be measured; give other prompts ({texts.flag}), and see what "

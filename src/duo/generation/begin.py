@@ -18,9 +18,19 @@ if TYPE_CHECKING:
     from duo.generation.prompt_cache import PromptCache
 
 
+def checked(session: EngineSession, prompt: Prompt, options: dict[str, Any], function: str) -> Job:
+    """The request for a text of this session. Raises BadValueError and TypeError."""
+    engine = session.engine
+    return prepare(session.local_model, engine.target, prompt, options, function, engine.draft)
+
+
 def start(session: EngineSession, prompt: Prompt, options: dict[str, Any], function: str) -> Stream:
-    """Waits for its turn and begins the text. Raises BadValueError, BusyError, CancelledError, and TypeError."""
-    job = prepare(session.local_model, session.engine.target, prompt, options, function, session.engine.draft)
+    """Checks the request, waits for its turn and begins the text. Raises as `checked` and `open_stream`."""
+    return open_stream(session, checked(session, prompt, options, function))
+
+
+def open_stream(session: EngineSession, job: Job) -> Stream:
+    """Waits for its turn and begins the text. Raises BadValueError, BusyError, CancelledError."""
     turn = session.turns.new()
     try:
         session.wait_for_turn(turn)

@@ -181,9 +181,11 @@ class Job:
     hook: Hook | None = None
 
 
-def check_early(prompt: Prompt, options: dict[str, Any], function: str = "generate") -> GenerateOptions:
-    """Checks what needs no model: options and prompt. Returns the complete options. Raises BadValueError and
-    TypeError."""
+def check_early(
+    prompt: Prompt, options: dict[str, Any], function: str = "generate", model: _core.Model | None = None
+) -> GenerateOptions:
+    """Checks options and prompt, as far as it needs no model but a grammar's. Returns the complete options. Raises
+    BadValueError and TypeError."""
     o = generate_options(options, function)
     if isinstance(prompt, str):
         if not prompt:
@@ -194,7 +196,7 @@ def check_early(prompt: Prompt, options: dict[str, Any], function: str = "genera
         if not s:
             raise BadValueError("a stop string (-r) is empty; leave it out")
         check_text(s, f"the stop string {s!r} (-r)")
-    check_grammar(grammar_of(o))
+    check_grammar(grammar_of(o), model)
     return o
 
 
@@ -211,7 +213,7 @@ def prepare(
     model: the one whose vocabulary is used. target, draft: None if it is on another machine. Raises BadValueError and
     TypeError.
     """
-    o = check_early(prompt, options, function)
+    o = check_early(prompt, options, function, model)
     _check_draft(o, draft)
     _check_ids(o, model.n_vocab)
     for name, asked in (("prompt_cache", o["prompt_cache"] is not None), ("context_shift", o["context_shift"])):
@@ -220,7 +222,6 @@ def prepare(
             raise BadValueError(
                 f"{name} ({flag}) needs the target in this process, and it is in another one; leave it out"
             )
-    check_grammar(grammar_of(o), model)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
     tokens = prompt_with_images(model, prompt, o["images"]) if o["images"] else prompt_tokens(model, prompt)
     return Job(o, tokens, _stops(o), seed, _hook_of(o, target))

@@ -10,8 +10,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from duo.generation.begin import begin
-from duo.generation.job import Job, prepare
+from duo.generation.begin import begin, checked
+from duo.generation.job import Job
 from duo.generation.prompt_cache import open_cache
 from duo.generation.result import Chunk, Result
 from duo.generation.session import EngineSession
@@ -29,33 +29,44 @@ LOOK_S = 0.25
 
 
 class AsyncStream:
-    """A running text whose chunks come to an event loop. Close it, whatever happens."""
+    """A running text whose chunks come to an event loop. Close it, whatever happens.
 
-    def __init__(self, session: EngineSession, stream: Stream) -> None:
+    came: called in the loop with the chunks that have come, and with none when there are no more. It must not raise.
+    """
+
+    def __init__(self, session: EngineSession, stream: Stream, came: Callable[[list[Chunk]], None]) -> None:
         self.stream = stream
         self._pump = session.pump
         self._loop = asyncio.get_running_loop()
-        self._came: asyncio.Queue[tuple[list[Chunk], BaseException | None, bool]] = asyncio.Queue()
-        self._ended = False
+        self._came = came
+        self._stopped = asyncio.Event()
+        self._ended = False  # the pump has read its end
+        self._error: BaseException | None = None
         self._pump.add(stream, self._sink)
 
     def _sink(self, chunks: list[Chunk], error: BaseException | None, ended: bool) -> None:
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._came.put_nowait, (chunks, error, ended))
+            self._loop.call_soon_threadsafe(self._take, chunks, error, ended)
 
-    async def batch(self) -> list[Chunk]:
-        """The chunks that have come since the last call; empty: the text has ended. Raises as `Stream`."""
-        while not self._ended:
-            chunks, error, self._ended = await self._came.get()
-            if error is not None:
-                if chunks:  # they came first
-                    self._ended = False
-                    self._came.put_nowait(([], error, True))
-                else:
-                    raise error
-            if chunks:
-                return chunks
-        return []
+    def _take(self, chunks: list[Chunk], error: BaseException | None, ended: bool) -> None:
+        if self._stopped.is_set():
+            return
+        if chunks:
+            self._came(chunks)
+        if ended:
+            self._ended, self._error = True, error
+            self.stop()
+            self._came([])
+
+    def stop(self) -> None:
+        """Nothing more comes. `close` ends the text."""
+        self._stopped.set()
+
+    async def wait(self) -> None:
+        """Returns when nothing more comes. Raises as `Stream`."""
+        await self._stopped.wait()
+        if self._error is not None:
+            raise self._error
 
     async def close(self) -> None:
         """Ends the text without blocking the loop, because a pass may take a while to stop. Safe to call twice.
@@ -63,13 +74,14 @@ class AsyncStream:
         The pump may be ending it just now. This waits for that, too: the task may begin its next text at once.
         """
         self._pump.remove(self.stream)
+        self.stop()
         if not self._ended:
             self._ended = True
             await asyncio.shield(asyncio.to_thread(self.stream.close))
 
 
-async def open_async(session: EngineSession, job: Job) -> AsyncStream:
-    """Waits for its turn and begins the text. Raises BadValueError, BusyError, CancelledError."""
+async def open_async(session: EngineSession, job: Job, came: Callable[[list[Chunk]], None]) -> AsyncStream:
+    """Waits for its turn and begins the text. came: as of `AsyncStream`. Raises as `open_stream`."""
     session.check_outside()
     task = asyncio.current_task()
     turn = await turn_async(session, task)
@@ -80,7 +92,7 @@ async def open_async(session: EngineSession, job: Job) -> AsyncStream:
     except BaseException:
         session.turns.end(turn)
         raise
-    return AsyncStream(session, begin(session, job, task, turn, cache))
+    return AsyncStream(session, begin(session, job, task, turn, cache), came)
 
 
 async def turn_async(session: EngineSession, task: asyncio.Task[Any] | None, *, alone: bool = False) -> Turn:
@@ -122,27 +134,28 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
 
 async def _prepared(session: EngineSession, prompt: Prompt, options: dict[str, Any], function: str) -> Job:
     session.check_outside()
-    engine = session.engine
-    return await asyncio.to_thread(prepare, session.local_model, engine.target, prompt, options, function, engine.draft)
+    return await asyncio.to_thread(checked, session, prompt, options, function)
 
 
 async def chunks_async(session: EngineSession, prompt: Prompt, options: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
     """The chunks of one text, for an event loop. Raises as `start`."""
-    text = await open_async(session, await _prepared(session, prompt, options, "astream"))
+    came: asyncio.Queue[list[Chunk]] = asyncio.Queue()
+    text = await open_async(session, await _prepared(session, prompt, options, "astream"), came.put_nowait)
     try:
-        while batch := await text.batch():
+        while batch := await came.get():
             for chunk in batch:
                 yield chunk
+        await text.wait()
     finally:
         await text.close()
 
 
 async def result_async(session: EngineSession, prompt: Prompt, options: dict[str, Any]) -> Result:
     """The whole text, for an event loop. Raises as `start`."""
-    text = await open_async(session, await _prepared(session, prompt, options, "agenerate"))
+    job = await _prepared(session, prompt, options, "agenerate")
+    text = await open_async(session, job, lambda _chunks: None)
     try:
-        while await text.batch():
-            pass
+        await text.wait()
         return text.stream.result
     finally:
         await text.close()

@@ -37,9 +37,9 @@ def read_token(path: str | os.PathLike[str]) -> bytes:
     return data
 
 
-def same_token(expected: bytes, given: str | bytes) -> bool:
+def same_token(expected: bytes, token: str | bytes) -> bool:
     """Constant-time comparison."""
-    return hmac.compare_digest(expected, given.encode("utf-8", "replace") if isinstance(given, str) else given)
+    return hmac.compare_digest(expected, token.encode("utf-8", "replace") if isinstance(token, str) else token)
 
 
 def _read_pem(path: str, option: str) -> bytes:

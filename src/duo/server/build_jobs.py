@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from duo.chat.pictures import MARKER, between, decoded
 from duo.errors import BadValueError
+from duo.generation.begin import checked
 from duo.generation.errand import check_scores
-from duo.generation.job import Job, prepare
+from duo.generation.job import Job
 from duo.generation.pictures import seen_tokens
 from duo.server.errors import ApiError, too_long
 from duo.server.prompt_scores import PromptScores
@@ -96,7 +97,7 @@ def job_of(duo: Duo, tokens: Sequence[int], options: dict[str, Any]) -> Job:
     reads_only = options.get("max_tokens") == 0
     try:
         options = {**options, "max_tokens": 1} if reads_only else options
-        job = prepare(duo.local_model, duo.engine.target, tokens, options, draft=duo.engine.draft)
+        job = checked(duo.session, tokens, options, "generate")
     except TypeError as e:
         raise BadValueError(str(e)) from None
     return replace(job, options={**job.options, "max_tokens": 0, "mode": "plain"}) if reads_only else job

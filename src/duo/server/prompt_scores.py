@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from duo.generation.errand_async import score_async
 
 if TYPE_CHECKING:
-    from duo.compat.llama_cpp.logprob_lists import LogprobLists
-    from duo.compat.llama_cpp.openai import Logprobs
+    from duo.compat.openai.logprobs import LogprobLists
+    from duo.compat.openai.shapes import Logprobs
     from duo.generation.job import Job
     from duo.generation.result import TokenLogprobs
     from duo.generation.session import EngineSession

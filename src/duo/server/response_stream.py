@@ -60,23 +60,28 @@ class Writing:
         service = self._service
         if text.scores is not None:
             await text.scores.fill(service.duo.session, text.job)
-        stream = await open_async(service.duo.session, text.job)
-        last: list[Chunk] = []
+        last = [Chunk("", finish_reason="length")]  # of one that takes too long
+
+        def came(chunks: list[Chunk]) -> None:
+            nonlocal last
+            if not chunks:
+                return
+            if chunks[0].token is not None:
+                text.arrived()
+            if chunks[-1].finish_reason is not None:
+                last = chunks
+                return
+            self._came.put_nowait((text, chunks))
+            if text.too_slow:
+                stream.stop()
+
+        stream = await open_async(service.duo.session, text.job, came)
         try:
             text.begun_at = time.monotonic()
             text.stream = stream
             service.running.add(text)
             service.metrics.begun(text)
-            while batch := await stream.batch():
-                if batch[0].token is not None:
-                    text.arrived()
-                if batch[-1].finish_reason is not None:
-                    last = batch
-                    continue
-                self._came.put_nowait((text, batch))
-                if text.too_slow:
-                    last = [Chunk("", finish_reason="length")]
-                    break
+            await stream.wait()
             return last
         finally:
             await stream.close()

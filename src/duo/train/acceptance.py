@@ -40,11 +40,11 @@ class Acceptance:
 
 def runs(right: Sequence[bool], n_positions: int) -> Acceptance:
     """Of a model that guesses each token from the true ones before it: chains that begin at every token of a text."""
-    found, length = [0] * n_positions, 0
+    by_depth, length = [0] * n_positions, 0
     n = max(0, len(right) - n_positions + 1)
     for i in reversed(range(len(right))):
         length = length + 1 if right[i] else 0
         if i < n:
             for depth in range(min(length, n_positions)):
-                found[depth] += 1
-    return Acceptance(n, tuple(found))
+                by_depth[depth] += 1
+    return Acceptance(n, tuple(by_depth))

@@ -16,5 +16,5 @@ def to_bf16(x: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
 
 
 def from_bf16(bits: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    found: npt.NDArray[np.float32] = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return found
+    numbers: npt.NDArray[np.float32] = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return numbers

@@ -122,8 +122,8 @@ class Course:
             bf16=o["precision"] == "bf16" or (o["precision"] == "auto" and has_bf16(device)),
         )
 
-        def report(share: float, loss: float, found: Acceptance) -> None:
-            a.say(f"{100 * share:3.0f} %: loss {loss:.3f}, {found.words()}")
+        def report(share: float, loss: float, acceptance: Acceptance) -> None:
+            a.say(f"{100 * share:3.0f} %: loss {loss:.3f}, {acceptance.words()}")
 
         learn, check = Lessons(self.folder, "learn"), Lessons(self.folder, "check")
         trainer = Trainer(task, learn, check, settings, self.folder.path / "checkpoint.pt", about, a.say)

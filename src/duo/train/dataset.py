@@ -51,12 +51,12 @@ class Lessons:
 
     def counts(self, n_vocab: int) -> Array:
         """How often each token occurs, or is what the target would choose."""
-        found = np.zeros(n_vocab, np.int64)
+        counts = np.zeros(n_vocab, np.int64)
         for i in self._folder.groups(self._kind):
             group = self._group(i)
-            found += np.bincount(group["tokens"], minlength=n_vocab)
-            found += np.bincount(group["top_ids"][:, 0], minlength=n_vocab)
-        return found
+            counts += np.bincount(group["tokens"], minlength=n_vocab)
+            counts += np.bincount(group["top_ids"][:, 0], minlength=n_vocab)
+        return counts
 
     def epoch(self, seed: int, number: int, n_tokens: int) -> Iterator[list[Item]]:
         """All items in the order of this epoch, with about n_tokens tokens together."""
@@ -81,10 +81,10 @@ class Lessons:
 
         def padded(name: str) -> Tensor:
             first = groups[0][0][name]
-            found = np.zeros((len(items), n, *first.shape[1:]), first.dtype)
-            for row, (g, _), s in zip(found, groups, spans, strict=True):
+            rows = np.zeros((len(items), n, *first.shape[1:]), first.dtype)
+            for row, (g, _), s in zip(rows, groups, spans, strict=True):
                 row[: s.stop - s.start] = g[name][s]
-            return torch.from_numpy(found).to(device)
+            return torch.from_numpy(rows).to(device)
 
         features = padded("features").view(torch.bfloat16) if "features" in groups[0][0] else None
         return Batch(

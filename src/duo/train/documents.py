@@ -32,18 +32,18 @@ def read_documents(files: Sequence[Path]) -> list[Document]:
     A .json or .jsonl file has a list, or a line each, of texts, {"text"}, {"prompt"}, {"turns"} (the first counts) or
     {"messages"}; any other file is one text. All may be compressed (.xz, .gz). Raises BadValueError.
     """
-    found = [d for file in files for d in _of_file(file)]
-    if not found:
+    documents = [d for file in files for d in _of_file(file)]
+    if not documents:
         raise BadValueError(f"the data has no text ({', '.join(map(str, files)) or 'no file'}); give files with --data")
-    return found
+    return documents
 
 
 def data_hash(files: Sequence[Path]) -> str:
     """Of the files' contents. Raises BadValueError."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in files:
-        found.update(hashlib.sha256(_bytes(file)).digest())
-    return found.hexdigest()[:32]
+        digest.update(hashlib.sha256(_bytes(file)).digest())
+    return digest.hexdigest()[:32]
 
 
 def _bytes(file: Path) -> bytes:
@@ -85,20 +85,20 @@ def _parsed(text: str, where: str) -> Any:
 
 
 def _of_value(value: Any, where: str) -> Iterator[Document]:
-    kind, found = ("text", value) if isinstance(value, str) else ("", None)
+    kind, content = ("text", value) if isinstance(value, str) else ("", None)
     if isinstance(value, dict):
         kind = next((k for k in ("text", "prompt", "turns", "messages") if k in value), "")
-        found = value.get(kind)
-    if kind == "messages" and isinstance(found, list) and found and all(isinstance(m, dict) for m in found):
+        content = value.get(kind)
+    if kind == "messages" and isinstance(content, list) and content and all(isinstance(m, dict) for m in content):
         # An answer of somebody else's at the end is the target's to write.
-        asked = found[:-1] if found[-1].get("role") == "assistant" else found
-        if asked:
-            yield Document(messages=tuple(asked), answered=True, where=where)
+        question = content[:-1] if content[-1].get("role") == "assistant" else content
+        if question:
+            yield Document(messages=tuple(question), answered=True, where=where)
         return
-    if kind == "turns" and isinstance(found, list) and found and isinstance(found[0], str):
-        yield Document(messages=({"role": "user", "content": found[0]},), answered=True)
+    if kind == "turns" and isinstance(content, list) and content and isinstance(content[0], str):
+        yield Document(messages=({"role": "user", "content": content[0]},), answered=True)
         return
-    if kind not in ("text", "prompt") or not isinstance(found, str):
+    if kind not in ("text", "prompt") or not isinstance(content, str):
         raise BadValueError(f"{where} is no text; write {FORMS}")
-    if found.strip():
-        yield Document(found, answered=kind == "prompt")
+    if content.strip():
+        yield Document(content, answered=kind == "prompt")

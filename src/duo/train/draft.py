@@ -22,24 +22,31 @@ if TYPE_CHECKING:
     from duo.train.llama import Llama
 
 
-def train_draft(asked: TrainingRequest) -> Trained:
+def train_draft(request: TrainingRequest) -> Trained:
     """Teaches, trains and writes a draft. Raises DuoError."""
     need_torch()
     from duo.train.draft_task import DraftTask
 
-    o = cast("DraftOptions", asked.options)
-    file = ModelFile(asked.target)
+    o = cast("DraftOptions", request.options)
+    file = ModelFile(request.target)
     target = TargetShape.of(file)
-    draft = new_draft(target, o) if o["start"] is None else _begun(Path(o["start"]), asked.target, target.n_vocab)
-    course = Course(asked, target, ())
+    draft = new_draft(target, o) if o["start"] is None else _begun(Path(o["start"]), request.target, target.n_vocab)
+    course = Course(request, target, ())
     course.teach()
     about = asdict(draft.shape) | {"start": None if o["start"] is None else Path(o["start"]).name}
     card = course.card("train-draft", course.train(DraftTask(draft), about))
     name = f"draft for {file.path.stem}"
     n_bytes = write_model(
-        asked.out, "llama", name, draft.shape.keys(draft.shape.n_layer), tensors_of(draft), file, o["weight_type"], card
+        request.out,
+        "llama",
+        name,
+        draft.shape.keys(draft.shape.n_layer),
+        tensors_of(draft),
+        file,
+        o["weight_type"],
+        card,
     )
-    return Trained(asked.out, n_bytes, card)
+    return Trained(request.out, n_bytes, card)
 
 
 def _begun(start: Path, target: Path, n_vocab: int) -> Llama:
@@ -137,7 +144,7 @@ def _named(llama: Llama) -> dict[str, Any]:
 
 def tensors_of(llama: Llama) -> dict[str, npt.NDArray[Any]]:
     """Tensors of a llama file by their names there, rows first."""
-    found: dict[str, Floats] = {n: p.weight.detach().float().cpu().numpy() for n, p in _named(llama).items()}
+    tensors: dict[str, Floats] = {n: p.weight.detach().float().cpu().numpy() for n, p in _named(llama).items()}
     if llama.rope_factors is not None:
-        found["rope_freqs.weight"] = llama.rope_factors.cpu().numpy()
-    return found
+        tensors["rope_freqs.weight"] = llama.rope_factors.cpu().numpy()
+    return tensors

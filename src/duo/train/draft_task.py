@@ -26,7 +26,7 @@ class DraftTask:
     def acceptance(self, batch: Batch) -> Acceptance:
         """Chains of guesses from every token that the target wrote on."""
         right = hits(self.model(batch.tokens), shifted(batch.tokens, 1), None)
-        found = Acceptance.none(self.n_positions)
-        for row, given, length in zip(right, batch.n_given.tolist(), batch.lengths.tolist(), strict=True):
-            found += runs(row[max(0, given - 1) : length - 1].tolist(), self.n_positions)
-        return found
+        acceptance = Acceptance.none(self.n_positions)
+        for row, n_given, length in zip(right, batch.n_given.tolist(), batch.lengths.tolist(), strict=True):
+            acceptance += runs(row[max(0, n_given - 1) : length - 1].tolist(), self.n_positions)
+        return acceptance

@@ -59,8 +59,8 @@ def write_model(
 
 def read_card(path: Path) -> dict[str, Any] | None:
     """The card of a file that `write_model` wrote; None: it has none."""
-    found = ModelFile(path).header.values.get(CARD)
-    return json.loads(found) if isinstance(found, str) else None
+    card = ModelFile(path).header.values.get(CARD)
+    return json.loads(card) if isinstance(card, str) else None
 
 
 def _file_type(weight_type: str) -> str:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from duo.train.eagle3 import Eagle3Head, Eagle3Shape
 
 
-def train_head(asked: TrainingRequest) -> Trained:
+def train_head(request: TrainingRequest) -> Trained:
     """Teaches, trains and writes a head. Raises DuoError."""
     need_torch()
     from duo.train.dataset import Lessons
     from duo.train.head_task import HeadTask
 
-    o = cast("HeadOptions", asked.options)
-    file = ModelFile(asked.target)
+    o = cast("HeadOptions", request.options)
+    file = ModelFile(request.target)
     target = TargetShape.of(file)
     if not _core.keeps_layer_inputs(file.header.architecture):
         raise BadValueError(
@@ -37,16 +37,16 @@ def train_head(asked: TrainingRequest) -> Trained:
         )
     layers = target_layers(target, o["layers"])
     shape = shape_of(target, o, layers)
-    course = Course(asked, target, layers)
+    course = Course(request, target, layers)
     course.teach()
     counts = Lessons(course.folder, "learn").counts(target.n_vocab)
     head = new_head(shape, file, counts, o["seed"])
     share = float(counts[head.d2t.numpy()].sum() / counts.sum())
-    asked.say(f"the head drafts {shape.n_rows} of {target.n_vocab} tokens, which are {100 * share:.1f} % of the data")
+    request.say(f"the head drafts {shape.n_rows} of {target.n_vocab} tokens, which are {100 * share:.1f} % of the data")
     trained = course.train(HeadTask(head, o["steps"]), asdict(shape) | {"target_layers": list(layers)})
     card = course.card("train-head", {**trained, "rows_share": round(share, 4)})
-    n_bytes = write_head(asked, head, file, card)
-    return Trained(asked.out, n_bytes, card)
+    n_bytes = write_head(request, head, file, card)
+    return Trained(request.out, n_bytes, card)
 
 
 def shape_of(target: TargetShape, o: HeadOptions, layers: tuple[int, int, int]) -> Eagle3Shape:
@@ -101,8 +101,8 @@ def new_head(shape: Eagle3Shape, file: ModelFile, counts: npt.NDArray[Any], seed
 def components(x: Floats, n: int) -> Floats:
     """The rows of x along its n main directions (all of them, and zeros, if it has fewer columns)."""
     _, directions = np.linalg.eigh(x.T @ x)
-    found: Floats = x @ directions[:, ::-1][:, :n].astype(np.float32)
-    return np.pad(found, ((0, 0), (0, n - found.shape[1])))
+    projected: Floats = x @ directions[:, ::-1][:, :n].astype(np.float32)
+    return np.pad(projected, ((0, 0), (0, n - projected.shape[1])))
 
 
 def header_of(s: Eagle3Shape) -> dict[str, int | float | bool | list[int]]:
@@ -139,8 +139,10 @@ def tensors_of(head: Eagle3Head) -> dict[str, npt.NDArray[Any]]:
     return {**tensors, "d2t": head.d2t.cpu().numpy()}
 
 
-def write_head(asked: TrainingRequest, head: Eagle3Head, file: ModelFile, card: dict[str, Any]) -> int:
+def write_head(request: TrainingRequest, head: Eagle3Head, file: ModelFile, card: dict[str, Any]) -> int:
     """Returns the file's bytes. Raises DuoError."""
     name = f"EAGLE-3 head for {file.path.stem}"
     values = header_of(head.shape)
-    return write_model(asked.out, "eagle3", name, values, tensors_of(head), file, asked.options["weight_type"], card)
+    return write_model(
+        request.out, "eagle3", name, values, tensors_of(head), file, request.options["weight_type"], card
+    )

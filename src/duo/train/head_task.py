@@ -23,9 +23,9 @@ class HeadTask:
     def _column_of(self) -> Tensor:
         """By token of the target: its row of the head's output, or -1."""
         d2t = self.model.d2t
-        found = torch.full((self.model.shape.n_vocab,), -1, dtype=torch.int64, device=d2t.device)
-        found[d2t] = torch.arange(len(d2t), device=d2t.device)
-        return found
+        columns = torch.full((self.model.shape.n_vocab,), -1, dtype=torch.int64, device=d2t.device)
+        columns[d2t] = torch.arange(len(d2t), device=d2t.device)
+        return columns
 
     def loss(self, batch: Batch) -> Tensor:
         column_of = self._column_of()
@@ -50,11 +50,11 @@ class HeadTask:
         rows = torch.arange(following.shape[1], device=following.device)
         counted = (rows + 2 >= batch.n_given[:, None]) & batch.behind(1 + self.n_positions)[:, :-1]
         right = counted.clone()
-        found = []
+        n_right = []
         for i, state in enumerate(self.model.steps(batch.tokens, _features(batch), self.n_positions)):
             right &= hits(self.model.logits(state), shifted(following, i), column_of)
-            found.append(int(right.sum()))
-        return Acceptance(int(counted.sum()), tuple(found))
+            n_right.append(int(right.sum()))
+        return Acceptance(int(counted.sum()), tuple(n_right))
 
 
 def _features(batch: Batch) -> Tensor:

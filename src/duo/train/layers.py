@@ -34,8 +34,8 @@ class SwiGLU(nn.Module):
 
 def frequencies(n_rot: int, base: float, factors: Tensor | None = None) -> Tensor:
     """Angles per position [n_rot / 2]; factors: llama.cpp's rope_freqs, which divide them."""
-    found = base ** (-torch.arange(0, n_rot, 2, dtype=torch.float32) / n_rot)
-    return found if factors is None else found / factors
+    angles = base ** (-torch.arange(0, n_rot, 2, dtype=torch.float32) / n_rot)
+    return angles if factors is None else angles / factors
 
 
 def rope(x: Tensor, positions: Tensor, freqs: Tensor) -> Tensor:

@@ -34,8 +34,8 @@ class LessonTexts:
     n_given: Array
 
     def of(self, i: int) -> Array:
-        found: Array = self.tokens[self.starts[i] : self.starts[i + 1]]
-        return found
+        text: Array = self.tokens[self.starts[i] : self.starts[i + 1]]
+        return text
 
     def __len__(self) -> int:
         return len(self.n_given)
@@ -132,8 +132,8 @@ class Folder:
 
     def groups(self, kind: Kind) -> Iterator[int]:
         """Numbers of the groups with lessons."""
-        found = (self.path / "lessons").glob(f"{kind}-*")
-        yield from sorted(int(f.name.rpartition("-")[2]) for f in found)
+        files = (self.path / "lessons").glob(f"{kind}-*")
+        yield from sorted(int(f.name.rpartition("-")[2]) for f in files)
 
     def check_room(self, n_bytes: int) -> None:
         """Raises DoesNotFitError."""

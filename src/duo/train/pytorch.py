@@ -48,6 +48,6 @@ def has_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported()
     if device.type == "cpu":
-        found: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # PyTorch 2.9 and later
-        return any(found.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+        capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # PyTorch 2.9 and later
+        return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
     return False

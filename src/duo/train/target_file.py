@@ -39,8 +39,8 @@ class ModelFile:
         return self.header.values.get(f"{self.header.architecture}.{key}", otherwise)
 
     def number(self, key: str, otherwise: float) -> float:
-        found = self.value(key, otherwise)
-        return float(found) if isinstance(found, int | float) else otherwise
+        number = self.value(key, otherwise)
+        return float(number) if isinstance(number, int | float) else otherwise
 
     @cached_property
     def n_embd(self) -> int:
@@ -48,12 +48,12 @@ class ModelFile:
 
     def tokenizer(self) -> list[tuple[str, Any, gguf.GGUFValueType, gguf.GGUFValueType | None]]:
         """Keys of the vocabulary and the chat template, with their values and types, unchanged."""
-        found = []
+        keys = []
         for name, field in self.readers[0].fields.items():
             if name.startswith("tokenizer.") and field.data:  # gguf-py writes no empty arrays
                 is_array = field.types[0] is gguf.GGUFValueType.ARRAY
-                found.append((name, content_of(field), field.types[0], field.types[-1] if is_array else None))
-        return found
+                keys.append((name, content_of(field), field.types[0], field.types[-1] if is_array else None))
+        return keys
 
     def tensor(self, name: str) -> Floats | None:
         """Its weights in 32 bits, rows first; None: there is none of this name. Raises BadValueError: an unknown
@@ -62,10 +62,10 @@ class ModelFile:
             for t in reader.tensors:
                 if t.name == name:
                     try:
-                        found: Floats = gguf.dequantize(np.asarray(t.data), t.tensor_type).astype(np.float32)
+                        weights: Floats = gguf.dequantize(np.asarray(t.data), t.tensor_type).astype(np.float32)
                     except NotImplementedError as e:
                         raise BadValueError(
                             f"{self.path}: gguf-py cannot read {name} ({e}); use another quantisation"
                         ) from None
-                    return found.reshape(tuple(int(n) for n in reversed(t.shape)))
+                    return weights.reshape(tuple(int(n) for n in reversed(t.shape)))
         return None

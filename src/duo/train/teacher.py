@@ -79,9 +79,9 @@ class Teacher:
             for kind, group, indices in groups:
                 wishes = [pieces.check(i) if kind == "check" else pieces.wish(i) for i in indices]
                 done: dict[int, list[int]] = {w.index: w.tokens.tolist() for w in wishes}
-                asked = [w for w in wishes if w.n_write > 0]
-                for i, written in as_they_end(lambda w: self._written(d, w), asked, d.n_parallel):
-                    done[asked[i].index] += written
+                unwritten = [w for w in wishes if w.n_write > 0]
+                for i, written in as_they_end(lambda w: self._written(d, w), unwritten, d.n_parallel):
+                    done[unwritten[i].index] += written
                     n_done += length
                     self._progress("the target writes", n_done, self._n_tokens)
                 texts = [(done[w.index][:length], len(w.tokens)) for w in wishes]
@@ -129,26 +129,26 @@ class Teacher:
         n_done = self._n_tokens - sum(len(g[2]) for g in groups) * self._recipe.length
         for kind, group, indices in groups:
             texts = self._folder.texts(kind, group)
-            found: dict[str, list[Array]] = {"features": [], "top_ids": [], "top_log_p": []}
+            read: dict[str, list[Array]] = {"features": [], "top_ids": [], "top_log_p": []}
             for i in range(len(texts)):
-                self._read_text(probe, texts.of(i).tolist(), found)
+                self._read_text(probe, texts.of(i).tolist(), read)
                 self._progress("the target reads", n_done + (i + 1) * self._recipe.length, self._n_tokens)
             n_done += len(indices) * self._recipe.length
-            self._folder.put_lessons(kind, group, _arrays(texts, found))
+            self._folder.put_lessons(kind, group, _arrays(texts, read))
 
-    def _read_text(self, probe: _core.Probe, tokens: list[int], found: dict[str, list[Array]]) -> None:
+    def _read_text(self, probe: _core.Probe, tokens: list[int], read: dict[str, list[Array]]) -> None:
         n_pass = max(1, min(N_PASS, N_LOGITS // probe.n_vocab))
         top = min(self._recipe.top, probe.n_vocab)
         for first in range(0, len(tokens), n_pass):
             probe.decode(tokens[first : first + n_pass], first)
             ids, log_p = best(probe.logits(), top)
-            found["top_ids"].append(ids)
-            found["top_log_p"].append(log_p)
+            read["top_ids"].append(ids)
+            read["top_log_p"].append(log_p)
             if self._recipe.layers:
                 features = probe.features()
                 if not np.isfinite(features).all():
                     raise BadValueError(f"{self._target.name} gave features that are no numbers; other --layers may do")
-                found["features"].append(to_bf16(features))
+                read["features"].append(to_bf16(features))
 
 
 def _rendered(d: Duo, document: Document) -> str:
@@ -169,6 +169,6 @@ def best(logits: Array, n: int) -> tuple[Array, Array]:
     return ids.to(torch.int32).numpy(), log_p.to(torch.float16).numpy()
 
 
-def _arrays(texts: LessonTexts, found: dict[str, list[Array]]) -> dict[str, Array]:
-    arrays = {name: np.concatenate(parts) for name, parts in found.items() if parts}
+def _arrays(texts: LessonTexts, read: dict[str, list[Array]]) -> dict[str, Array]:
+    arrays = {name: np.concatenate(parts) for name, parts in read.items() if parts}
     return {"tokens": texts.tokens, "starts": texts.starts, "n_given": texts.n_given, **arrays}

@@ -148,14 +148,14 @@ class Trainer:
         batch = self._learn.batch(items, self._settings.device)
         with self._products():
             loss = self._task.loss(batch)
-        found = float(loss.detach())
-        if not math.isfinite(found):
+        value = float(loss.detach())
+        if not math.isfinite(value):
             raise DuoError("the loss is no number any more; delete the checkpoint and give a smaller --lr")
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         self._optimizer.step()
-        self._loss = found if math.isnan(self._loss) else 0.95 * self._loss + 0.05 * found
+        self._loss = value if math.isnan(self._loss) else 0.95 * self._loss + 0.05 * value
         self.state.step += 1
         self.state.n_tokens += int(batch.lengths.sum())
 
@@ -165,17 +165,17 @@ class Trainer:
     @torch.no_grad()
     def _validate(self, share: float, report: Report) -> None:
         self._task.model.eval()
-        found = Acceptance.none(self._task.n_positions)
+        acceptance = Acceptance.none(self._task.n_positions)
         for items in self._check.epoch(self._settings.seed, 0, self._settings.batch_tokens):
             with self._products():
-                found += self._task.acceptance(self._check.batch(items, self._settings.device))
+                acceptance += self._task.acceptance(self._check.batch(items, self._settings.device))
         state = self.state
         self._validated = state.step
-        state.history.append((round(state.seconds, 1), round(self._loss, 4), round(found.mean_length, 4)))
-        if state.best is None or found.mean_length >= state.best.mean_length:
-            state.best = found
+        state.history.append((round(state.seconds, 1), round(self._loss, 4), round(acceptance.mean_length, 4)))
+        if state.best is None or acceptance.mean_length >= state.best.mean_length:
+            state.best = acceptance
             state.best_model = {name: t.detach().cpu().clone() for name, t in self._task.model.state_dict().items()}
-        report(share, self._loss, found)
+        report(share, self._loss, acceptance)
 
     # ---- checkpoint
 

@@ -39,45 +39,45 @@ def _words(text: str) -> list[str]:
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
     """ "plain,async" -> modes, each once. Raises BadValueError."""
-    found = list(dict.fromkeys(_words(text)))
-    for w in found:
+    modes = list(dict.fromkeys(_words(text)))
+    for w in modes:
         if w not in get_args(Mode):
             raise BadValueError(f"--modes has the unknown mode {w!r}; choose from {', '.join(get_args(Mode))}")
-    if not found:
+    if not modes:
         raise BadValueError(f"--modes is empty; choose from {', '.join(get_args(Mode))}")
-    return cast("tuple[Mode, ...]", tuple(found))
+    return cast("tuple[Mode, ...]", tuple(modes))
 
 
 def parse_lengths(text: str, flag: str, *, auto: bool) -> tuple[Length, ...]:
     """ "auto,4,8" -> draft lengths, each once. auto: allow the word auto. Raises BadValueError."""
     most = N_DRAFT_MAX
-    found: list[Length] = []
+    lengths: list[Length] = []
     for w in _words(text):
         if w == "auto" and auto:
-            found.append("auto")
+            lengths.append("auto")
         elif w.isdecimal() and 1 <= int(w) <= most:
-            found.append(int(w))
+            lengths.append(int(w))
         else:
             raise BadValueError(
                 f"{flag} has the bad length {w!r}; give lengths from 1 to {most}{', or auto' * auto}, as 1,2,4"
             )
-    if not found:
+    if not lengths:
         raise BadValueError(f"{flag} is empty; give lengths, as 1,2,4")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(lengths))
 
 
 def parse_slots(text: str) -> tuple[int, ...]:
     """ "2,4" -> numbers of texts at once, each once, from 1 on: others are compared with 1. Raises BadValueError."""
-    found = []
+    counts = []
     for w in _words(text):
         if not (w.isdecimal() and 1 <= int(w) <= N_PARALLEL_MAX):
             raise BadValueError(
                 f"--slots has the bad number {w!r}; give numbers from 1 to {N_PARALLEL_MAX}, as 1,2,4,8"
             )
-        found.append(int(w))
-    if not found:
+        counts.append(int(w))
+    if not counts:
         raise BadValueError("--slots is empty; give numbers of texts, as 1,2,4,8")
-    return tuple(sorted({1, *found}))
+    return tuple(sorted({1, *counts}))
 
 
 def arms_of(modes: Sequence[Mode], sync_lengths: Sequence[Length], lengths: Sequence[Length]) -> list[Arm]:

@@ -78,14 +78,14 @@ def conditional(by_position: Sequence[float]) -> list[float]:
 
     by_position: unconditional probabilities. The result ends after the first position where nothing was accepted.
     """
-    found = []
+    shares = []
     before = 1.0
     for p in by_position:
         if before <= 0:
             break
-        found.append(min(1.0, p / before))
+        shares.append(min(1.0, p / before))
         before = p
-    return found
+    return shares
 
 
 def pass_cost(ms: Mapping[int, float]) -> PassCost:

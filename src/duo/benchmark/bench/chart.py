@@ -35,7 +35,7 @@ def draw(summaries: Sequence[Summary], sync: Arm | None, path: Path, title: str 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    found = {(s.category, s.arm): s.to_plain for s in summaries}
+    by_bar = {(s.category, s.arm): s.to_plain for s in summaries}
     # The total is last.
     categories = sorted(dict.fromkeys(s.category for s in summaries), key=lambda c: c == ALL)
     n_bars = len(categories) * len(arms)
@@ -47,7 +47,7 @@ def draw(summaries: Sequence[Summary], sync: Arm | None, path: Path, title: str 
         width = 0.8 / len(arms)
         asyncs = [arm for arm in arms if arm.mode == "async"]
         for i, arm in enumerate(arms):
-            spreads = [(x, s) for x, c in enumerate(categories) if (s := found.get((c, arm))) is not None]
+            spreads = [(x, s) for x, c in enumerate(categories) if (s := by_bar.get((c, arm))) is not None]
             color = SYNC if arm.mode == "sync" else ASYNC[asyncs.index(arm) % len(ASYNC)]
             at = [x - 0.4 + width * (i + 0.5) for x, _ in spreads]
             heights = [s.median for _, s in spreads]

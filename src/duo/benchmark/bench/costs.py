@@ -47,12 +47,12 @@ class Costs:
 
 
 def _medians(records: Iterable[AnswerRecord], key: str) -> dict[int, float]:
-    found: dict[int, list[float]] = {}
+    times: dict[int, list[float]] = {}
     for r in records:
         for width, ms in (r.timings.get(key) or {}).items():
             if ms:  # 0: not measured
-                found.setdefault(int(width), []).append(ms)
-    return {w: statistics.median(found[w]) for w in sorted(found)}
+                times.setdefault(int(width), []).append(ms)
+    return {w: statistics.median(times[w]) for w in sorted(times)}
 
 
 def costs_of(records: Sequence[AnswerRecord]) -> Costs:

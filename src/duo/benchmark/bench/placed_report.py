@@ -27,26 +27,29 @@ COLUMNS: tuple[tuple[str, Callable[[Summary], str]], ...] = (
 
 
 def show(
-    found: Sequence[MeasuredPlacement], head: dict[str, Any], notes: Iterable[str] = (), console: Console | None = None
+    measured: Sequence[MeasuredPlacement],
+    head: dict[str, Any],
+    notes: Iterable[str] = (),
+    console: Console | None = None,
 ) -> None:
     """Prints the settings, a line for each placement and arm, and notes."""
     out = printer(console)
     for line in lines_of(head):
         out.print(line, markup=False, soft_wrap=True)
-    records = [r for x in found for r in x.records]
+    records = [r for x in measured for r in x.records]
     n = plural(len({r.question_id for r in records}), "question")
     title = f"{n}, {plural(len({r.repetition for r in records}), 'repetition')}: medians (quartiles)"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("placement")
     for name, _ in COLUMNS:
         table.add_column(name, justify="right" if name else "left", no_wrap=name in ("", "tokens/s"))
-    for placed, summaries in figures_of(found):
+    for placed, summaries in figures_of(measured):
         name = placed.placement.name
         for s in summaries:
             table.add_row(name, *(text(s) for _, text in COLUMNS))
             name = ""
     out.print(table)
-    for placed in found:
+    for placed in measured:
         if placed.failure:
             out.print(f"{placed.placement.name}: not measured: {placed.failure}", markup=False, soft_wrap=True)
     for note in notes:

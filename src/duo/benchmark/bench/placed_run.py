@@ -43,12 +43,12 @@ def run(
 
     Raises KeyboardInterrupt: nothing was measured before Ctrl-C.
     """
-    found = [MeasuredPlacement(p, []) for p in placements]
+    measured = [MeasuredPlacement(p, []) for p in placements]
     sizes = [(warm_up + len(questions)) * len(p.arms) for p in placements]
     n_all, n_done = repetitions * sum(sizes), 0
     try:
         for repetition in range(repetitions):
-            for placed, size in zip(found, sizes, strict=True):
+            for placed, size in zip(measured, sizes, strict=True):
                 p = placed.placement
                 last = 0
 
@@ -71,17 +71,17 @@ def run(
                 n_done += size
         progress(n_done, n_all, "")
     except KeyboardInterrupt:
-        if not any(x.records for x in found):
+        if not any(x.records for x in measured):
             raise
-    return found
+    return measured
 
 
-def figures_of(found: Sequence[MeasuredPlacement]) -> list[tuple[MeasuredPlacement, list[Summary]]]:
+def figures_of(measured: Sequence[MeasuredPlacement]) -> list[tuple[MeasuredPlacement, list[Summary]]]:
     """The arms of each placement over all questions, compared with the first placement's plain texts."""
-    base = [r for r in found[0].records if r.arm == PLAIN]
+    base = [r for r in measured[0].records if r.arm == PLAIN]
     out = []
-    for placed in found:
-        if placed is found[0] or any(r.arm == PLAIN for r in placed.records):
+    for placed in measured:
+        if placed is measured[0] or any(r.arm == PLAIN for r in placed.records):
             # Another target alone: its arm gets another name, so that the two are compared.
             mine = [replace(r, arm=replace(PLAIN, name="plain here")) for r in placed.records]
         else:
@@ -92,7 +92,7 @@ def figures_of(found: Sequence[MeasuredPlacement]) -> list[tuple[MeasuredPlaceme
 
 
 def as_json(
-    found: Sequence[MeasuredPlacement], head: dict[str, Any], notes: Sequence[str], complete: bool
+    measured: Sequence[MeasuredPlacement], head: dict[str, Any], notes: Sequence[str], complete: bool
 ) -> dict[str, Any]:
     """All figures as one JSON object."""
     return {
@@ -109,7 +109,7 @@ def as_json(
                     for s in summaries
                 ],
             }
-            for placed, summaries in figures_of(found)
+            for placed, summaries in figures_of(measured)
         ],
         "notes": list(notes),
     }

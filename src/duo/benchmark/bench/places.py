@@ -26,10 +26,10 @@ class Place:
 
     def options(self, suffix: str) -> dict[str, Any]:
         """Keywords of `Duo` that put a model here. suffix: "" for the target, "_draft" for the draft."""
-        found: dict[str, Any] = {f"device{suffix}": self.device}
+        options: dict[str, Any] = {f"device{suffix}": self.device}
         if self.cpus:
-            found |= {f"cpu_mask{suffix}": cpu_mask(self.cpus), f"n_threads{suffix}": len(self.cpus)}
-        return found
+            options |= {f"cpu_mask{suffix}": cpu_mask(self.cpus), f"n_threads{suffix}": len(self.cpus)}
+        return options
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class BenchPlacement:
     has_draft: bool = True
 
 
-def parse_places(text: str, found: Sequence[Device] | None = None) -> tuple[Place, Place]:
+def parse_places(text: str, devices_here: Sequence[Device] | None = None) -> tuple[Place, Place]:
     """ "CUDA0,CPU", "0-3,4-7", or "auto": two places, the target's first.
 
-    auto: the first two GPUs; a GPU and the CPU; without a GPU the two halves of the CPUs. found: the devices of this
+    auto: the first two GPUs; a GPU and the CPU; without a GPU the two halves of the CPUs. devices_here: those of this
     machine, for tests. Raises BadValueError: an unknown device, not two places, or only one CPU.
     """
-    found = devices() if found is None else found
-    known = [d for d in found if d.type in ("gpu", "igpu", "rpc")]
+    devices_here = devices() if devices_here is None else devices_here
+    known = [d for d in devices_here if d.type in ("gpu", "igpu", "rpc")]
     if text == AUTO:
-        gpus = default_devices(found)
+        gpus = default_devices(devices_here)
         if gpus:
             return Place(gpus[0], gpus[0]), Place(gpus[1], gpus[1]) if len(gpus) > 1 else Place("CPU", "none")
         cpus = core_cpus()
@@ -114,11 +114,11 @@ def placements_of(
     def alone(place: Place) -> BenchPlacement:
         return BenchPlacement(f"target {place.name}", place.options(""), (PLAIN,), has_draft=False)
 
-    found = [alone(a), alone(b)]
+    placements = [alone(a), alone(b)]
     if a.cpus and b.cpus:
         both = _on_cpus(sorted({*a.cpus, *b.cpus}))
-        found += [alone(both), pair(both, both)]
-    found += [pair(a, a), pair(a, b)]
+        placements += [alone(both), pair(both, both)]
+    placements += [pair(a, a), pair(a, b)]
     if a.device != b.device:
-        found.append(pair(b, a))
-    return found
+        placements.append(pair(b, a))
+    return placements

@@ -23,13 +23,13 @@ class Question:
     turns: tuple[str, ...]  # the user's turns; at least one, none empty
 
 
-def _question(found: Any, where: str) -> Question:
-    if not isinstance(found, dict):
+def _question(row: Any, where: str) -> Question:
+    if not isinstance(row, dict):
         raise BadValueError(f"{where} is not a JSON object; write question_id, category and turns")
     for name in ("question_id", "category", "turns"):
-        if name not in found:
+        if name not in row:
             raise BadValueError(f"{where} has no {name}; write question_id, category and turns")
-    name, category, turns = found["question_id"], found["category"], found["turns"]
+    name, category, turns = row["question_id"], row["category"], row["turns"]
     if isinstance(name, bool) or not isinstance(name, int | str):
         raise BadValueError(f"{where}: question_id is {name!r}; give a number or a string")
     if not isinstance(category, str) or not category:
@@ -73,7 +73,7 @@ def choose(questions: Sequence[Question], n: int | None = None, categories: Sequ
     for c in categories:
         if c not in known:
             raise BadValueError(f"no question has the category {c!r}; choose from {', '.join(known)}")
-    found = [q for q in questions if not categories or q.category in categories]
-    if n is None or n >= len(found):
-        return found
-    return [found[i * len(found) // n] for i in range(n)]
+    chosen = [q for q in questions if not categories or q.category in categories]
+    if n is None or n >= len(chosen):
+        return chosen
+    return [chosen[i * len(chosen) // n] for i in range(n)]

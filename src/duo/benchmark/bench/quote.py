@@ -15,8 +15,8 @@ def _arm(records: Sequence[AnswerRecord]) -> Arm | None:
     """What is quoted: async with duo's own draft length, as users have it, or the fastest arm of the same mode."""
     arms = arms_in(records)
     for mode in ("async", "sync"):
-        found = {arm: ratio_to(records, arm, PLAIN) for arm in arms if arm.mode == mode}
-        known = {arm: spread.median for arm, spread in found.items() if spread is not None}
+        ratios = {arm: ratio_to(records, arm, PLAIN) for arm in arms if arm.mode == mode}
+        known = {arm: spread.median for arm, spread in ratios.items() if spread is not None}
         if known:
             return max(known, key=lambda arm: (arm.n_draft == "auto", known[arm]))
     return None

@@ -100,9 +100,9 @@ def _by_category(summaries: Sequence[Summary], sync: Arm | None) -> Table:
     arms = shown_by_category(summaries, sync)
     for arm in arms:
         table.add_column(arm.name, justify="right")
-    found = {(s.category, s.arm): s for s in summaries}
+    by_cell = {(s.category, s.arm): s for s in summaries}
     for category in dict.fromkeys(s.category for s in summaries if s.category != ALL):
-        cells = [found.get((category, arm)) for arm in arms]
+        cells = [by_cell.get((category, arm)) for arm in arms]
         table.add_row(category, *("" if s is None else spread_text(2)(s.to_plain) for s in cells))
     return table
 

@@ -51,12 +51,12 @@ Speeds = dict[tuple[Arm, int], dict[int, float]]  # by repetition
 
 def _speeds(rounds: Iterable[Round]) -> Speeds:
     """Tokens per second of all texts together."""
-    found: Speeds = {}
+    speeds: Speeds = {}
     for r in rounds:
         n_tokens = sum(x.n_tokens for x in r.records)
         if n_tokens and r.seconds > 0:
-            found.setdefault((r.arm, r.slots), {})[r.repetition] = n_tokens / r.seconds
-    return found
+            speeds.setdefault((r.arm, r.slots), {})[r.repetition] = n_tokens / r.seconds
+    return speeds
 
 
 def _ratio(speeds: Speeds, mine: tuple[Arm, int], other: tuple[Arm, int]) -> float | None:
@@ -79,8 +79,10 @@ def _fairness(records: Sequence[AnswerRecord]) -> float | None:
 
 
 def _best_sync(speeds: Speeds, slots: int, server: str) -> Arm | None:
-    found = {arm: statistics.median(v.values()) for (arm, n), v in speeds.items() if (n, arm.server) == (slots, server)}
-    return max((arm for arm in found if arm.mode == "sync"), key=lambda arm: found[arm], default=None)
+    medians = {
+        arm: statistics.median(v.values()) for (arm, n), v in speeds.items() if (n, arm.server) == (slots, server)
+    }
+    return max((arm for arm in medians if arm.mode == "sync"), key=lambda arm: medians[arm], default=None)
 
 
 def _plain_of(arms: Sequence[Arm], server: str) -> Arm | None:
@@ -131,17 +133,17 @@ def _refused(r: AnswerRecord) -> bool:
 def _summary(
     key: tuple[Arm, int],
     rounds: Sequence[Round],
-    asked: Sequence[AnswerRecord],
+    answers: Sequence[AnswerRecord],
     speeds: Speeds,
     ratios: Sequence[float | None],
     right: Mapping[tuple[str, int | str, int], tuple[int, ...] | str],
 ) -> SlotSummary:
     arm, slots = key
-    records = [r for r in asked if not _refused(r)]
+    records = [r for r in answers if not _refused(r)]
     gaps = [g for r in records for g in r.gaps_ms]
     p50, p99 = (float(p) for p in np.percentile(gaps, (50, 99))) if gaps else (None, None)
-    found = [(r.content, right.get((arm.server, r.question_id, r.turn))) for r in records]
-    same = [mine == its for mine, its in found if its is not None]
+    pairs = [(r.content, right.get((arm.server, r.question_id, r.turn))) for r in records]
+    same = [mine == its for mine, its in pairs if its is not None]
     fair = [f for f in (_fairness(r.records) for r in rounds) if f is not None]
     ttfts = [r.timings["ttft_ms"] for r in records if r.timings.get("ttft_ms") is not None]
     to_one, to_plain, to_sync, to_first = ratios
@@ -161,13 +163,13 @@ def _summary(
         acceptance=share(total(records, "draft_n_accepted"), total(records, "draft_n")),
         equal_share=sum(same) / len(same) if same else None,
         fairness=statistics.median(fair) if fair and slots > 1 else None,
-        **(_of_server(rounds, asked, ttfts) if arm.server else {}),
+        **(_of_server(rounds, answers, ttfts) if arm.server else {}),
     )
 
 
-def _of_server(rounds: Sequence[Round], asked: Sequence[AnswerRecord], ttfts: Sequence[float]) -> dict[str, Any]:
+def _of_server(rounds: Sequence[Round], answers: Sequence[AnswerRecord], ttfts: Sequence[float]) -> dict[str, Any]:
     """What only clients of a server see."""
-    served = [r.served for r in asked if r.served is not None]
+    served = [r.served for r in answers if r.served is not None]
     answered = [s for s in served if not s.refused]
     tpots = [s.tpot_ms for s in answered if s.tpot_ms is not None]
     has_limits = any(s.good is not None for s in served)

@@ -47,13 +47,13 @@ def _round(
     writer: SlotsWriter, questions: Sequence[Question], arm: Arm, slots: int, repetition: int, told: Callable[[], None]
 ) -> Round:
     writer.clear(questions, slots)
-    found: dict[int, list[AnswerRecord]] = {}
+    records: dict[int, list[AnswerRecord]] = {}
     t0 = time.perf_counter()
     for i, answers in as_they_end(lambda q: writer.answers(q, arm), questions, slots):
-        found[i] = records_of(arm, questions[i], repetition, answers)
+        records[i] = records_of(arm, questions[i], repetition, answers)
         told()
     seconds = time.perf_counter() - t0
-    return Round(slots, arm, repetition, seconds, tuple(r for i in sorted(found) for r in found[i]))
+    return Round(slots, arm, repetition, seconds, tuple(r for i in sorted(records) for r in records[i]))
 
 
 def rounds_of(
@@ -72,14 +72,14 @@ def rounds_of(
 
     Raises KeyboardInterrupt: nothing was measured before Ctrl-C. Raises what the writer raises.
     """
-    found: list[Round] = []
+    rounds: list[Round] = []
     try:
         for made in each_round(open_writer, questions, arms, counts, repetitions, warm_up, progress):
-            found.append(made)
+            rounds.append(made)
     except KeyboardInterrupt:
-        if not found:
+        if not rounds:
             raise
-    return found
+    return rounds
 
 
 def each_round(
@@ -111,11 +111,11 @@ def each_round(
                     first = (repetition + counts.index(n)) % len(arms)
                     turn = [*arms[first:], *arms[:first]]
                     for measured in (False, True) if warm_up > 0 else (True,):
-                        asked = questions if measured else list(islice(cycle(questions), warm_up * n))
+                        to_answer = questions if measured else list(islice(cycle(questions), warm_up * n))
                         for arm in turn:
                             name = f"{arm.name} x{n}"
                             progress(n_done, n_all, name)
-                            made = _round(writer, asked, arm, n, repetition, told)
+                            made = _round(writer, to_answer, arm, n, repetition, told)
                             if measured:
                                 yield made
     finally:

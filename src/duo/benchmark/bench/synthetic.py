@@ -74,11 +74,11 @@ def _cost(o: _core.SyntheticOptions, text: str) -> None:
 
 
 def _pass(o: _core.SyntheticOptions, text: str) -> None:
-    found = re.fullmatch(r"(.*?)(us|ms|s)", text)
-    if found is None:
+    match = re.fullmatch(r"(.*?)(us|ms|s)", text)
+    if match is None:
         raise ValueError
-    unit = {"us": 1.0, "ms": 1e3, "s": 1e6}[found[2]]
-    o.pass_us = _number(found[1], 0, 1e9 / unit) * unit
+    unit = {"us": 1.0, "ms": 1e3, "s": 1e6}[match[2]]
+    o.pass_us = _number(match[1], 0, 1e9 / unit) * unit
 
 
 def _set(name: str, value: Callable[[str], object]) -> Callable[[_core.SyntheticOptions, str], None]:

@@ -66,7 +66,7 @@ def of_server(plan: ProofPlan) -> list[Case]:
     """Those of a server: first one text at a time, then with neighbours."""
     how, streamed = How(), How(streamed=True)
     greedy, sampled, long, chats = _kinds(plan)
-    found = [
+    cases = [
         Case("again", greedy, how),
         Case("with log-probabilities", greedy, How(logprobs=True)),
         Case("streamed", greedy, streamed),
@@ -78,8 +78,8 @@ def of_server(plan: ProofPlan) -> list[Case]:
     ]
     for n in plan.counts:
         if n > 1:
-            found += _in_company(plan, how, n)
-    return found
+            cases += _in_company(plan, how, n)
+    return cases
 
 
 def _kinds(plan: ProofPlan) -> tuple[tuple[Item, ...], ...]:

@@ -38,25 +38,25 @@ class Difference:
         return float("inf") if self.gap is None else self.gap, -(self.at if self.at is not None else self.at_char or 0)
 
 
-def difference(item: Item, right: ProvedText, found: ProvedText) -> Difference | None:
+def difference(item: Item, right: ProvedText, written: ProvedText) -> Difference | None:
     """None: the text is the same; one that was cancelled, as far as it goes."""
     whole = item.cancel_after is None
-    if right.tokens is not None and found.tokens is not None:
-        at = n_same(right.tokens, found.tokens)
-        if at < len(found.tokens) or (whole and at < len(right.tokens)):
-            return _of_tokens(item, right, found, at)
-    if right.text is None or found.text is None:
+    if right.tokens is not None and written.tokens is not None:
+        at = n_same(right.tokens, written.tokens)
+        if at < len(written.tokens) or (whole and at < len(right.tokens)):
+            return _of_tokens(item, right, written, at)
+    if right.text is None or written.text is None:
         return None
-    at_char = n_same(right.text, found.text)
-    if at_char < len(found.text) or (whole and at_char < len(right.text)):
-        return _of_characters(item, right, found, at_char)
+    at_char = n_same(right.text, written.text)
+    if at_char < len(written.text) or (whole and at_char < len(right.text)):
+        return _of_characters(item, right, written, at_char)
     return None
 
 
-def _of_tokens(item: Item, right: ProvedText, found: ProvedText, at: int) -> Difference:
-    assert found.tokens is not None and right.tokens is not None
+def _of_tokens(item: Item, right: ProvedText, written: ProvedText, at: int) -> Difference:
+    assert written.tokens is not None and right.tokens is not None
     expected = right.steps[at].chosen.piece if at < len(right.steps) else ""
-    other = found.tokens[at] if at < len(found.tokens) else None
+    other = written.tokens[at] if at < len(written.tokens) else None
     gap, is_least, piece = None, False, "" if other is None else f"token {other}"
     if at < len(right.steps):
         step = right.steps[at]
@@ -88,15 +88,15 @@ def _gap(item: Item, step: Step, logprob: float | None) -> tuple[float | None, b
     return max(0.0, step.chosen.logprob - min(c.logprob for c in step.top)), True
 
 
-def _of_characters(item: Item, right: ProvedText, found: ProvedText, at_char: int) -> Difference:
-    assert right.text is not None and found.text is not None
-    begin, expected, other = 0, right.text[at_char : at_char + 12], found.text[at_char : at_char + 12]
+def _of_characters(item: Item, right: ProvedText, written: ProvedText, at_char: int) -> Difference:
+    assert right.text is not None and written.text is not None
+    begin, expected, other = 0, right.text[at_char : at_char + 12], written.text[at_char : at_char + 12]
     if not right.text.startswith("".join(s.chosen.piece for s in right.steps)):
         return Difference(item, None, at_char, expected, other)  # pieces with half characters
     for at, step in enumerate(right.steps):
         end = begin + len(step.chosen.piece)
         if at_char < end:
-            rest = found.text[begin:]
+            rest = written.text[begin:]
             near = [c for c in step.top if c is not step.chosen and c.piece and rest.startswith(c.piece)]
             near = [c for c in near if c.piece != step.chosen.piece]
             best = next((c for c in near if _is_token(c.piece, rest)), None) if len(near) == 1 else None

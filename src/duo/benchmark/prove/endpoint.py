@@ -56,30 +56,30 @@ class ServerTextWriter:
 
     def _streamed(self, body: Mapping[str, Any], cancel_after: int | None) -> ProvedText:
         """cancel_after: the connection is closed after so many pieces of text."""
-        asked = self._client.ask(body, enough=lambda a: cancel_after is not None and a.n_chunks >= cancel_after)
-        if asked.answer is None:
+        request = self._client.ask(body, enough=lambda a: cancel_after is not None and a.n_chunks >= cancel_after)
+        if request.answer is None:
             raise _busy(self._client)
-        return ProvedText(asked.answer.text)
+        return ProvedText(request.answer.text)
 
     def _json(self, item: Item, how: How) -> ProvedText:
         """The first text settles the form: what fails later is a fault."""
         try:
-            found = self._chat(item, how, {"response_format": FORMATS[self._format]})
+            text = self._chat(item, how, {"response_format": FORMATS[self._format]})
         except BadAnswerError as e:
             if self._format_known or self._format or not e.lacks:
                 raise
-            found = self._chat(item, how, {"response_format": FORMATS[1]})
+            text = self._chat(item, how, {"response_format": FORMATS[1]})
             self._format = 1
         self._format_known = True
-        return found
+        return text
 
     def _chat(self, item: Item, how: How, form: Mapping[str, Any]) -> ProvedText:
         body = {"messages": self._plan.messages(item), **self._plan.sampling(item), "max_tokens": N_TOKENS, **form}
         if not how.streamed:
             return whole(self._whole(self._chats, body))
         message = Message()
-        asked = self._chats.ask(body, on_choice=message.add)
-        if asked.answer is None:
+        request = self._chats.ask(body, on_choice=message.add)
+        if request.answer is None:
             raise _busy(self._client)
         return message.text
 
@@ -107,30 +107,30 @@ def add_candidates(writer: ServerTextWriter, items: Sequence[Item], texts: dict[
     a user's. Returns why there are none; empty: there are. Raises PeerLostError."""
     for item in items:
         try:
-            found = writer.write(item, How(logprobs=True))
+            text = writer.write(item, How(logprobs=True))
         except (BadValueError, BusyError) as e:
             if isinstance(e, BadAnswerError) and not e.lacks:
                 continue  # it failed; the case with log-probabilities counts that
             return one_line(e, 300)
-        if not found.steps:
+        if not text.steps:
             return "its answers have none"
-        texts[item.key] = replace(texts[item.key], steps=found.steps)
+        texts[item.key] = replace(texts[item.key], steps=text.steps)
     return ""
 
 
-def steps_of(found: Any) -> tuple[Step, ...]:
+def steps_of(logprobs: Any) -> tuple[Step, ...]:
     """OpenAI's logprobs: lists side by side (completions), or a list of objects (chats; llama-server's completions).
     Empty: there are none, or they have another shape."""
     try:
-        if found and isinstance(found.get("content"), list):
+        if logprobs and isinstance(logprobs.get("content"), list):
             return tuple(
                 Step(
                     TokenCandidate(x["token"], float(x["logprob"])),
                     _candidates((t["token"], t["logprob"]) for t in x["top_logprobs"]),
                 )
-                for x in found["content"]
+                for x in logprobs["content"]
             )
-        columns = [found[name] for name in ("tokens", "token_logprobs", "top_logprobs")] if found else []
+        columns = [logprobs[name] for name in ("tokens", "token_logprobs", "top_logprobs")] if logprobs else []
         return tuple(
             Step(TokenCandidate(piece, float(logprob)), _candidates((among or {}).items()))
             for piece, logprob, among in zip(*columns, strict=False)
@@ -139,5 +139,5 @@ def steps_of(found: Any) -> tuple[Step, ...]:
         return ()
 
 
-def _candidates(found: Iterable[tuple[str, Any]]) -> tuple[TokenCandidate, ...]:
-    return tuple(TokenCandidate(piece, float(logprob)) for piece, logprob in found)
+def _candidates(candidates: Iterable[tuple[str, Any]]) -> tuple[TokenCandidate, ...]:
+    return tuple(TokenCandidate(piece, float(logprob)) for piece, logprob in candidates)

@@ -22,8 +22,8 @@ class Message:
         self._content += _text(part.get("content"))
         self._finish = _text(choice.get("finish_reason")) or self._finish
         calls = part.get("tool_calls")
-        for at, given in enumerate(calls if isinstance(calls, list) else ()):
-            index, function = _object(given).get("index"), _object(_object(given).get("function"))
+        for at, sent in enumerate(calls if isinstance(calls, list) else ()):
+            index, function = _object(sent).get("index"), _object(_object(sent).get("function"))
             call = self._calls.setdefault(index if isinstance(index, int) else at, ["", ""])
             call[0] = call[0] or _text(function.get("name"))
             call[1] += _text(function.get("arguments"))
@@ -44,9 +44,9 @@ def whole(choice: Mapping[str, Any]) -> ProvedText:
     return message.text
 
 
-def _object(found: object) -> Mapping[str, Any]:
-    return found if isinstance(found, Mapping) else {}
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
-def _text(found: object) -> str:
-    return found if isinstance(found, str) else ""
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

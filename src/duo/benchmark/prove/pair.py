@@ -109,8 +109,8 @@ class PairWriter:
             n_accepted=r.timings.get("draft_n_accepted", 0),
         )
 
-    def _step(self, found: TokenLogprobs) -> Step:
-        return Step(self._candidate(found.token, found.logprob), tuple(self._candidate(*x) for x in found.top))
+    def _step(self, row: TokenLogprobs) -> Step:
+        return Step(self._candidate(row.token, row.logprob), tuple(self._candidate(*x) for x in row.top))
 
     def _candidate(self, token: int, logprob: float) -> TokenCandidate:
         return TokenCandidate(
@@ -124,7 +124,7 @@ def n_context(duo: Duo, plan: ProofPlan, items: Iterable[Item]) -> int:
     def n(item: Item) -> int:
         if item.kind not in CHATS:
             return len(duo.tokenize(plan.prompt(item), special=True)) + plan.n_tokens
-        asked = plan.messages(item)[0]["content"] + json.dumps(TOOL)
-        return len(duo.tokenize(asked)) + N_TEMPLATE + N_TOKENS
+        words = plan.messages(item)[0]["content"] + json.dumps(TOOL)
+        return len(duo.tokenize(words)) + N_TEMPLATE + N_TOKENS
 
     return max(map(n, items))

@@ -51,11 +51,11 @@ class ProofPlan:
         """Of a text that is no chat."""
         if item.kind != "long":
             return self.prompts[item.i]
-        found, i = "", item.i
-        while len(found) < N_LONG:
-            found += self.prompts[i % len(self.prompts)] + "\n\n"
+        text, i = "", item.i
+        while len(text) < N_LONG:
+            text += self.prompts[i % len(self.prompts)] + "\n\n"
             i += 1
-        return found + self.prompts[item.i]
+        return text + self.prompts[item.i]
 
     def messages(self, item: Item) -> list[dict[str, str]]:
         """Of a chat."""
@@ -79,19 +79,19 @@ def prompts_of(path: Path | None, n: int | None) -> tuple[str, ...]:
 
     Raises BadValueError: the file cannot be read, or there are not so many prompts.
     """
-    found = prompt_lines(path) if path is not None and path.suffix != ".jsonl" else [q.turns[0] for q in read(path)]
-    found = list(dict.fromkeys(found))
-    if n is not None and n > len(found) ** 2:
+    prompts = prompt_lines(path) if path is not None and path.suffix != ".jsonl" else [q.turns[0] for q in read(path)]
+    prompts = list(dict.fromkeys(prompts))
+    if n is not None and n > len(prompts) ** 2:
         raise BadValueError(
-            f"--n-prompts is {n}, but only {len(found) ** 2} can be made of {len(found)}; give more prompts"
+            f"--n-prompts is {n}, but only {len(prompts) ** 2} can be made of {len(prompts)}; give more prompts"
         )
-    return tuple(found if n is None else _joined(found, n))
+    return tuple(prompts if n is None else _joined(prompts, n))
 
 
-def _joined(found: Sequence[str], n: int) -> list[str]:
+def _joined(prompts: Sequence[str], n: int) -> list[str]:
     """n prompts, spread evenly over them; or all, and then pairs of them."""
-    if n <= len(found):
-        return [found[i * len(found) // n] for i in range(n)]
-    shifts = range(1, len(found))
-    pairs = (f"{a}\n\n{found[(i + shift) % len(found)]}" for shift in shifts for i, a in enumerate(found))
-    return [*found, *islice(pairs, n - len(found))]
+    if n <= len(prompts):
+        return [prompts[i * len(prompts) // n] for i in range(n)]
+    shifts = range(1, len(prompts))
+    pairs = (f"{a}\n\n{prompts[(i + shift) % len(prompts)]}" for shift in shifts for i, a in enumerate(prompts))
+    return [*prompts, *islice(pairs, n - len(prompts))]

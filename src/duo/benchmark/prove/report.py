@@ -61,10 +61,10 @@ def rows_of(tallies: Sequence[Tally]) -> list[tuple[str, Tally]]:
     """The same case with several numbers of texts at once is one row: (these numbers, the sum). What guesses comes in
     the order in which it began."""
     order = list(dict.fromkeys(t.guesses for t in tallies))
-    found: dict[tuple[str, str], list[Tally]] = {}
+    groups: dict[tuple[str, str], list[Tally]] = {}
     for t in sorted(tallies, key=lambda t: order.index(t.guesses)):
-        found.setdefault((t.guesses, t.case), []).append(t)
-    return [(", ".join(str(t.at_once) for t in same), together(same, *names)) for names, same in found.items()]
+        groups.setdefault((t.guesses, t.case), []).append(t)
+    return [(", ".join(str(t.at_once) for t in same), together(same, *names)) for names, same in groups.items()]
 
 
 def _table(tallies: Sequence[Tally], title: str) -> Table:
@@ -88,17 +88,17 @@ def _table(tallies: Sequence[Tally], title: str) -> Table:
 
 def findings(tallies: Iterable[Tally]) -> list[str]:
     """A sentence for each text that differs, each answer without its form, each failure; equal ones once."""
-    found: list[str] = []
+    lines: list[str] = []
     for t in tallies:
         where = f"{t.guesses}, {t.case}" + (f", {t.at_once} at once" if t.at_once > 1 else "")
         for d in sorted(t.differences, key=lambda d: d.badness, reverse=True):
             at = f"token {d.at + 1}" if d.at is not None else f"character {(d.at_char or 0) + 1}"
             near = "" if d.gap is None else f"; gap {_gap(d)} nats{', a near tie' if d.is_near_tie else ''}"
             ends = [quoted(x, 40) if x else "the end" for x in (d.expected, d.found)]
-            found.append(f"{where}: {d.item.kind} text {d.item.i + 1}, {at}: {ends[1]} in place of {ends[0]}{near}")
-        found += [f"{where}: arguments: {why}" for why in t.bad_arguments]
-        found += [f"{where}: a text failed: {why}" for why in t.failures]
-    return [line + f" ({n} times)" * (n > 1) for line, n in Counter(found).items()]
+            lines.append(f"{where}: {d.item.kind} text {d.item.i + 1}, {at}: {ends[1]} in place of {ends[0]}{near}")
+        lines += [f"{where}: arguments: {why}" for why in t.bad_arguments]
+        lines += [f"{where}: a text failed: {why}" for why in t.failures]
+    return [line + f" ({n} times)" * (n > 1) for line, n in Counter(lines).items()]
 
 
 def verdict(tallies: Iterable[Tally]) -> str:
@@ -128,13 +128,13 @@ def show(
     for line in lines_of({k: v for k, v in head.items() if k != "settings"}):
         say(line)
     s = head["settings"]
-    asked = f"{plural(s['prompts'], 'prompt')}, {plural(s['max_tokens'], 'token')}, seed {s['seed']}"
-    out.print(_table(tallies, f"{asked}; compared with {head['reference']}"))
-    found = findings(tallies)
-    for line in found[:N_SHOWN]:
+    settings = f"{plural(s['prompts'], 'prompt')}, {plural(s['max_tokens'], 'token')}, seed {s['seed']}"
+    out.print(_table(tallies, f"{settings}; compared with {head['reference']}"))
+    lines = findings(tallies)
+    for line in lines[:N_SHOWN]:
         say(line)
-    if len(found) > N_SHOWN:
-        say(f"and {len(found) - N_SHOWN} more findings (--json has all)")
+    if len(lines) > N_SHOWN:
+        say(f"and {len(lines) - N_SHOWN} more findings (--json has all)")
     for note in notes:
         say(note)
     say(verdict(tallies))

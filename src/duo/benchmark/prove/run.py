@@ -53,7 +53,7 @@ class Proof:
             if item.kind in lacking:
                 continue
             try:
-                found = writer.write(item, how)
+                text = writer.write(item, how)
             except BadValueError as e:
                 if item.kind not in CHATS:
                     raise
@@ -65,9 +65,9 @@ class Proof:
                 what = "calls of tools" if item.kind == "call" else "answers in JSON"
                 self.notes[f"{what} were left out: {one_line(e, 300)}"] = None
                 continue
-            self.references[item.key] = found
+            self.references[item.key] = text
             first.n_texts += 1
-            first.check(found)
+            first.check(text)
             self._told(first.case)
 
     def measure(self, guesses: str, writer: ProofWriter, case: Case) -> Tally:
@@ -75,15 +75,15 @@ class Proof:
         tally = Tally.of(guesses, case)
         self.tallies.append(tally)
         items = [x for x in case.items if x.key in self.references]
-        for i, found in as_they_end(lambda x: _tried(writer, x, case.how), items, case.at_once):
-            if isinstance(found, ProvedText):
-                tally.add(items[i], self.references[items[i].key], found)
-            elif isinstance(found, BusyError):
+        for i, outcome in as_they_end(lambda x: _tried(writer, x, case.how), items, case.at_once):
+            if isinstance(outcome, ProvedText):
+                tally.add(items[i], self.references[items[i].key], outcome)
+            elif isinstance(outcome, BusyError):
                 tally.n_refused += 1
             else:
-                tally.failures.append(one_line(found, 300))
-                if isinstance(found, PeerLostError) and len(tally.failures) == len(items):
-                    raise found
+                tally.failures.append(one_line(outcome, 300))
+                if isinstance(outcome, PeerLostError) and len(tally.failures) == len(items):
+                    raise outcome
             self._told(case.name)
         self.notes |= dict.fromkeys(f"{guesses}, {case.name}: {why}" for why in tally.warnings)
         return tally

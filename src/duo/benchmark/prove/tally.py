@@ -53,24 +53,24 @@ class Tally:
         """Nothing was compared, because the server was full."""
         return self.n_refused > 0 and self.n_texts == 0
 
-    def add(self, item: Item, right: ProvedText, found: ProvedText) -> None:
+    def add(self, item: Item, right: ProvedText, written: ProvedText) -> None:
         """Compares a text with its reference."""
         self.n_texts += 1
         self.n_sampled += item.kind == "sampled"
-        self.n_drafted += found.n_drafted
-        self.n_accepted += found.n_accepted
-        if found.warning:
-            self.warnings.append(found.warning)
-        if (other := difference(item, right, found)) is not None:
+        self.n_drafted += written.n_drafted
+        self.n_accepted += written.n_accepted
+        if written.warning:
+            self.warnings.append(written.warning)
+        if (other := difference(item, right, written)) is not None:
             self.differences.append(other)
-        self.check(found)
+        self.check(written)
 
-    def check(self, found: ProvedText) -> None:
+    def check(self, written: ProvedText) -> None:
         """Whether the arguments parse."""
-        if found.arguments is None or found.is_cut:
+        if written.arguments is None or written.is_cut:
             return
         self.n_arguments += 1
-        if why := fault(found.arguments):
+        if why := fault(written.arguments):
             self.bad_arguments.append(why)
 
 

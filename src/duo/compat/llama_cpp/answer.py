@@ -1,17 +1,16 @@
-"""One text on its way into the dicts of `duo.compat.llama_cpp.openai`."""
+"""One text on its way into the dicts of `duo.compat.openai`."""
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from duo.chat.call_pieces import CallPieces
 from duo.chat.reading import AnswerReader, CallReader, Part, joined
-from duo.compat.llama_cpp.logprob_lists import LogprobLists, joined_lists
-from duo.compat.llama_cpp.openai import Completion, CompletionChoice, CompletionChunk, Logprobs
+from duo.compat.openai.answers import AnswerDicts, finish_reason, text_choice, usage
+from duo.compat.openai.logprobs import LogprobLists, joined_lists
+from duo.compat.openai.shapes import Completion, CompletionChunk, Logprobs
 from duo.generation.result import Chunk, TokenLogprobs
 
 if TYPE_CHECKING:
@@ -93,24 +92,17 @@ class CompletionAnswer:
     """A stream that becomes a Completion, or the parts of one. model: the name that the dicts carry; None: the path."""
 
     def __init__(self, local_model: _core.Model, stream: Stream, prompt: str, n_prompt: int, model: str | None) -> None:
+        import uuid
+
         self._model, self._stream, self._prompt, self._n_prompt = local_model, stream, prompt, n_prompt
         self._lists = LogprobLists(local_model, len(prompt))
         self.spelled = Spelled(local_model)
-        self._head: dict[str, Any] = {
-            "id": f"cmpl-{uuid.uuid4()}",
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": local_model.path if model is None else model,
-        }
+        self.dicts = AnswerDicts(local_model.path if model is None else model, str(uuid.uuid4()))
 
     def _is_text(self, token: int | None) -> bool:
         return token is not None and not self._model.is_end(token)
 
-    def _chunk(self, text: str, logprobs: Logprobs | None, finish_reason: str | None) -> CompletionChunk:
-        choice: CompletionChoice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": finish_reason}
-        return cast("CompletionChunk", {**self._head, "choices": [choice]})
-
-    def whole(self, *, echo: bool, scored: tuple[int, Sequence[TokenLogprobs]] | None = None) -> Completion:
+    def whole(self, *, echo: bool = False, scored: tuple[int, Sequence[TokenLogprobs]] | None = None) -> Completion:
         """The text, when it has ended. echo: behind its prompt. scored: the prompt's first token, and the others.
 
         Raises DuoError.
@@ -123,19 +115,15 @@ class CompletionAnswer:
             for chunk in s:
                 self.spelled.add(chunk)
             r = s.result
-        kept = [t for t in r.logprobs if self._is_text(t.token)]
-        text = self._prompt * echo + r.text
-        n = sum(map(self._is_text, r.tokens))
-        logprobs = self._lists.of(kept) if s.with_logprobs else None
+        logprobs = self._lists.of([t for t in r.logprobs if self._is_text(t.token)]) if s.with_logprobs else None
         if head is not None and logprobs is not None:
             logprobs = joined_lists(head, logprobs)
-        return {
-            **self._chunk(text, logprobs, r.finish_reason),
-            "usage": {"prompt_tokens": self._n_prompt, "completion_tokens": n, "total_tokens": self._n_prompt + n},
-        }
+        choice = text_choice(0, self._prompt * echo + r.text, finish_reason(r.finish_reason), logprobs)
+        return self.dicts.completion([choice], usage(self._n_prompt, sum(map(self._is_text, r.tokens))))
 
-    def parts(self) -> Iterator[CompletionChunk]:
-        """The text as it comes; the last part has the finish_reason alone. Raises DuoError."""
+    def pieces(self) -> Iterator[tuple[str, Logprobs | None, str | None]]:
+        """The text as it comes, with its log-probabilities; the last piece is the finish_reason alone. Raises
+        DuoError."""
         with self._stream as s:
             for chunk in s:
                 self.spelled.add(chunk)
@@ -143,5 +131,10 @@ class CompletionAnswer:
                 if chunk.logprobs is not None and self._is_text(chunk.token):
                     logprobs = self._lists.of([chunk.logprobs])
                 if chunk.text or logprobs is not None:
-                    yield self._chunk(chunk.text, logprobs, None)
-            yield self._chunk("", None, s.finish_reason)
+                    yield chunk.text, logprobs, None
+            yield "", None, finish_reason(s.finish_reason)
+
+    def parts(self) -> Iterator[CompletionChunk]:
+        """The same as dicts. Raises DuoError."""
+        for text, logprobs, finish in self.pieces():
+            yield self.dicts.completion_chunk([text_choice(0, text, finish, logprobs)])

@@ -13,19 +13,21 @@ from duo.chat.pictures import Fetch, Pictures, data_url
 from duo.chat.reading import reasoning_of
 from duo.compat.llama_cpp import chat_formats
 from duo.compat.llama_cpp.answer import CompletionAnswer
-from duo.compat.llama_cpp.chat_answer import as_call, as_call_parts, as_chat, as_chat_parts, as_read, as_read_parts
+from duo.compat.llama_cpp.chat_answer import ChatAnswer, NamedCallAnswer
 from duo.compat.llama_cpp.chat_prompt import ChatPrompt, ChatRequest, chat_prompt, schema_of
 from duo.compat.llama_cpp.completion import stream_keyword, text_keywords
 from duo.compat.llama_cpp.evaluation import Evaluation
 from duo.compat.llama_cpp.members import CHAT_ARGUMENTS, merged_arguments
-from duo.compat.llama_cpp.openai import ChatChunk, ChatCompletion
+from duo.compat.openai.shapes import ChatChunk, ChatCompletion
 from duo.errors import BadValueError, MissingPackageError
+from duo.generation.begin import start
 from duo.generation.pictures import seen_tokens
 from duo.generation.texts import text_defaults
 from duo.grammar.grammar import grammar_of_schema
 from duo.options.llama_cpp import ChatOptions
 from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
+from duo.options.validate import check_keywords
 from duo.support.wording import quoted
 
 OF_TOOLS = ("tools", "tool_choice", "functions", "function_call")
@@ -161,11 +163,10 @@ class Chats(Evaluation):
                 )
         schema = schema_of(options.pop("response_format", None))
         arguments = {name: options.pop(name) for name in CHAT_ARGUMENTS if name in options}
-        text_keywords({}, "create_chat_completion", {k: v for k, v in arguments.items() if k not in OF_HANDLERS}, {})
         of_all = {name: value for name, value in self.defaults.items() if name in OF_HANDLERS}
-        own = text_keywords(
-            {k: v for k, v in self.defaults.items() if k not in of_all}, "create_chat_completion", options, {}
-        )
+        others = {k: v for k, v in arguments.items() if k not in OF_HANDLERS}
+        own = text_keywords({k: v for k, v in self.defaults.items() if k not in of_all}, {**options, **others}, {})
+        check_keywords("create_chat_completion", own, GENERATE_OPTIONS)
         if schema is not None:
             own["grammar"] = grammar_of_schema(schema)
         whole = {**OF_HANDLERS, **of_all, **{k: v for k, v in arguments.items() if k in OF_HANDLERS}}
@@ -180,20 +181,18 @@ class Chats(Evaluation):
             variables=self._variables(options),
         )
         options |= self.drawn_seed(options)
-        wanted = text_keywords(text_defaults(self, options), "create_chat_completion", options, DEFAULTS)
+        wanted = text_keywords(text_defaults(self, options), options, DEFAULTS)
         prompt = self.chat_prompt(messages, request)
         wanted |= prompt.shape
         if logprobs:
             wanted["logprobs"] = top_logprobs or 0
-        stream_of = self.stream(prompt.tokens, **wanted)
-        answer = CompletionAnswer(self.local_model, stream_of, "", len(prompt.tokens), model)
+        stream_of = start(self.session, prompt.tokens, wanted, "create_chat_completion")
+        text = CompletionAnswer(self.local_model, stream_of, "", len(prompt.tokens), model)
         if named := prompt.choice.named:
-            return as_call_parts(answer.parts(), named) if stream else as_call(answer.whole(echo=False), named)
-        if prompt.is_read:
-            if stream:
-                return as_read_parts(answer, prompt.reading(answer.spelled))
-            return as_read(answer, prompt.reader())
-        return as_chat_parts(answer.parts()) if stream else as_chat(answer.whole(echo=False))
+            answer: ChatAnswer = NamedCallAnswer(text, named)
+        else:
+            answer = ChatAnswer(text, prompt.reading(text.spelled) if prompt.is_read else None)
+        return answer.parts() if stream else answer.whole()
 
     def _variables(self, options: dict[str, Any]) -> dict[str, Any]:
         """Takes the template's variables out of the options. Raises BadValueError."""

@@ -52,15 +52,13 @@ class ChatPrompt:
         """Whether the answer may have parts other than text."""
         return bool(self.reasoning or self.choice.names)
 
-    def reader(self) -> AnswerReader | CallReader:
-        """For one answer."""
-        if self.choice.named:
-            return CallReader(self.choice.named)
-        return AnswerReader(self.text, reasoning=self.reasoning, tools=self.choice.schemas)
-
     def reading(self, spelled: Spelled) -> Reading:
-        """The same for the chunks of a stream, whose text is spelled out there; calls of tools come in pieces."""
-        return Reading(spelled, self.reader(), self.choice.names)
+        """For one answer, whose text is spelled out there. Calls of tools come in pieces."""
+        if self.choice.named:
+            reader: AnswerReader | CallReader = CallReader(self.choice.named)
+        else:
+            reader = AnswerReader(self.text, reasoning=self.reasoning, tools=self.choice.schemas)
+        return Reading(spelled, reader, self.choice.names)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing_extensions import Unpack
 from duo.compat.llama_cpp.answer import CompletionAnswer
 from duo.compat.llama_cpp.infill import infill
 from duo.compat.llama_cpp.members import COMPLETION_ARGUMENTS, LlamaMembers, merged_arguments
-from duo.compat.llama_cpp.openai import Completion, CompletionChunk
+from duo.compat.openai.shapes import Completion, CompletionChunk
+from duo.generation.begin import checked, open_stream
 from duo.generation.errand import score
-from duo.generation.job import Prompt, prepare, prompt_with_images
-from duo.generation.result import TokenLogprobs
+from duo.generation.job import Prompt, prompt_with_images
 from duo.generation.texts import text_defaults
 from duo.options.llama_cpp import CompletionOptions
 from duo.options.signature import keywords
@@ -24,24 +24,15 @@ OTHER_NAMES = {"mirostat_mode": "mirostat"}
 DEFAULTS: dict[str, Any] = {"max_tokens": 16}
 
 
-def text_keywords(
-    own: Mapping[str, Any], function: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Keywords of `Duo.stream`, of those that llama_cpp's function got. own: what `Duo` was given for all texts.
-
-    Raises TypeError (unknown keyword).
-    """
+def text_keywords(own: Mapping[str, Any], arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords of a text, not checked, of those that llama_cpp's function got. own: what `Duo` was given for all."""
     options = {**defaults, **own}
     for theirs, value in arguments.items():
         name = OTHER_NAMES.get(theirs, theirs)
-        if name in WITHOUT_EFFECT:
-            continue
-        if name not in GENERATE_OPTIONS:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
         if name == "max_tokens":
             unlimited = value is None or (isinstance(value, int) and value <= 0)
             options[name] = -1 if unlimited else value
-        elif value is not None:
+        elif name not in WITHOUT_EFFECT and (value is not None or name not in GENERATE_OPTIONS):
             options[name] = value
     return options
 
@@ -93,28 +84,23 @@ class Completions(LlamaMembers):
             prompt = list(prompt)  # it is read more than once
         stream, echo, model, suffix = (options.pop(name, None) for name in ("stream", "echo", "model", "suffix"))
         options |= self.drawn_seed(options)
-        wanted = text_keywords(text_defaults(self, options), "create_completion", options, DEFAULTS)
+        wanted = text_keywords(text_defaults(self, options), options, DEFAULTS)
         if images := wanted.pop("images", None):
             tokens: Sequence[int] = prompt_with_images(self.local_model, prompt, images)
         elif suffix is None:
             tokens = self._prompt_tokens(prompt)
         else:
             tokens = infill(self.local_model, prompt, suffix, suffix_first=self.spm_infill)
-        scored: list[TokenLogprobs] = []
-        scores = bool(echo) and not stream and wanted.get("logprobs") is not None
-        if scores:
-            job = prepare(  # checks all
-                self.local_model, self.engine.target, tokens, wanted, "create_completion", self.engine.draft
-            )
-            scored = score(self.session, job.tokens, job.options["logprobs"] or 0)
-        begun = self.stream(tokens, **wanted)  # checks the prompt
+        job = checked(self.session, tokens, wanted, "create_completion")
+        scored = None
+        if (n_top := job.options["logprobs"]) is not None and echo and not stream:
+            scored = job.tokens[0], score(self.session, job.tokens, n_top)
+        begun = open_stream(self.session, job)
         text = prompt if isinstance(prompt, str) else ""
-        if not isinstance(prompt, str) and (echo or begun.with_logprobs):  # offsets count from the prompt's begin
+        if not isinstance(prompt, str) and (echo or n_top is not None):  # offsets count from the prompt's begin
             text = self.decode([int(t) for t in prompt])
-        answer = CompletionAnswer(self.local_model, begun, text, len(tokens), model)
-        if stream:
-            return answer.parts()
-        return answer.whole(echo=bool(echo), scored=(int(tokens[0]), scored) if scores else None)
+        answer = CompletionAnswer(self.local_model, begun, text, len(job.tokens), model)
+        return answer.parts() if stream else answer.whole(echo=bool(echo), scored=scored)
 
     def _prompt_tokens(self, prompt: Prompt) -> Sequence[int]:
         bos = self.local_model.token_bos

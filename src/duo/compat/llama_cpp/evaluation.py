@@ -41,11 +41,11 @@ UNFILTERED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _of_samplers(function: str, given: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Keywords of `stream`. own: what `Duo` was given for all texts. Raises TypeError."""
+def _of_samplers(given: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Keywords of `stream`. own: what `Duo` was given for all texts."""
     given.pop("penalize_nl", None)  # without effect, as there
     temp = given.pop("temp", None)
-    found = text_keywords(own, function, given, {})
+    found = text_keywords(own, given, {})
     if temp is not None:
         found |= UNFILTERED if temp < 0 else {"temperature": temp}
     # A token ends these texts where the program says so.
@@ -183,7 +183,7 @@ class Evaluation(Completions):
             tokens = tokens[: idx + 1]
         if not tokens:
             raise BadValueError("sample needs a token before it; give some to eval first")
-        wanted = _of_samplers("sample", given, text_defaults(self, given))
+        wanted = _of_samplers(given, text_defaults(self, given))
         with start(self.session, tokens, {**wanted, "max_tokens": 1, "mode": "plain"}, "sample") as s:
             for _ in s:
                 pass
@@ -205,7 +205,7 @@ class Evaluation(Completions):
         given = merged_arguments("generate_tokens", GENERATE_ARGUMENTS, places, options)
         reset = given.pop("reset", True)
         self._needs_target("generate_tokens")
-        wanted = _of_samplers("generate_tokens", given, text_defaults(self, given))
+        wanted = _of_samplers(given, text_defaults(self, given))
         known = [] if reset else self._evaluated.tokens
         text = known + (prompt_tokens(self.local_model, tokens) if len(tokens) or not known else [])
         goes_on = True

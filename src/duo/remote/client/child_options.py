@@ -65,7 +65,7 @@ def host_command(side: Role, path: str, o: EngineOptions, address: str) -> list[
     chosen = dict(o)
     if side == "draft" and o["n_ctx_draft"] is None:
         chosen["n_ctx_draft"] = o["n_ctx"]
-    for name, found in of_host("draft" if side == "draft" else "verify", ENGINE_OPTIONS).items():
-        if chosen[name] is not None and chosen[name] != found.default:
+    for name, option in of_host("draft" if side == "draft" else "verify", ENGINE_OPTIONS).items():
+        if chosen[name] is not None and chosen[name] != option.default:
             out += _spelled(name, chosen[name])
     return [sys.executable, "-m", "duo", *out, "--listen", address, WITH_PARENT]

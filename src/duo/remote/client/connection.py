@@ -138,8 +138,8 @@ class HostSession:
             else grpc.secure_channel(target, credentials, OPTIONS)
         )
         try:
-            asked = hello.request(settings.role, None if own is None else own.identity)
-            reply = self._ask("Hello", asked, wire.HelloReply)
+            request = hello.request(settings.role, None if own is None else own.identity)
+            reply = self._ask("Hello", request, wire.HelloReply)
             self._check(reply, own)
             self.round_trip_us = 0.0 if own is None else self._round_trip_us()
         except ProtocolError as e:
@@ -191,13 +191,13 @@ class HostSession:
 
     def _diagnosis(self) -> tuple[str, bool]:
         """why_unreachable in its own thread, because it takes seconds; stops waiting if nobody needs the result."""
-        found: list[tuple[str, bool]] = []
+        answers: list[tuple[str, bool]] = []
         s = self._settings
-        asking = threading.Thread(target=lambda: found.append(why_unreachable(s.address, s.security)), daemon=True)
+        asking = threading.Thread(target=lambda: answers.append(why_unreachable(s.address, s.security)), daemon=True)
         asking.start()
         while asking.is_alive() and not self._calls.off:
             asking.join(SLICE_S)
-        return found[0] if found else ("it does not answer", False)
+        return answers[0] if answers else ("it does not answer", False)
 
     def _check(self, reply: wire.HelloReply, own: LocalModel | None) -> None:
         s = self._settings

@@ -52,8 +52,8 @@ class _Nodes:
     @property
     def silent_s(self) -> float:
         """How long verdicts have been unanswered. A draft that makes no guesses still names the tokens of the text."""
-        asked = self._asked
-        return time.monotonic() - asked if asked else 0.0
+        asked_at = self._asked
+        return time.monotonic() - asked_at if asked_at else 0.0
 
     def give(self, message: wire.FromDraft) -> None:
         nodes = get_nodes(message, self._n_vocab)

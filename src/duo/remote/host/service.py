@@ -62,10 +62,10 @@ class HostService:
     async def _admit(self, context: Any) -> None:
         if self._token is None:
             return
-        given = [v for k, v in context.invocation_metadata() or () if k == TOKEN_KEY]
-        if len(given) != 1:
+        tokens = [v for k, v in context.invocation_metadata() or () if k == TOKEN_KEY]
+        if len(tokens) != 1:
             await context.abort(Code.UNAUTHENTICATED, "the host requires a token; give its file (--token-file)")
-        if not same_token(self._token, given[0]):
+        if not same_token(self._token, tokens[0]):
             await context.abort(
                 Code.UNAUTHENTICATED, "the token is not the host's token; give the same --token-file to both"
             )
@@ -173,8 +173,8 @@ class HostService:
 
     async def _text(self, context: Any) -> None:
         kind: type[DraftText] | type[VerifyText] = DraftText if self._role == "draft" else VerifyText
-        asked = await self._asked(context, kind.incoming)
-        begin, session = get_begin(asked, n_vocab=self._n_vocab, n_ctx=self._n_ctx), asked.session
+        message = await self._asked(context, kind.incoming)
+        begin, session = get_begin(message, n_vocab=self._n_vocab, n_ctx=self._n_ctx), message.session
         begin.client = crc32(context.peer().rpartition(":")[0].encode())  # its draft must not decide for other clients
         if (old := self._texts.get(session)) is not None:
             await self._evict(old, context)

@@ -103,13 +103,13 @@ def devices_of_all(
 ) -> Iterator[tuple[str, list[Device] | DuoError]]:
     """Each endpoint with its devices, or with the error. Names are the same as for --rpc with all endpoints."""
     names = list(endpoints)
-    found: dict[str, list[Device] | DuoError] = {}
+    answers: dict[str, list[Device] | DuoError] = {}
 
     def ask(endpoint: str) -> None:
         try:
-            found[endpoint] = devices_of(endpoint, timeout_s)
+            answers[endpoint] = devices_of(endpoint, timeout_s)
         except DuoError as e:
-            found[endpoint] = e
+            answers[endpoint] = e
 
     threads = [threading.Thread(target=ask, args=(e,)) for e in names]
     for t in threads:
@@ -117,7 +117,7 @@ def devices_of_all(
     n = 0
     for t, endpoint in zip(threads, names, strict=True):
         t.join()
-        answer = found[endpoint]
+        answer = answers[endpoint]
         if not isinstance(answer, DuoError):
             answer = [d._replace(name=f"RPC{n + i}") for i, d in enumerate(answer)]
             n += len(answer)
@@ -220,6 +220,6 @@ def answer() -> None:
             names = connect([endpoint], timeout_s)
         except DuoError as e:
             end_process(str(e))
-        found = [Device(name, endpoint, "rpc", *_core.rpc_memory(name)) for name in names]
-    print(json.dumps(found), flush=True)
+        devices = [Device(name, endpoint, "rpc", *_core.rpc_memory(name)) for name in names]
+    print(json.dumps(devices), flush=True)
     os._exit(0)

@@ -154,11 +154,11 @@ def put_figures(out: wire.FromVerify, stats: Mapping[str, Any]) -> None:
 def get_figures(message: wire.FromVerify) -> dict[str, int | list[int]]:
     """Raises ProtocolError."""
     count(len(message.figures), N_FIGURES_MAX, "figures")
-    found: dict[str, int | list[int]] = {}
+    figures: dict[str, int | list[int]] = {}
     for f in message.figures:
         count(len(f.values), N_DRAFT_MAX, "values of a figure")
         values = [in_range(v, 0, 2**31 - 1 if f.is_list else 2**53, "a figure") for v in f.values]
         if not f.is_list and len(values) != 1:
             raise ProtocolError("a figure has no value")
-        found[f.name[:64]] = values if f.is_list else values[0]
-    return found
+        figures[f.name[:64]] = values if f.is_list else values[0]
+    return figures

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from duo.chat.reading import Part
-from duo.compat.llama_cpp.logprob_lists import LogprobLists, joined_lists
-from duo.compat.llama_cpp.openai import Logprobs
+from duo.compat.openai.answers import finish_reason, text_choice
+from duo.compat.openai.logprobs import LogprobLists, finite, joined_lists
+from duo.compat.openai.shapes import CompletionChoice, Logprobs
 from duo.generation.result import Chunk, TokenLogprobs
-from duo.server.formats.shape import FINGERPRINT, LOWEST, AnswerFormat, Event
+from duo.server.formats.shape import AnswerFormat, Event
 from duo.server.text import ServedText
 
 
@@ -21,28 +22,20 @@ class CompletionShape(AnswerFormat):
         self._echo = echo
         self._lists: dict[int, LogprobLists] = {}  # by text
 
-    def _head(self) -> dict[str, Any]:
-        return {
-            "created": self.created,
-            "model": self.name,
-            "system_fingerprint": FINGERPRINT,
-            "object": "text_completion",
-            "id": f"cmpl-{self.unique}",
-        }
-
-    def _event(self, text: ServedText, content: str, finish: str | None, **more: Any) -> Event:
+    def _event(self, text: ServedText, content: str, finish: str | None = None, **more: Any) -> Event:
         fresh = self.take_fresh(text)
         return self._part(text, content, self._logprobs(text, fresh), finish, fresh, **more)
 
     def _part(
-        self, text: ServedText, content: str, logprobs: Any, finish: str | None, fresh: Sequence[Chunk], **more: Any
-    ) -> Event:
-        choice = {"text": content, "index": text.index, "logprobs": logprobs, "finish_reason": finish}
-        return "", {"choices": [choice], **self._head(), **self.per_token_fields(text, fresh), **more}
+        self, text: ServedText, content: str, logprobs: Any = None, finish: str | None = None,
+        fresh: Sequence[Chunk] = (), **more: Any,
+    ) -> Event:  # fmt: skip
+        choice = text_choice(text.index, content, finish, logprobs)
+        return "", {**self.dicts.completion_chunk([choice]), **self.per_token_fields(text, fresh), **more}
 
     # ---- log-probabilities: OpenAI's four lists and, of what is written, llama-server's one
 
-    def _logprobs(self, text: ServedText, chunks: Sequence[Chunk]) -> dict[str, Any] | None:
+    def _logprobs(self, text: ServedText, chunks: Sequence[Chunk]) -> Any:
         rows = self._rows(text, chunks)
         return self._shown(self._lists_of(text).of(rows), rows) if rows else None
 
@@ -63,19 +56,11 @@ class CompletionShape(AnswerFormat):
         self._lists[text.index] = LogprobLists(self.model)
         return text.scores.shown(self._lists[text.index], text.job)
 
-    def _shown(self, lists: Logprobs, rows: Sequence[TokenLogprobs] = ()) -> dict[str, Any]:
+    def _shown(self, lists: Logprobs, rows: Sequence[TokenLogprobs] = ()) -> Any:
         """rows: of what was written."""
-        return {
-            "content": self.logprobs(t for t in rows if not self.model.is_end(t.token)),
-            **lists,
-            "token_logprobs": [p if p is None else max(p, LOWEST) for p in lists["token_logprobs"]],
-            "top_logprobs": [
-                top if top is None else {name: max(p, LOWEST) for name, p in top.items()}
-                for top in lists["top_logprobs"]
-            ],
-        }
+        return {"content": self.logprobs(t for t in rows if not self.model.is_end(t.token)), **finite(lists)}
 
-    def _whole_logprobs(self, text: ServedText) -> dict[str, Any] | None:
+    def _whole_logprobs(self, text: ServedText) -> Any:
         self._lists.pop(text.index, None)
         head = self._of_prompt(text)
         if head is None:
@@ -88,37 +73,28 @@ class CompletionShape(AnswerFormat):
     def begin(self, text: ServedText) -> Iterator[Event]:
         if self._echo:
             lists = self._of_prompt(text)
-            yield self._part(text, text.prompt, None if lists is None else self._shown(lists), None, ())
+            yield self._part(text, text.prompt, None if lists is None else self._shown(lists))
 
     def progress(self, text: ServedText, found: Mapping[str, int]) -> Iterator[Event]:
-        yield self._part(text, "", None, None, (), prompt_progress=found)
+        yield self._part(text, "", prompt_progress=found)
 
     def part(self, text: ServedText, part: Part) -> Iterator[Event]:
-        yield self._event(text, part.content, None)
+        yield self._event(text, part.content)
 
     def end(self, text: ServedText) -> Iterator[Event]:
-        finish = "stop" if text.finish == "stop" else "length"
         is_last = len(self.texts) == 1
-        more = {"usage": self.usage} if is_last and not self.with_usage else {}
+        more: dict[str, Any] = {"usage": self.usage} if is_last and not self.with_usage else {}
         if is_last:
             more |= self.verbose_fields()
-        yield self._event(text, "", finish, **more, timings=text.timings)
+        yield self._event(text, "", finish_reason(text.finish), **more, timings=text.timings)
 
     def last(self) -> Iterator[Event]:
         if self.with_usage or len(self.texts) > 1:
-            yield "", {"choices": [], **self._head(), "usage": self.usage}
+            yield "", {**self.dicts.completion([], self.usage)}
+
+    def _choice(self, text: ServedText) -> CompletionChoice:
+        content = text.prompt * self._echo + text.text
+        return text_choice(text.index, content, finish_reason(text.finish), self._whole_logprobs(text))
 
     def whole(self) -> dict[str, Any]:
-        choices = [
-            {
-                "text": t.prompt * self._echo + t.text,
-                "index": t.index,
-                "logprobs": self._whole_logprobs(t),
-                "finish_reason": "stop" if t.finish == "stop" else "length",
-            }
-            for t in self.texts
-        ]
-        more: dict[str, Any] = {"timings": self.texts[0].timings, **self.verbose_fields()}
-        if self.per_token:
-            more["duo"] = {"tokens": [self.origins(t.chunks) for t in self.texts]}
-        return {"choices": choices, **self._head(), "usage": self.usage, **more}
+        return {**self.dicts.completion([self._choice(t) for t in self.texts], self.usage), **self.whole_fields()}

@@ -28,7 +28,7 @@ class MessagesShape(AnswerFormat):
         self._called = False
 
     def _head(self) -> dict[str, Any]:
-        return {"id": f"msg_{self.unique}", "type": "message", "role": "assistant", "model": self.name}
+        return {"id": f"msg_{self.dicts.unique}", "type": "message", "role": "assistant", "model": self.dicts.model}
 
     @property
     def _usage(self) -> dict[str, int]:

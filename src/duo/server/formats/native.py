@@ -82,7 +82,7 @@ class NativeShape(AnswerFormat):
             "tokens": [c.token for c in text.chunks] if self._with_tokens else [],
             "id_slot": text.slot,
             "stop": True,
-            "model": self.name,
+            "model": self.dicts.model,
             "tokens_predicted": text.n_tokens,
             "tokens_evaluated": text.n_prompt,
             "generation_settings": {**settings_shown(text.job.options, self._duo), "seed": text.job.seed},

@@ -9,7 +9,7 @@ from typing import Any
 
 from duo.chat.call_pieces import CallPiece
 from duo.chat.reading import Part
-from duo.compat.llama_cpp.chat_answer import call_id
+from duo.compat.openai.messages import call_id
 from duo.server.errors import ApiError
 from duo.server.formats.shape import AnswerFormat, Event
 from duo.server.schemas import ResponsesFields
@@ -49,9 +49,9 @@ class ResponsesShape(AnswerFormat):
         """All fields of OpenAI's schema that a server without memory has a value for."""
         o, asked, more = self.texts[0].job.options, self._asked, self._asked.model_extra or {}
         found: dict[str, Any] = {
-            "id": f"resp_{self.unique}",
+            "id": f"resp_{self.dicts.unique}",
             "object": "response",
-            "created_at": self.created,
+            "created_at": self.dicts.created,
             "completed_at": None,
             "status": status,
             "error": None,
@@ -59,7 +59,7 @@ class ResponsesShape(AnswerFormat):
             "instructions": asked.instructions,
             "max_output_tokens": asked.max_output_tokens,
             "max_tool_calls": more.get("max_tool_calls"),
-            "model": self.name,
+            "model": self.dicts.model,
             "output": self._items,
             "parallel_tool_calls": True,
             "previous_response_id": None,

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from duo import __version__
 from duo.chat.reading import Part
+from duo.compat.openai.answers import AnswerDicts, usage
+from duo.compat.openai.logprobs import rows_of_tokens
 from duo.generation.result import Chunk, TokenLogprobs
 from duo.server.errors import ApiError
 from duo.server.text import ServedText, TakenChunk
 
 if TYPE_CHECKING:
     from duo import _core
+    from duo.compat.openai.shapes import Usage
 
 # The name of the event (empty: it has none), and its data.
 Event = tuple[str, Any]
-LOWEST = -3.4028234663852886e38  # JSON has no infinity
 FINGERPRINT = f"duo-{__version__}"
 
 
@@ -40,10 +41,9 @@ class AnswerFormat:
     ) -> None:
         """name: of the model. n: texts for each prompt. per_token: each part says who wrote its tokens. verbose: tells
         all of a text, if the client wants to know it."""
-        self.model, self.name, self.texts, self.n = model, name, texts, n
+        self.model, self.texts, self.n = model, texts, n
         self.per_token, self.with_usage, self._verbose = per_token, with_usage, verbose
-        self.created = int(time.time())
-        self.unique = uuid.uuid4().hex
+        self.dicts = AnswerDicts(name, uuid.uuid4().hex, FINGERPRINT)
         self._fresh: dict[int, list[Chunk]] = {}  # tokens that no event has told of, by text
 
     # ---- what a dialect says
@@ -103,6 +103,11 @@ class AnswerFormat:
         """llama-server's __verbose, which tells of the first text: the prompt as the model reads it, the settings."""
         return {} if self._verbose is None else {"__verbose": self._verbose(self.texts[0])}
 
+    def whole_fields(self) -> dict[str, Any]:
+        """What duo and llama-server tell beside OpenAI's whole answers."""
+        more = {"duo": {"tokens": [self.origins(t.chunks) for t in self.texts]}} if self.per_token else {}
+        return {"timings": self.texts[0].timings, **self.verbose_fields(), **more}
+
     # ---- figures
 
     @property
@@ -119,35 +124,15 @@ class AnswerFormat:
         return sum(t.n_tokens for t in self.texts)
 
     @property
-    def usage(self) -> dict[str, Any]:
+    def usage(self) -> Usage:
         """OpenAI's."""
-        return {
-            "completion_tokens": self.n_written,
-            "prompt_tokens": self.n_prompt,
-            "total_tokens": self.n_prompt + self.n_written,
-            "prompt_tokens_details": {"cached_tokens": self.n_cached},
-        }
+        return usage(self.n_prompt, self.n_written, self.n_cached)
 
     # ---- tokens
 
-    def piece(self, token: int) -> bytes:
-        return self.model.piece(token)
-
     def logprobs(self, found: Iterable[TokenLogprobs]) -> list[dict[str, Any]]:
         """As llama-server and OpenAI's chats have them; bytes and all."""
-        return [
-            {**self._logprob(t.token, t.logprob), "top_logprobs": [self._logprob(i, p) for i, p in t.top]}
-            for t in found
-        ]
-
-    def _logprob(self, token: int, logprob: float) -> dict[str, Any]:
-        data = self.piece(token)
-        return {
-            "id": token,
-            "token": data.decode("utf-8", "replace"),
-            "bytes": list(data),
-            "logprob": max(logprob, LOWEST),
-        }
+        return rows_of_tokens(self.model, found)
 
     def is_written(self, chunk: Chunk) -> bool:
         """Whether it is a token of the text, and not its end."""
@@ -158,7 +143,9 @@ class AnswerFormat:
         stops = text.job.stop
         if text.finish != "stop" or not stops or (text.chunks and not self.is_written(text.chunks[-1])):
             return ""
-        whole = b"".join(self.piece(c.token) for c in text.chunks if c.token is not None).decode("utf-8", "replace")
+        whole = b"".join(self.model.piece(c.token) for c in text.chunks if c.token is not None).decode(
+            "utf-8", "replace"
+        )
         rest = whole[len(text.text) :]
         return next((s for s in sorted(stops, key=len, reverse=True) if rest.startswith(s)), "")
 

@@ -35,12 +35,12 @@ class EndpointAddress:
 def parse_address(text: str, flag: str = "--url") -> EndpointAddress:
     """[NAME=]URL; the name is the host and the port unless it is given. flag: the option. Raises BadValueError."""
     match = re.fullmatch(r"(?:([^=/:]*)=)?(.*)", text, re.DOTALL)
-    name, given = (match[1], match[2]) if match else (None, text)
+    name, address = (match[1], match[2]) if match else (None, text)
     try:
-        url = httpx2.URL(given)
+        url = httpx2.URL(address)
     except (httpx2.InvalidURL, ValueError):
         url = httpx2.URL("")
-    if url.userinfo or url.query or url.fragment or "@" in given:  # not repeated here: it may hold a key
+    if url.userinfo or url.query or url.fragment or "@" in address:  # not repeated here: it may hold a key
         raise BadValueError(
             f"a {flag} has a user, a query or a fragment; give the key with --api-key-file, and the URL bare"
         )
@@ -59,12 +59,12 @@ def parse_address(text: str, flag: str = "--url") -> EndpointAddress:
 
 def parse_addresses(texts: Sequence[str]) -> tuple[EndpointAddress, ...]:
     """Raises BadValueError: one is no address, or two have the same name."""
-    found: dict[str, EndpointAddress] = {}
+    by_name: dict[str, EndpointAddress] = {}
     for text in texts:
         a = parse_address(text)
-        if a.name in found:
+        if a.name in by_name:
             raise BadValueError(
                 f"two --url have the name {a.name!r}; give each its own, as first=http://127.0.0.1:8080"
             )
-        found[a.name] = a
-    return tuple(found.values())
+        by_name[a.name] = a
+    return tuple(by_name.values())

@@ -75,5 +75,5 @@ class StreamedAnswer:
 def message_of(body: Any) -> str:
     """Of an error in OpenAI's shape, or in another one; cut after 200 characters, without control characters."""
     error = body.get("error", body) if isinstance(body, dict) else body
-    found = error.get("message", error) if isinstance(error, dict) else error
-    return quoted(found)
+    message = error.get("message", error) if isinstance(error, dict) else error
+    return quoted(message)

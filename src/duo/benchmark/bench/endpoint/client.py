@@ -29,7 +29,7 @@ OF_DUO, OF_LLAMA_CPP = "duo", ("duo", "llamacpp")
 def read_key(file: str | None) -> str | None:
     """The key in the first line of a file, else of the environment. Raises BadValueError, which never shows the key."""
     where = f"the environment variable {KEY_VARIABLE}"
-    found = os.environ.get(KEY_VARIABLE)
+    line = os.environ.get(KEY_VARIABLE)
     if file is not None:
         where = f"the key file {file} (--api-key-file)"
         try:
@@ -37,10 +37,10 @@ def read_key(file: str | None) -> str | None:
         except (OSError, ValueError) as e:
             why = getattr(e, "strerror", None) or "it is not UTF-8"
             raise BadValueError(f"{where} cannot be read ({why}); check the path") from None
-        found = lines[0]
-    if found is None:
+        line = lines[0]
+    if line is None:
         return None
-    key = found.strip()
+    key = line.strip()
     if not key or not all("!" <= c <= "~" for c in key):
         raise BadValueError(f"{where} holds no key; write one word of ASCII characters")
     return key

@@ -55,41 +55,41 @@ class EndpointWriter:
         """
         client = self._clients[arm.server]
         messages: list[dict[str, str]] = []
-        prompt, found = "", list[MeasuredAnswer]()
+        prompt, answers = "", list[MeasuredAnswer]()
         for turn in question.turns:
             prompt += turn
             messages.append({"role": "user", "content": turn})
             body = {"messages": messages} if client.address.chat else {"prompt": prompt}
-            asked = client.ask({**body, **self._fields, **_of_arm(arm), **_of_llama_cpp(client)})
-            found.append(self._answer(client, asked))
-            if asked.answer is None:
+            request = client.ask({**body, **self._fields, **_of_arm(arm), **_of_llama_cpp(client)})
+            answers.append(self._answer(client, request))
+            if request.answer is None:
                 break
-            prompt += asked.answer.text.replace("\0", "") + "\n"
-            messages.append({"role": "assistant", "content": asked.answer.text})
-        return found
+            prompt += request.answer.text.replace("\0", "") + "\n"
+            messages.append({"role": "assistant", "content": request.answer.text})
+        return answers
 
-    def _answer(self, client: EndpointClient, asked: FinishedRequest) -> MeasuredAnswer:
+    def _answer(self, client: EndpointClient, request: FinishedRequest) -> MeasuredAnswer:
         limits = self._limit_ttft, self._limit_tpot
         none_good = None if limits == (None, None) else False
-        if asked.answer is None:
+        if request.answer is None:
             timings: dict[str, Any] = {"predicted_n": 0, "predicted_ms": 0.0}
             return MeasuredAnswer(
-                (), (), timings, served=Served("", 0, asked.status, None, asked.whole_s * 1e3, none_good)
+                (), (), timings, served=Served("", 0, request.status, None, request.whole_s * 1e3, none_good)
             )
-        n = self._n_tokens(client, asked)
-        first, last = (None if s is None else s * 1e3 for s in (asked.first_s, asked.last_s))
+        n = self._n_tokens(client, request)
+        first, last = (None if s is None else s * 1e3 for s in (request.first_s, request.last_s))
         between = last - first if first is not None and last is not None else 0.0
         tpot = between / (n - 1) if n > 1 and first is not None else None
         pairs = zip((first, tpot), limits, strict=True)
         good = none_good if none_good is None else all(most is None or (t or 0.0) <= most for t, most in pairs)
-        timings = {k: v for k, v in asked.answer.timings.items() if k in OF_DRAFT}
+        timings = {k: v for k, v in request.answer.timings.items() if k in OF_DRAFT}
         timings |= {"predicted_n": n, "predicted_ms": between, "ttft_ms": first}
         return MeasuredAnswer(
-            (), (), timings, served=Served(asked.answer.text, n, 200, tpot, asked.whole_s * 1e3, good)
+            (), (), timings, served=Served(request.answer.text, n, 200, tpot, request.whole_s * 1e3, good)
         )
 
-    def _n_tokens(self, client: EndpointClient, asked: FinishedRequest) -> int:
-        answer, name = asked.answer, client.address.name
+    def _n_tokens(self, client: EndpointClient, request: FinishedRequest) -> int:
+        answer, name = request.answer, client.address.name
         assert answer is not None
         if answer.usage_tokens is not None:
             return answer.usage_tokens

@@ -1,12 +1,20 @@
-"""The shapes of OpenAI's answers, as llama_cpp gives them: dicts that a program or a server hands on."""
+"""The fields of OpenAI's answers, as llama_cpp gives them: dicts that a program hands on. The server adds some."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from typing_extensions import NotRequired, TypedDict
 
-FinishReason = Literal["stop", "length", "tool_calls", "function_call"]
+
+class Fingerprint(TypedDict, total=False):
+    """Of a server."""
+
+    system_fingerprint: str
+
+
+class PromptDetails(TypedDict):
+    cached_tokens: int
 
 
 class Usage(TypedDict):
@@ -15,6 +23,7 @@ class Usage(TypedDict):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: NotRequired[PromptDetails]
 
 
 class Logprobs(TypedDict):
@@ -34,7 +43,7 @@ class CompletionChoice(TypedDict):
     finish_reason: str | None  # None: the text goes on
 
 
-class CompletionChunk(TypedDict):
+class CompletionChunk(Fingerprint):
     """A part of a text."""
 
     id: str
@@ -92,10 +101,7 @@ class TopLogprob(TypedDict):
     bytes: None
 
 
-class TokenLogprob(TypedDict):
-    token: str
-    bytes: None
-    logprob: float  # nats
+class TokenLogprob(TopLogprob):
     top_logprobs: list[TopLogprob]
 
 
@@ -111,7 +117,7 @@ class ChatChoice(TypedDict):
     finish_reason: str | None
 
 
-class ChatCompletion(TypedDict):
+class ChatCompletion(Fingerprint):
     """A whole answer."""
 
     id: str
@@ -139,7 +145,7 @@ class ChatChunkChoice(TypedDict):
     finish_reason: str | None
 
 
-class ChatChunk(TypedDict):
+class ChatChunk(Fingerprint):
     """A part of an answer."""
 
     id: str
@@ -147,31 +153,3 @@ class ChatChunk(TypedDict):
     created: int  # seconds since 1970
     object: str  # "chat.completion.chunk"
     choices: list[ChatChunkChoice]
-
-
-class ResponseFormat(TypedDict, total=False):
-    """What an answer must look like; one of text, json_object and json_schema."""
-
-    type: str
-    schema: Any
-    json_schema: dict[str, Any]
-
-
-def chat_logprobs(logprobs: Logprobs | None) -> ChatLogprobs | None:
-    """Log-probabilities as chats have them; those of a prompt are not among them."""
-    if logprobs is None:
-        return None
-    rows = zip(logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"], strict=True)
-    return {
-        "content": [
-            {
-                "token": token,
-                "bytes": None,
-                "logprob": logprob,
-                "top_logprobs": [{"token": t, "logprob": p, "bytes": None} for t, p in top.items()],
-            }
-            for token, logprob, top in rows
-            if logprob is not None and top is not None
-        ],
-        "refusal": None,
-    }

@@ -1,16 +1,18 @@
-"""OpenAI's four lists of log-probabilities, as completions of the Python API and of the server have them."""
+"""Log-probabilities as answers have them: OpenAI's four lists of completions, and a row for each token of chats."""
 
 from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from duo.compat.llama_cpp.openai import Logprobs
+from duo.compat.openai.shapes import ChatLogprobs, Logprobs
 from duo.generation.result import TokenLogprobs
 
 if TYPE_CHECKING:
     from duo import _core
+
+LOWEST = -3.4028234663852886e38  # JSON has no infinity
 
 
 class LogprobLists:
@@ -60,3 +62,46 @@ class LogprobLists:
 def joined_lists(head: Logprobs, tail: Logprobs) -> Logprobs:
     """Lists that follow each other as one of each."""
     return cast("Logprobs", {name: [*head[name], *tail[name]] for name in head})  # type: ignore[literal-required]
+
+
+def finite(lists: Logprobs) -> Logprobs:
+    """The same for JSON."""
+    return {
+        **lists,
+        "token_logprobs": [p if p is None else max(p, LOWEST) for p in lists["token_logprobs"]],
+        "top_logprobs": [
+            top if top is None else {name: max(p, LOWEST) for name, p in top.items()} for top in lists["top_logprobs"]
+        ],
+    }
+
+
+def rows_of_lists(lists: Logprobs | None) -> ChatLogprobs | None:
+    """A row for each token, as llama_cpp's chats have it: made of the lists, without bytes. Tokens of a prompt have
+    none."""
+    if lists is None:
+        return None
+    rows = zip(lists["tokens"], lists["token_logprobs"], lists["top_logprobs"], strict=True)
+    return {
+        "content": [
+            {
+                "token": token,
+                "bytes": None,
+                "logprob": logprob,
+                "top_logprobs": [{"token": t, "logprob": p, "bytes": None} for t, p in top.items()],
+            }
+            for token, logprob, top in rows
+            if logprob is not None and top is not None
+        ],
+        "refusal": None,
+    }
+
+
+def rows_of_tokens(model: _core.Model, tokens: Iterable[TokenLogprobs]) -> list[dict[str, Any]]:
+    """A row for each token, as llama-server and OpenAI's chats have it: with its id and its bytes, finite."""
+
+    def row(token: int, logprob: float) -> dict[str, Any]:
+        data = model.piece(token)
+        text = data.decode("utf-8", "replace")
+        return {"id": token, "token": text, "bytes": list(data), "logprob": max(logprob, LOWEST)}
+
+    return [{**row(t.token, t.logprob), "top_logprobs": [row(*one) for one in t.top]} for t in tokens]

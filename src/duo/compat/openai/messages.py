@@ -1,0 +1,53 @@
+"""What the model said in a chat, whole as a message, and while it is written as its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duo.chat.call_pieces import CallPiece
+    from duo.chat.reading import Part
+    from duo.chat.tool_calls import Call
+    from duo.compat.openai import shapes
+
+
+def call_id(made: str) -> str:
+    """The model's own, or a new one."""
+    import uuid
+
+    return made or f"call_{uuid.uuid4().hex[:24]}"
+
+
+def tool_call(call: Call) -> shapes.ToolCall:
+    """A whole call."""
+    function: shapes.FunctionCall = {"name": call.name, "arguments": call.arguments}
+    return {"id": call_id(call.id), "type": "function", "function": function}
+
+
+def tool_call_part(p: CallPiece) -> shapes.ToolCallPart:
+    """A call while it is written."""
+    if not p.name:
+        return {"index": p.index, "function": {"arguments": p.arguments}}
+    function: shapes.FunctionCallPart = {"name": p.name, "arguments": p.arguments}
+    return {"index": p.index, "id": call_id(p.id), "type": "function", "function": function}
+
+
+def message_of(said: Part) -> shapes.ChatMessage:
+    """All of it."""
+    message: shapes.ChatMessage = {"role": "assistant", "content": said.content or (None if said.calls else "")}
+    if said.reasoning:
+        message["reasoning_content"] = said.reasoning
+    if said.calls:
+        message["tool_calls"] = [tool_call(c) for c in said.calls]
+    return message
+
+
+def deltas_of(part: Part) -> Iterator[shapes.ChatDelta]:
+    """What a part of it brings."""
+    if part.reasoning:
+        yield {"reasoning_content": part.reasoning}
+    if part.content:
+        yield {"content": part.content}
+    for piece in part.pieces:
+        yield {"tool_calls": [tool_call_part(piece)]}

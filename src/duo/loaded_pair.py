@@ -1,0 +1,154 @@
+"""A target and a draft, loaded: their engine, where their layers are, and the host of the one that is elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from duo import _core
+from duo.errors import BadValueError, DoesNotFitError
+from duo.generation.job import draft_of, makes_guesses
+from duo.generation.session import EngineSession
+from duo.generation.trace_file import TraceFile
+from duo.models.head import check_kind
+from duo.models.paths import PathLike, pair, path
+from duo.models.projector import see_with
+from duo.options.engine import EngineOptions
+from duo.options.generate import GenerateOptions
+from duo.options.model import ModelOptions, with_mtp
+from duo.placement import packed, profiles
+from duo.placement.place import place
+from duo.remote import attach, host_of, in_child, n_ctx_remote
+
+if TYPE_CHECKING:
+    from duo.generation.recent_events import RecentEvents
+    from duo.remote.client.clients import Clients
+    from duo.remote.client.connection import ClientSettings
+
+
+class LoadedPair:
+    """Close it. What it has opened is closed again if it cannot be loaded.
+
+    Attributes:
+        session: The engine and the turns of its texts.
+        embedder: If one was wanted.
+        placed, placement: Where the models are; None: no device is used.
+        host, client, child: Of the model that is on another machine, or in a child process. None: there is none.
+        profile_key: What this pair teaches is kept under the key. Empty: nothing is.
+    """
+
+    def __init__(
+        self,
+        model: PathLike | None,
+        draft: PathLike | None,
+        options: EngineOptions,
+        defaults: GenerateOptions,
+        *,
+        vocab_only: bool = False,
+        trace: str | RecentEvents | None = None,
+        progress: Callable[[str, float], None] | None = None,
+        embedder: Callable[[str], _core.Embedder] | None = None,
+        prepare: Callable[[_core.EngineOptions], bool] = lambda _placed: True,
+    ) -> None:
+        """options, defaults: complete. trace: a file, or what keeps events. embedder: makes one of the
+        target's file. prepare: may change how the models are loaded; False: nothing that earlier runs learned holds for
+        them. Raises as `Duo`."""
+        model, draft, o, self.child = in_child(model, draft, options)
+        with ExitStack() as undo:
+            if self.child is not None:
+                undo.callback(self.child.close)
+            self.host: ClientSettings | None = host_of(o, self.child)
+            model, draft = pair(model, draft, o)
+            draft = None if vocab_only else self._draft_file(model, draft, draft_of(defaults))
+            if self.child is not None:
+                self.child.start()
+            self.placed = self._place(model, draft, o, defaults)
+            self.placed.tracing = trace is not None
+            self.placed.target.vocab_only = vocab_only
+            if not vocab_only:
+                target = None if model is None else path(model, "target")
+                self.placed.projector = see_with(o, target, self.placed.target.n_threads_batch)
+            learns = prepare(self.placed)
+            events = self._trace_file(trace, model, draft) if isinstance(trace, str) else trace
+            if isinstance(events, TraceFile):
+                undo.callback(events.close)
+            try:
+                engine = _core.Engine(self.placed, progress)
+                undo.callback(engine.close)
+                for options_of, loaded in ((self.placed.target, engine.target), (self.placed.draft, engine.draft)):
+                    if loaded is not None:
+                        packed.note_checked(options_of, loaded.packed_file)
+                self.embedder = None if embedder is None or model is None else embedder(path(model, "target"))
+                self.client: Clients | None = None if self.host is None else attach(self.host, engine)
+                self.session = EngineSession(engine, network=self.client, trace=events, placed=self.placed)
+            except MemoryError:
+                raise DoesNotFitError(
+                    "there is not enough memory for these models; lower -c or choose smaller files"
+                ) from None
+            warm = self.host is None and learns and not vocab_only  # a start with what earlier runs learned
+            self.profile_key = profiles.restore(engine, self.placed) if warm else ""
+            undo.pop_all()
+
+    @property
+    def elsewhere(self) -> str:
+        """The host of the model that is on another machine; empty: none is."""
+        return "" if self.host is None else self.host.where
+
+    def _draft_file(self, model: PathLike | None, draft: PathLike | None, wanted: str) -> PathLike | None:
+        """wanted: the kind of draft, as --spec-type names it. Raises BadValueError: there is none of that kind here."""
+        if self.host is not None and wanted not in ("", "draft-simple"):
+            raise BadValueError(
+                f"{wanted} (--spec-type) needs its target in the same process; leave out --draft-host, --verify-host "
+                "and --rpc"
+            )
+        if self.host is not None and self.host.role == "verify" and draft is not None:
+            _core.refuse_lone_head(os.fsencode(path(draft, "draft")))  # before anything connects
+        if wanted == "draft-mtp" and draft is None:
+            draft = model  # the target's own layers
+        if draft is not None:
+            check_kind(draft, wanted)
+        return draft
+
+    def _place(
+        self, model: PathLike | None, draft: PathLike | None, o: EngineOptions, defaults: GenerateOptions
+    ) -> _core.EngineOptions:
+        """Sets `placement`. Raises BadValueError, DoesNotFitError, PeerLostError."""
+        if model is None and o["n_parallel"] == "auto":
+            o = {**o, "n_parallel": 1}  # the memory of the target's machine is not known here
+        of_target = None if model is None else ModelOptions.of(o, "target", path(model, "target"))
+        of_draft = None if draft is None else ModelOptions.of(o, "draft", path(draft, "draft"))
+        if draft_of(defaults) == "draft-mtp" and of_target is not None and of_draft is not None:
+            of_target, of_draft = with_mtp(of_target, of_draft)
+        placed, self.placement = place(
+            of_target,
+            of_draft,
+            n_ctx_remote=n_ctx_remote(self.host, o["n_ctx"]),
+            drafted=makes_guesses(defaults, draft is not None or o["draft_host"] is not None),
+        )
+        placed.remote_draft = o["draft_host"] is not None
+        if o["cache_ram"] and model is None:
+            raise BadValueError("--cache-ram is for the cache of a target in this process; leave it out")
+        placed.n_kept_bytes = o["cache_ram"] << 20 if o["cache_ram"] > 0 else o["cache_ram"]
+        return placed
+
+    def _trace_file(self, file: str, model: PathLike | None, draft: PathLike | None) -> TraceFile:
+        names = [None if p is None else Path(os.fsdecode(p)).name for p in (model, draft)]
+        if self.host is not None:
+            names[self.host.role == "draft"] = self.elsewhere
+        return TraceFile(file, names[0] or "", names[1])
+
+    def close(self) -> None:
+        """Stops all texts and frees everything. Safe to call twice, and from another thread. Raises DuoError."""
+
+        def last(engine: _core.Engine) -> None:
+            with ExitStack() as stack:  # all are closed, the engine first, whatever fails
+                for other in (self.child, self.client):
+                    if other is not None:
+                        stack.callback(other.close)
+                stack.callback(engine.close)
+                profiles.keep(engine, self.profile_key)
+
+        self.session.close(last)
