@@ -98,8 +98,13 @@ def _parts(url: str) -> SplitResult:
 
 
 def _is_hubs(hub: Hub, parts: SplitResult) -> bool:
-    origin = f"{parts.scheme}://{parts.netloc}"
-    return origin in (hub.endpoint, PUBLIC, "https://hf.co")
+    return f"{parts.scheme}://{parts.netloc}" in (hub.endpoint, PUBLIC, "https://hf.co")
+
+
+def _gets_token(hub: Hub, url: str) -> bool:
+    """The hub alone: its token may be no business of the public one."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}" == hub.endpoint
 
 
 def _shown(url: str) -> str:
@@ -128,7 +133,7 @@ def _is_current(path: Path, answer: _Answer) -> bool:
 
 
 def _headers(hub: Hub, url: str) -> dict[str, str]:
-    token = hub.token if _is_hubs(hub, urlsplit(url)) else None
+    token = hub.token if _gets_token(hub, url) else None
     return {**build_hf_headers(token=token or False, library_name="duo"), "accept-encoding": "identity"}
 
 
@@ -189,7 +194,7 @@ def _error(e: Exception, hub: Hub, url: str) -> DuoError:
     if isinstance(e, HfHubHTTPError):
         code = e.response.status_code
         if code in (401, 403):
-            how = "set HF_TOKEN to a token that may read it" if _is_hubs(hub, urlsplit(url)) else "download it yourself"
+            how = "set HF_TOKEN to a token that may read it" if _gets_token(hub, url) else "download it yourself"
             return AccessDeniedError(f"access to {shown} is denied ({code}); {how}")
         if code in (404, 410):
             return UnknownModelError(f"{shown} does not exist ({code}); check the URL")
