@@ -11,7 +11,7 @@ from gguf_files import BOOL, F32, I32, STR, U32, Array, Value, header_of, rewrit
 from model_files import Shape, random_model
 
 N_EMBD, N_FF, N_LAYER, PATCH, SIZE = 32, 64, 2, 14, 56
-KINDS = ("mlp", "gemma3", "qwen2vl_merger", "pixtral", "internvl")
+KINDS = ("mlp", "gemma3", "qwen2vl_merger", "lightonocr", "internvl")
 
 
 def projector(to: Path, kind: str, n_text: int, *, seed: int = 0) -> Path:
@@ -48,8 +48,8 @@ def projector(to: Path, kind: str, n_text: int, *, seed: int = 0) -> Path:
         tensors["v.position_embd.weight"] = rng.standard_normal((n_patches, N_EMBD), np.float32)
         tensors["mm.input_projection.weight"] = rng.standard_normal((N_EMBD, n_text), np.float32) / 4
         tensors["mm.soft_emb_norm.weight"] = np.ones(N_EMBD, np.float32)
-    elif kind == "pixtral":  # as many rows as the picture has patches, and one between their lines
-        tensors["v.token_embd.img_break"] = rng.standard_normal(n_text, np.float32)
+    elif kind == "lightonocr":  # as many rows as the picture has patches. Pixtral's is the same with a row after each
+        # line of them, which libmtmd makes of memory that nobody has written, times 0: now and then it is NaN.
         add("mm.1", n_text, N_EMBD)
         add("mm.2", n_text, n_text)
     elif kind == "internvl":  # divides a picture into tiles
