@@ -141,6 +141,32 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=at[0], y=at[1], button="left", clickCount=1)
 
+    def drop(self, selector: str, *files: Path) -> None:
+        """As a mouse that brings files from another program."""
+        at = self.js(
+            f"(() => {{ const r = document.querySelector({json.dumps(selector)}).getBoundingClientRect(); "
+            "return [r.x + r.width / 2, r.y + r.height / 2] })()"
+        )
+        data = {"items": [], "files": [str(f) for f in files], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.call("Input.dispatchDragEvent", type=kind, x=at[0], y=at[1], data=data)
+
+    def choose(self, selector: str, *files: Path) -> None:
+        """In the dialog of an input for files."""
+        found = self.call("Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})")["result"]
+        self.call("DOM.setFileInputFiles", objectId=found["objectId"], files=[str(f) for f in files])
+
+    def paste(self, data: bytes, name: str, kind: str) -> None:
+        """A file from the clipboard, where the focus is."""
+        text = base64.b64encode(data).decode()
+        self.js(
+            "(async () => { const t = new DataTransfer(); "
+            f"const data = Uint8Array.from(atob({json.dumps(text)}), (c) => c.charCodeAt(0)); "
+            f"t.items.add(new File([data], {json.dumps(name)}, {{type: {json.dumps(kind)}}})); "
+            "document.activeElement.dispatchEvent(new ClipboardEvent('paste', "
+            "{clipboardData: t, bubbles: true, cancelable: true})); })()"
+        )
+
     def size(self, width: int, height: int, *, phone: bool = False, scale: float = 1) -> None:
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=phone

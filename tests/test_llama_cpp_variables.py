@@ -59,11 +59,8 @@ def test_variables_of_the_context_and_of_switches(
     assert params("run", "-p", "x", "-kvo")["offload_kqv"] is True
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("LLAMA_ARG_MMPROJ_URL", "https://x/eyes.gguf")
-    params("run", "-p", "x")
-    assert capsys.readouterr().err == (
-        "duo: llama.cpp's --mmproj-url: duo downloads no projector by its URL, so the model reads text only; give "
-        "--mmproj or -hf\n"
-    )
+    assert params("run", "-p", "x")["mmproj"] == "https://x/eyes.gguf"
+    assert params("run", "-p", "x", "-mm", "mine.gguf")["mmproj"] == "mine.gguf"
 
 
 def test_the_environment_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from gguf import GGUFReader
+from vision_models import png
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -15,7 +16,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 from forked_server import completed  # noqa: E402
 from llama_server_tests import check_free, folder_of_tests  # noqa: E402
 from server_cases import KINDS, Case, Reasons, explained, read_cases, table  # noqa: E402
-from server_stand_ins import lora_for  # noqa: E402
+from server_stand_ins import lora_for, projector_for  # noqa: E402
 
 from duo import Duo  # noqa: E402
 from duo.models.demo import demo_pair  # noqa: E402
@@ -86,6 +87,13 @@ def test_a_lora_for_the_demo_target_changes_its_text(tmp_path: Path, target_alon
     with Duo(target, n_ctx=512, lora=[str(lora)], strict=True) as d:
         other = d.generate("Once upon a time", max_tokens=16, temperature=0).text
     assert other != target_alone.generate("Once upon a time", max_tokens=16, temperature=0).text
+
+
+def test_a_projector_for_the_demo_target_shows_it_pictures(tmp_path: Path) -> None:
+    file = projector_for(demo_pair()[0], tmp_path / "mmproj.gguf")
+    with Duo(mmproj=str(file), n_ctx=512, strict=True) as d:
+        found = [d.generate("<__media__> Once", images=[png(seed=i)], max_tokens=8, temperature=0) for i in (1, 2, 1)]
+    assert found[0].prompt_tokens > 64 and found[0].text == found[2].text != found[1].text
 
 
 def test_the_folder_of_the_tests_is_found(tmp_path: Path) -> None:

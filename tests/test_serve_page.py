@@ -11,6 +11,8 @@ import pytest
 from served import TALE, TEMPLATE, Server, served
 from waits import wait_until
 
+from duo.server.page_files import KINDS
+
 CHAT = "/v1/chat/completions"
 
 
@@ -28,7 +30,7 @@ def test_nothing_but_the_packages_own_files_runs(server: Server) -> None:
     assert not re.search(r"<style|style=|\son\w+=|<script(?! type=\"module\" src=\"ui/page.js\"></script>)", whole.text)
     for name in re.findall(r'(?:src|href)="([^"#]+)"', whole.text):
         assert name.startswith("ui/") and server.get("/" + name).status_code == 200
-    code = server.get("/ui/page.js").text
+    code = "".join(server.get(f"/ui/{name}").text for name in KINDS if name.endswith(".js"))
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|https?://", code
     )
@@ -44,7 +46,7 @@ def test_a_browser_asks_only_for_what_has_changed(server: Server) -> None:
 
 def test_all_files_of_the_page_are_in_the_package() -> None:
     inside = {f.name for f in (files("duo.server") / "ui").iterdir()}
-    assert inside == {"index.html", "page.css", "page.js", "icon.svg"}
+    assert inside == KINDS.keys()
 
 
 def test_without_a_page() -> None:

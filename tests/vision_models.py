@@ -11,7 +11,7 @@ from gguf_files import BOOL, F32, I32, STR, U32, Array, Value, header_of, rewrit
 from model_files import Shape, random_model
 
 N_EMBD, N_FF, N_LAYER, PATCH, SIZE = 32, 64, 2, 14, 56
-KINDS = ("mlp", "gemma3", "qwen2vl_merger")
+KINDS = ("mlp", "gemma3", "qwen2vl_merger", "lightonocr", "internvl")
 
 
 def projector(to: Path, kind: str, n_text: int, *, seed: int = 0) -> Path:
@@ -24,8 +24,8 @@ def projector(to: Path, kind: str, n_text: int, *, seed: int = 0) -> Path:
         if bias:
             tensors[f"{name}.bias"] = rng.standard_normal(shape[0], np.float32) / 8
 
-    def norm(name: str) -> None:
-        tensors[f"{name}.weight"], tensors[f"{name}.bias"] = np.ones(N_EMBD, np.float32), np.zeros(N_EMBD, np.float32)
+    def norm(name: str, n: int = N_EMBD) -> None:
+        tensors[f"{name}.weight"], tensors[f"{name}.bias"] = np.ones(n, np.float32), np.zeros(n, np.float32)
 
     n_patches = (SIZE // PATCH) ** 2
     patches = (N_EMBD, 3, PATCH, PATCH)
@@ -48,6 +48,16 @@ def projector(to: Path, kind: str, n_text: int, *, seed: int = 0) -> Path:
         tensors["v.position_embd.weight"] = rng.standard_normal((n_patches, N_EMBD), np.float32)
         tensors["mm.input_projection.weight"] = rng.standard_normal((N_EMBD, n_text), np.float32) / 4
         tensors["mm.soft_emb_norm.weight"] = np.ones(N_EMBD, np.float32)
+    elif kind == "lightonocr":  # as many rows as the picture has patches. Pixtral's is the same with a row after each
+        # line of them, which libmtmd makes of memory that nobody has written, times 0: now and then it is NaN.
+        add("mm.1", n_text, N_EMBD)
+        add("mm.2", n_text, n_text)
+    elif kind == "internvl":  # divides a picture into tiles
+        tensors["v.class_embd"] = rng.standard_normal(N_EMBD, np.float32)
+        tensors["v.position_embd.weight"] = rng.standard_normal((n_patches + 1, N_EMBD), np.float32)
+        norm("mm.model.mlp.0", 4 * N_EMBD)
+        add("mm.model.mlp.1", N_FF, 4 * N_EMBD)
+        add("mm.model.mlp.3", n_text, N_FF)
     else:
         tensors["v.patch_embd.weight.1"] = rng.standard_normal(patches, np.float32) / 16
         add("mm.0", 4 * N_EMBD, 4 * N_EMBD)
@@ -66,6 +76,7 @@ def projector(to: Path, kind: str, n_text: int, *, seed: int = 0) -> Path:
         "clip.vision.attention.layer_norm_epsilon": (F32, 1e-6),
         "clip.vision.projection_dim": (U32, n_text),
         "clip.vision.projector.scale_factor": (U32, 2),
+        "clip.vision.preproc_max_tiles": (U32, 4),
         "clip.vision.image_mean": (F32, [0.5, 0.5, 0.5]),
         "clip.vision.image_std": (F32, [0.5, 0.5, 0.5]),
     }
@@ -86,11 +97,11 @@ def png(width: int = 60, height: int = 40, seed: int = 0) -> bytes:
     return png_of(width, height, b"".join(b"\0" + row.tobytes() for row in rows))
 
 
-def png_of(width: int, height: int, raw: bytes) -> bytes:
+def png_of(width: int, height: int, raw: bytes, depth: int = 8, colour: int = 2, interlaced: bool = False) -> bytes:
     """A PNG file whose header says this size, with this data before compression."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced))
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b"")

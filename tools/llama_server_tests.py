@@ -46,6 +46,10 @@ def prepare(tests: Path, to: Path, reasons: Reasons, *, hub: bool) -> Path:
     shutil.copytree(tests, copy)
     (copy / "tmp").mkdir(exist_ok=True)
     (to / "no_models").mkdir()
+    picture = tests.parents[1] / "mtmd" / "test-1.jpeg"  # test_security looks for it beside its own folder
+    if picture.is_file():
+        (to / "tools" / "mtmd").mkdir()
+        shutil.copyfile(picture, to / "tools" / "mtmd" / picture.name)
     for file in () if hub else (copy / "unit").glob("test_*.py"):
         file.write_text(reasons.without_lines(file.stem, file.read_text("utf-8")), "utf-8")
     utils = (copy / "utils.py").read_text("utf-8")  # which forgets that names of headers have no case

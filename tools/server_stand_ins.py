@@ -22,6 +22,7 @@ WRITERS = (
 )
 SPLIT = ("ggml-org/models", "tinyllamas/split/stories15M-q8_0.gguf")
 N_PARTS = 3
+PROJECTOR = ("ggml-org/tinygemma3-GGUF", "mmproj-tinygemma3.gguf")
 ENCODER = ("ggml-org/models", "bert-bge-small/ggml-model-f16.gguf")
 RERANKER = ("ggml-org/models", "jina-reranker-v1-tiny-en/ggml-model-f16.gguf")
 ENCODER_VOCABULARY = "ggml-vocab-bert-bge.gguf"  # in llama.cpp's folder models
@@ -39,6 +40,7 @@ def write_cache(to: Path, llama_models: Path) -> None:
         else:
             shutil.copyfile(target, _place(to, repo, file))
     _split(target, _place(to, *SPLIT))
+    projector_for(target, _place(to, *PROJECTOR))
     for (repo, file), reranks in ((ENCODER, False), (RERANKER, True)):
         _encoder(llama_models / ENCODER_VOCABULARY, _place(to, repo, file), reranks=reranks)
 
@@ -140,3 +142,38 @@ def _written(w: GGUFWriter, to: Path) -> Path:
     w.write_tensors_to_file()
     w.close()
     return to
+
+
+def projector_for(target: Path, to: Path) -> Path:
+    """LLaVA's projector with one layer of random weights: a picture becomes 64 rows of the target's embeddings."""
+    n_embd, patch, side = 32, 14, 8  # patches in a line of a picture
+    n_text = next(int(t.shape[0]) for t in GGUFReader(target).tensors if t.name == "token_embd.weight")
+    rng = np.random.default_rng(1)
+    w = GGUFWriter(to, "clip")
+    w.add_bool("clip.has_vision_encoder", True)
+    w.add_string("clip.projector_type", "mlp")
+    w.add_bool("clip.use_gelu", True)
+    sizes = {"image_size": patch * side, "patch_size": patch, "embedding_length": n_embd, "feed_forward_length": n_embd,
+             "block_count": 1, "projection_dim": n_text, "attention.head_count": 2}  # fmt: skip
+    for name, n in sizes.items():
+        w.add_uint32(f"clip.vision.{name}", n)
+    w.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-6)
+    for name in ("image_mean", "image_std"):
+        w.add_array(f"clip.vision.{name}", [0.5, 0.5, 0.5])
+
+    def add(name: str, *shape: int) -> None:
+        w.add_tensor(name, (rng.standard_normal(shape) / shape[-1] ** 0.5).astype(np.float32))
+
+    add("v.patch_embd.weight", n_embd, 3, patch, patch)
+    add("v.class_embd", n_embd)
+    add("v.position_embd.weight", side * side + 1, n_embd)
+    for name in ("v.pre_ln", "v.post_ln", "v.blk.0.ln1", "v.blk.0.ln2"):
+        w.add_tensor(f"{name}.weight", np.ones(n_embd, np.float32))
+        w.add_tensor(f"{name}.bias", np.zeros(n_embd, np.float32))
+    for name in ("attn_q", "attn_k", "attn_v", "attn_out", "ffn_up", "ffn_down"):
+        add(f"v.blk.0.{name}.weight", n_embd, n_embd)
+        add(f"v.blk.0.{name}.bias", n_embd)
+    for name, n_in in (("mm.0", n_embd), ("mm.2", n_text)):
+        add(f"{name}.weight", n_text, n_in)
+        add(f"{name}.bias", n_text)
+    return _written(w, to)

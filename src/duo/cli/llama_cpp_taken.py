@@ -13,6 +13,7 @@ from duo.cli.llama_cpp_values import (
     Meaning,
     any_text,
     fit,
+    mmproj_url,
     model_url,
     number,
     only,
@@ -44,7 +45,6 @@ _SAMPLING = "tokens are chosen on the CPU, which gives the same text"
 _ROWS = "measured times decide which guesses are verified"
 _QUIET = "llama.cpp's log is shown only with -v, and its lines are plain"
 _FIT = "off means -ngl all -ngld all where they are not given; on is what duo does anyway"
-_NO_PROJECTOR = "duo downloads no projector by its URL, so the model reads text only; give --mmproj or -hf"
 _NO_VIDEO = "duo reads no videos"
 _NO_SETTINGS = "the server's page has no settings"
 _ONE_TEAM = "prompts are read on the CPUs that generate (-C, -Cr, -Cd, -Crd)"
@@ -178,7 +178,9 @@ TAKEN: tuple[TakenOption, ...] = (
         commands=("chat", "run"),
     ),
     TakenOption(("--no-mmproj-auto",), "it means --no-mmproj", instead=("--no-mmproj",), needs="--no-mmproj"),
-    TakenOption(("-mmu", "--mmproj-url"), _NO_PROJECTOR, any_text, loud=True, env="LLAMA_ARG_MMPROJ_URL"),
+    TakenOption(
+        ("-mmu", "--mmproj-url"), "it means --mmproj", mmproj_url, needs="--mmproj", env="LLAMA_ARG_MMPROJ_URL"
+    ),
     TakenOption(
         ("-mmdev", "--mmproj-device"),
         "pictures are encoded on the first GPU, or without one",

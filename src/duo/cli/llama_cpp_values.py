@@ -59,6 +59,12 @@ def model_url(value: str) -> list[str]:
     return ["-hf", found[1], "-hff", unquote(found[2])]
 
 
+def mmproj_url(value: str) -> list[str]:
+    if "://" not in value:
+        raise ValueError("it has to be a URL")
+    return ["--mmproj", value]
+
+
 def rope_scale(value: str) -> list[str]:
     try:
         factor = float(value)

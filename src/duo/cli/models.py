@@ -150,6 +150,17 @@ def projector_of_hub(params: dict[str, Any], target: str | None) -> str | None:
     return None if found is None else str(found)
 
 
+def projector_at_url(params: dict[str, Any]) -> str | None:
+    """The file at the URL of --mmproj, downloaded. None: it is no URL, or for a target elsewhere. Raises DuoError."""
+    from duo.models.projector import is_url
+
+    if not is_url(params.get("mmproj")) or params.get("verify_host") is not None:
+        return None
+    from duo.models.hub.url_file import fetch_url
+
+    return str(fetch_url(hub_of(params), params["mmproj"]))
+
+
 def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Models:
     if not {target, draft} & {"pair", "hf_repo", "hf_repo_draft"}:
         if target is None and params["model_draft"] == NO_DRAFT:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from duo.cli import show
 from duo.cli.first_line import elsewhere, first_line
-from duo.cli.models import Models, chosen_models, projector_of_hub
+from duo.cli.models import Models, chosen_models, projector_at_url, projector_of_hub
 from duo.cli.options import given_options
 from duo.cli.own_guesses import draft_of_target, left_to_duo, may_add_ngrams, tell_of
 from duo.errors import DuoError
@@ -41,6 +41,8 @@ def open_duo(
     pictures. more: other keywords of `Duo`. Raises DuoError.
     """
     models = chosen_models(params) if models is None else models
+    at_url = projector_at_url(params)
+    more |= {} if at_url is None else {"mmproj": at_url}
     if not finds_guesses:
         return _open(params, models, progress, **more)
     projector = projector_of_hub(params, models.target)
@@ -96,6 +98,7 @@ def _open(
 ) -> Duo:
     """own_layers: the target's MTP layers draft."""
     from duo.model import Duo
+    from duo.models.projector import AUTO
     from duo.placement import guard
 
     guard.tell(show.warn)
@@ -109,8 +112,8 @@ def _open(
     of_texts |= {"spec_type": ["draft-mtp"]} if own_layers else {}
     of_texts |= {"mode": "plain"} if has_no_length(params.get("n_draft")) else {}
     of_models = given_options(params, ENGINE_OPTIONS)
-    if params.get("mmproj_auto") is False:
-        of_models.pop("mmproj", None)
+    if params.get("mmproj_auto") is False and of_models.get("mmproj") == AUTO:  # a file counts, as in llama.cpp
+        del of_models["mmproj"]
     bar = show.loading(quiet=params["verbose"]) if progress is None else nullcontext(progress)
     began = time.monotonic()
     with bar as draw:
@@ -120,8 +123,7 @@ def _open(
             verbose=params["verbose"],
             log_file=params["log_file"],
             progress=draw,
-            **of_models,
-            **{**of_texts, **more},
+            **{**of_models, **of_texts, **more},
         )
     _advise_packing(d, time.monotonic() - began)
     return d

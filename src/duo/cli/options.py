@@ -83,7 +83,8 @@ def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
             yield click.Option(["mlock", "--mlock"], is_flag=True, help="Keep the weights in RAM: -lm mlock.")
         if name == "mmproj":
             yield Flag(["mmproj_auto", "--mmproj-auto/--no-mmproj"], default=None, envvar="LLAMA_ARG_MMPROJ_AUTO",
-                       help="Take the projector that -hf's repository has, or see nothing.")  # fmt: skip
+                       help="Take the projector that -hf's repository has, or not. A file or URL of --mmproj counts "
+                            "anyway, as in llama.cpp.")  # fmt: skip
         if name in FROM_FILE:
             yield click.Option(
                 [f"{name}_file", *FROM_FILE[name]],

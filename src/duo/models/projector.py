@@ -15,7 +15,7 @@ AUTO = "auto"
 
 
 def see_with(o: EngineOptions, target: str | None, n_threads: int) -> _core.ProjectorOptions:
-    """How the target sees. target: None if it is on another machine. Raises UnknownModelError, BadValueError."""
+    """How the target sees. target: None if it is on another machine. Raises as projector_of, and BadValueError."""
     if o["mmproj"] is not None and target is None:
         raise BadValueError("--mmproj is for a target in this process, and it is on another machine; leave it out")
     found = None if target is None else projector_of(target, o["mmproj"])
@@ -27,17 +27,25 @@ def see_with(o: EngineOptions, target: str | None, n_threads: int) -> _core.Proj
 
 
 def projector_of(target: str, asked: str | None) -> str | None:
-    """The file that --mmproj names; auto: one beside the target, or None. Raises UnknownModelError, BadValueError."""
+    """The file that --mmproj names, downloaded if it is a URL; auto: one beside the target, or None. Raises as
+    Hub.fetch."""
     if asked is None:
         return None
     if asked == AUTO:
         found = beside(Path(target))
         return None if found is None else str(found)
-    if "://" in asked:
-        raise BadValueError("--mmproj names a URL; download the file, or give -hf a repository that has it")
+    if is_url(asked):
+        from duo.models.hub.repository import Hub
+        from duo.models.hub.url_file import fetch_url
+
+        return str(fetch_url(Hub(), asked))
     if not os.path.isfile(asked):
         raise UnknownModelError(f"there is no projector {asked!r} (--mmproj); check the path")
     return asked
+
+
+def is_url(asked: str | None) -> bool:
+    return asked is not None and "://" in asked
 
 
 def is_projector(path: str | os.PathLike[str]) -> bool:

@@ -35,12 +35,12 @@ class PictureOptions(TypedDict, total=False):
         FilePath | None,
         opt(
             None,
-            "The target's projector (GGUF), with which it sees pictures; auto: the file with mmproj in its name beside "
-            "the target's.",
+            "The target's projector (GGUF), with which it sees pictures. A URL is downloaded into the hub's cache; "
+            "auto: the file with mmproj in its name beside the target's.",
             "-mm",
             "--mmproj",
             env="MMPROJ",
-            metavar="FILE|auto",
+            metavar="FILE|URL|auto",
         ),
     ]
     mmproj_offload: Annotated[

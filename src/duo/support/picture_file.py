@@ -13,6 +13,8 @@ from duo.errors import BadValueError
 
 N_BYTES_MOST = 32 << 20
 N_PIXELS_MOST = 50_000_000
+N_PIXELS_TOGETHER = 150_000_000  # of a prompt: each takes three bytes while it is prepared
+_N_SCANNED_MOST = 1_000_000_000  # pixels of a JPEG file times its scans: each goes over all of them
 N_MOST = 100  # pictures of a prompt
 _FORMATS = "PNG, JPEG, GIF or BMP"
 _LARGEST_SIDE = 1 << 16
@@ -23,14 +25,19 @@ class _DamagedError(Exception):
 
 
 def check_pictures(files: list[bytes]) -> None:
-    """Raises BadValueError: there are too many, or one is no picture that can be decoded, or too large."""
+    """Raises BadValueError: there are too many, one is no picture that can be decoded, or they are too large."""
     if len(files) > N_MOST:
         raise BadValueError(f"the prompt has {len(files)} pictures; give at most {N_MOST}")
-    for i, data in enumerate(files, 1):
-        _check(data, f"picture {i}")
+    n = sum(_check(data, f"picture {i}") for i, data in enumerate(files, 1))
+    if n > N_PIXELS_TOGETHER:
+        raise BadValueError(
+            f"the pictures have {n // 1_000_000} million pixels together; give at most "
+            f"{N_PIXELS_TOGETHER // 1_000_000} million, scaled down"
+        )
 
 
-def _check(data: bytes, which: str) -> None:
+def _check(data: bytes, which: str) -> int:
+    """Its pixels."""
     if len(data) > N_BYTES_MOST:
         raise BadValueError(f"{which} has {len(data) >> 20} MiB; give at most {N_BYTES_MOST >> 20} MiB")
     try:
@@ -46,8 +53,12 @@ def _check(data: bytes, which: str) -> None:
     if data.startswith(b"\x89PNG"):
         try:
             _check_inflated(data, width, height, which)
-        except (_DamagedError, struct.error, zlib.error):
+        except (_DamagedError, struct.error, IndexError, zlib.error):
             raise BadValueError(f"{which} is damaged: its PNG data cannot be read; save it anew") from None
+    # Of markers no other begins so, and in compressed data no byte 0xFF is followed by this one.
+    if data.startswith(b"\xff\xd8") and (n_scans := data.count(b"\xff\xda")) * width * height > _N_SCANNED_MOST:
+        raise BadValueError(f"{which} is a JPEG file of {n_scans} scans, which take too long; save it anew")
+    return width * height
 
 
 def _size(data: bytes, which: str) -> tuple[int, int]:

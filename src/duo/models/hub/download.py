@@ -207,24 +207,27 @@ def _receive(hub: HubSettings, repo: str, name: str, url: str, etag: str, size: 
     with WeakFileLock(lock):
         if blob.exists():
             return
-        had = part.stat().st_size if part.exists() else 0
-        if had > size:
-            part.unlink()
-            had = 0
-        with part.open("ab") as f:
-            try:
-                http_get(
-                    url, f, resume_size=had, headers=headers, expected_size=size,
-                    displayed_filename=name,
-                )  # fmt: skip
-            except OSError as e:
-                # http_get raises a bare OSError without a number only where the size is wrong.
-                if type(e) is not OSError or e.errno is not None or f.tell() == size:
-                    raise
-                f.truncate(0)  # it cannot be resumed
-                raise PeerLostError(
-                    f"{name} of {repo} did not have the {size} bytes that the hub announced; try again"
-                ) from None
+        receive(part, url, size, headers, name, f"{name} of {repo}")
         os.replace(part, blob)
         with suppress(OSError):
             blob.chmod(0o644)
+
+
+def receive(part: Path, url: str, size: int | None, headers: dict[str, str], name: str, what: str) -> None:
+    """Adds to the file `part` what it does not have yet. size: in bytes; None: unknown, so it begins anew. name: for
+    the progress bar; what: for an error. Raises FAILURES, and PeerLostError: the server sent another number of
+    bytes."""
+    had = part.stat().st_size if part.exists() else 0
+    if size is None or had > size:
+        part.unlink(missing_ok=True)
+        had = 0
+    with part.open("ab") as f:
+        try:
+            http_get(url, f, resume_size=had, headers=headers, expected_size=size, displayed_filename=name)
+        except OSError as e:
+            # http_get raises a bare OSError without a number only where the size is wrong.
+            if type(e) is not OSError or e.errno is not None or f.tell() == size:
+                raise
+            f.truncate(0)  # it cannot be resumed
+            announced = "the bytes" if size is None else f"the {size} bytes"
+            raise PeerLostError(f"{what} did not have {announced} that the hub announced; try again") from None

@@ -1,13 +1,7 @@
 // The page of duo serve. Whatever comes from the server is shown as text, never as HTML.
 
-const $ = (id) => document.getElementById(id);
-
-/** An element with properties and children. */
-function make(tag, properties = {}, ...children) {
-  const node = Object.assign(document.createElement(tag), properties);
-  node.append(...children);
-  return node;
-}
+import { $, make } from "./dom.js";
+import { PictureStrip, contentOf } from "./pictures.js";
 
 const number = (x, digits = 1) => x.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 const percent = (x) => `${Math.round(100 * x)} %`;
@@ -274,6 +268,7 @@ class Conversation {
   messages = [];
   running = null; // an AbortController
   unsent = "";
+  pictures = []; // of the next message
   title = "New conversation";
 
   constructor() {
@@ -312,14 +307,16 @@ class Conversation {
     $("ask").focus();
   }
 
-  async send(text) {
+  async send(text, pictures) {
     if (!this.messages.length) {
       this.log.replaceChildren();
-      this.name(text.replace(/\s+/g, " ").slice(0, 40));
+      this.name((text || pictures[0].name).replace(/\s+/g, " ").slice(0, 40));
     }
     if (this.messages.at(-1)?.role === "user") this.messages.pop(); // nobody has answered it, and templates want turns
-    this.messages.push({ role: "user", content: text });
-    this.log.append(make("div", { className: "question" }, make("p", { dir: "auto" }, text)));
+    this.messages.push({ role: "user", content: contentOf(text, pictures) });
+    const seen = pictures.map(({ canvas }) => make("li", {}, canvas));
+    this.log.append(make("div", { className: "question" },
+      ...(seen.length ? [make("ul", { className: "pictures" }, ...seen)] : []), ...(text ? [make("p", { dir: "auto" }, text)] : [])));
     await this.answer();
   }
 
@@ -379,6 +376,8 @@ function select(conversation) {
     else c.open.removeAttribute("aria-current");
   }
   $("ask").value = current.unsent;
+  strip.say("");
+  strip.show();
   current.item.scrollIntoView({ block: "nearest", inline: "nearest" });
   showRunning();
 }
@@ -409,12 +408,16 @@ function settings() {
 }
 
 $("mode").onchange = () => { $("length").disabled = chosen("mode") === "plain"; };
-$("composer").onsubmit = (e) => {
+const strip = new PictureStrip(() => current.pictures);
+$("composer").onsubmit = async (e) => {
   e.preventDefault();
+  const asked = current;
+  await strip.ready;
+  if (current !== asked) return;
   const text = $("ask").value.trim();
-  if (!text || current.running) return;
+  if (!(text || current.pictures.length) || current.running) return;
   $("ask").value = "";
-  current.send(text);
+  current.send(text, strip.take());
 };
 $("ask").onkeydown = (e) => {
   if (e.key === "Enter" && !e.shiftKey && !e.isComposing) {
@@ -666,6 +669,7 @@ async function start() {
       const props = await (await call("props")).json();
       const defaults = props.default_generation_settings.params;
       const { draft, speculates } = props.duo;
+      strip.knows(Boolean(props.modalities?.vision));
       $("models").textContent = draft ? `${props.model_name} with ${draft}` : props.model_name;
       document.title = `duo: ${props.model_alias}`;
       const mode = speculates ? defaults.mode : "plain";

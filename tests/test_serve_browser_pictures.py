@@ -1,0 +1,170 @@
+"""Pictures on the page of `duo serve`: dropped, pasted or chosen, shown, removed, sent; and what is refused."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import ENDED, Browser, ask, browsing, opened
+from served import TEMPLATE, Server, served
+from vision_models import png, png_of, projector
+
+from duo.chat.pictures import url_of
+from duo.models.demo import demo_pair
+from duo.models.header import read_header
+
+pytestmark = pytest.mark.full
+
+CHAT = "/v1/chat/completions"
+NAMES = "(e) => e.querySelector('canvas').getAttribute('aria-label')"
+SHOWN = f"[...document.querySelectorAll('#pictures li')].map({NAMES})"
+NOTE = "document.querySelector('#picture-note:not([hidden])')?.textContent"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    file = projector(tmp_path_factory.mktemp("eyes") / "mlp.gguf", "mlp", read_header(demo_pair()[0]).n_embd)
+    with served(chat_template=TEMPLATE, mmproj=file, n_parallel=2, n_ctx=4096) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Browser]:
+    with browsing() as b:
+        yield b
+
+
+@pytest.fixture
+def page(tab: Browser, server: Server) -> Iterator[Browser]:
+    """The page, newly opened. Its console must stay empty."""
+    tab.size(1280, 800)
+    tab.complaints.clear()
+    tab.bodies.clear()
+    opened(tab, server.url)
+    yield tab
+    assert tab.complaints == []
+    server.wait_until_idle()
+
+
+def wait_for(page: Browser, *names: str) -> None:
+    page.wait(f"JSON.stringify({SHOWN}) === JSON.stringify({[*names]!r})")
+
+
+def sent(page: Browser) -> Any:
+    return [b["messages"] for b in page.bodies if "messages" in b][-1]
+
+
+def test_dropped_pictures_are_shown_and_sent(page: Browser, server: Server, tmp_path: Path) -> None:
+    files = [tmp_path / "a.png", tmp_path / "b.png"]
+    for seed, file in enumerate(files):
+        file.write_bytes(png(200, 100, seed=seed))
+    page.drop("#ask", *files)
+    wait_for(page, "a.png", "b.png")
+    assert (
+        page.js("[...document.querySelectorAll('#pictures canvas')].map((c) => [c.width, c.height])") == [[96, 48]] * 2
+    )
+    ask(page, "What is it?", most=8)
+    page.wait(ENDED)
+    parts = [{"type": "image_url", "image_url": {"url": url_of(f.read_bytes())}} for f in files]
+    message = {"role": "user", "content": [*parts, {"type": "text", "text": "What is it?"}]}
+    assert sent(page) == [message]
+    right = server.post(CHAT, {"messages": [message], "max_tokens": 8, "temperature": 0}).json()
+    assert page.js("document.querySelector('.answer .text').textContent") == right["choices"][0]["message"]["content"]
+    assert page.js("document.querySelectorAll('.question canvas').length") == 2
+    assert page.js("document.querySelector('.question').textContent") == "What is it?"
+    wait_for(page)
+    ask(page, "And now?", most=8)
+    page.wait(f"document.querySelectorAll('.answer').length === 2 && {ENDED}")
+    assert sent(page)[0] == message and sent(page)[2] == {"role": "user", "content": "And now?"}
+
+
+def test_pasted_pictures_can_be_removed(page: Browser) -> None:
+    page.js("document.querySelector('#ask').focus()")
+    page.paste(png(seed=1), "one.png", "image/png")
+    page.paste(png(seed=2), "two.png", "image/png")
+    wait_for(page, "one.png", "two.png")
+    page.click("#pictures li:nth-child(1) button")
+    wait_for(page, "two.png")
+    assert page.js("document.activeElement.id") == "ask"
+    page.press("Enter")  # a picture alone is a message
+    page.wait("document.querySelector('.question canvas')")
+    page.press("Escape")
+    page.wait(ENDED)
+    assert sent(page)[0]["content"] == [{"type": "image_url", "image_url": {"url": url_of(png(seed=2))}}]
+    assert page.js("document.querySelector('#conversations .title').textContent") == "two.png"
+
+
+def test_a_picture_from_the_dialog_in_another_format(page: Browser, tmp_path: Path) -> None:
+    made = page.js(
+        "(() => { const c = document.createElement('canvas'); c.width = c.height = 30; "
+        "c.getContext('2d').fillRect(5, 5, 9, 9); return c.toDataURL('image/webp') })()"
+    )
+    file = tmp_path / "x.webp"
+    file.write_bytes(base64.b64decode(made.partition(",")[2]))
+    assert file.read_bytes().startswith(b"RIFF")  # the server does not read it
+    page.choose("#files", file)
+    wait_for(page, "x.webp")
+    ask(page, "What is it?", most=4)
+    page.wait(ENDED)
+    assert sent(page)[0]["content"][0]["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
+    assert page.js("document.querySelector('.note.bad')") is None
+
+
+def test_a_conversation_keeps_its_pictures(page: Browser) -> None:
+    page.js("document.querySelector('#ask').focus()")
+    page.paste(png(), "mine.png", "image/png")
+    wait_for(page, "mine.png")
+    ask(page, "What is it?", most=2)
+    page.wait(ENDED)
+    page.paste(png(), "next.png", "image/png")
+    wait_for(page, "next.png")
+    page.click("#new")
+    wait_for(page)
+    page.click("#conversations .open")
+    wait_for(page, "next.png")
+
+
+BMP = b"BM" + struct.pack("<IHHI", 54 + 2000 * 1800 * 3, 0, 0, 54)
+BMP += struct.pack("<IiiHHIIiiII", 40, 2000, 1800, 1, 24, 0, 0, 0, 0, 0, 0) + bytes(2000 * 1800 * 3)
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "why"),
+    [
+        (b"Once upon a time", "tale.txt", "tale.txt is no picture that this browser can read."),
+        (b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>", "x.svg", "x.svg is no picture that this "
+         "browser can read."),
+        (png()[:20], "cut.png", "cut.png is no picture that this browser can read."),
+        (BMP, "large.bmp", "large.bmp has 10.8 MB, and 10 MB are allowed. Scale it down."),
+        (png_of(9000, 6000, bytes(6000 * (9000 // 8 + 1)), 1, 0), "wide.png", "wide.png has 54 million pixels, and 50 "
+         "million are allowed. Scale it down."),
+    ],
+    ids=lambda x: x if isinstance(x, str) and " " not in x else "",
+)  # fmt: skip
+def test_what_is_no_picture_is_refused(page: Browser, tmp_path: Path, data: bytes, name: str, why: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    (tmp_path / "good.png").write_bytes(png())
+    page.drop("#ask", tmp_path / name, tmp_path / "good.png")
+    page.wait(f"{NOTE} === {why!r}")
+    wait_for(page, "good.png")
+    page.click("#pictures button")
+    page.wait(f"{NOTE} === undefined")
+
+
+def test_a_model_without_eyes_says_so(tab: Browser, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png())
+    with served(chat_template=TEMPLATE, n_ctx=512, n_parallel=1) as s:
+        opened(tab, s.url)
+        assert tab.js("document.querySelector('#attach').hidden")
+        tab.drop("#ask", tmp_path / "a.png")
+        tab.wait(f"{NOTE}?.startsWith('This model reads no pictures.')")
+        wait_for(tab)
+        ask(tab, "Once", most=2)
+        tab.wait(ENDED)
+        assert tab.js(NOTE) is None
+        tab.js("document.querySelector('.shut').click()")
+        tab.open("about:blank#")
