@@ -32,6 +32,7 @@ from real_models import MODELS  # tools/real_models.py
 
 import duo
 from duo.benchmark.bench.head import command_of, machine, settings_of
+from duo.placement.auto_draft import add_ngrams
 
 TARGET, DRAFT = "qwen2.5-coder-1.5b-q4_k_m", "qwen2.5-coder-0.5b-q4_k_m"
 TEMPERATURES = (0.0, 0.8)
@@ -135,6 +136,7 @@ def measure(
     with ExitStack() as stack:
         alone = stack.enter_context(duo.Duo(target, **engine_options(place, with_draft=False)))
         pair = stack.enter_context(duo.Duo(target, draft, **engine_options(place, with_draft=True)))
+        add_ngrams(pair, None)  # as `duo -m TARGET -md DRAFT` does
         n_prompts = [len(alone.tokenize(q.prompt, special=True)) for q in asked]
         for t in TEMPERATURES:
             options = {"n_predict": args.n, "n_ctx": N_CTX, "temp": t, "seed": SEED}
@@ -144,7 +146,10 @@ def measure(
                     for name, loop in loops(place, files, options, lengths)
                 ]
                 arms.append(duo_arm(ALONE, alone, t, args.n))
-                arms += [duo_arm(f"{SYNC} {k}", pair, t, args.n, mode="sync", n_draft=k) for k in syncs]
+                arms += [
+                    duo_arm(f"{SYNC} {k}", pair, t, args.n, spec_type="draft-simple", mode="sync", n_draft=k)
+                    for k in syncs
+                ]
                 arms.append(duo_arm(ASYNC, pair, t, args.n))
                 race(arms, asked, f"{place}, T = {t:g}")
             by_name = {a.name: a for a in arms}
