@@ -63,10 +63,13 @@ class CountedDuo(Duo):
     def __init__(self, *models: str | None, **options: Any) -> None:
         self.streams: list[Stream] = []
         super().__init__(*models, **options)
+        add = self.session.add
 
-    def stream(self, *prompt: Any, **options: Any) -> Stream:
-        self.streams.append(super().stream(*prompt, **options))
-        return self.streams[-1]
+        def kept(stream: Stream) -> None:
+            self.streams.append(stream)
+            add(stream)
+
+        self.session.add = kept  # type: ignore[method-assign]
 
     def count(self, tally: Tally) -> None:
         """Adds the guesses of the texts since the last call."""

@@ -95,7 +95,7 @@ def test_the_first_line_says_which_models_where_and_how(run: Run) -> None:
         rf"duo: {name} \[llama .*, 8 MB\] on CPU \(\d threads?, (duo|stock) kernels\) "
         rf"\+ draft {small} \[.*, 3 MB\] on CPU \(\d threads?, (duo|stock) kernels\); "
     )
-    freely = r"async, draft length auto(, guesses from the draft and n-grams \(ngram-mod\))?"  # with duo's kernels
+    freely = r"async, draft length auto(, guesses from the draft and n-grams \(ngram-map-k\))?"  # with duo's kernels
     assert re.fullmatch(both + freely, first())
     assert re.fullmatch(both + freely, first("-m", TARGET, "-md", DRAFT))
     assert re.fullmatch(both + "sync, draft length 4; strict", first("--mode", "sync", "--draft", 4, "--strict"))

@@ -117,17 +117,17 @@ def test_a_model_of_the_targets_size_is_no_draft(target: Path, run: Run) -> None
 def test_a_draft_that_cannot_be_loaded_is_left_out(
     error: DuoError, target: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from duo import model as engine
+    from duo import loaded_pair
 
     shutil.copy(DRAFT, target.with_name("Draft-Small.gguf"))
-    place = engine.place
+    place = loaded_pair.place
 
     def refusing(*models: object, **more: object) -> object:
         if models[1] is not None:
             raise error
         return place(*models, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(engine, "place", refusing)
+    monkeypatch.setattr(loaded_pair, "place", refusing)
     code, text, err = run("-m", target, *LINE)
     assert code == 0 and text
     assert f"no draft is used: Draft-Small.gguf could draft for the target, but {error}" in err

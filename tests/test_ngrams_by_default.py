@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import EXACT
 from hosts import KERNELS
 from tiny_models import tiny
 
@@ -19,7 +20,7 @@ from duo.server.schemas import TextFields
 TARGET, DRAFT = demo_pair()
 PASSAGE = "The little tin soldier stood in the window and looked at the snow. "
 LINE = ("-p", 4 * PASSAGE, "-n", "24", "--temp", "0", "--ignore-eos", "-c", "512", "--json")
-GUESSED = "guesses from n-grams (ngram-mod)"
+GUESSED = "guesses from n-grams (ngram-map-k)"
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -65,6 +66,35 @@ def test_what_repeats_itself_is_guessed_and_the_text_is_the_same(target: Path, r
 def test_only_where_it_changes_no_text(options: tuple[str, ...], guessed: bool, target: Path, run: Run) -> None:
     code, _, err = run("-m", target, *LINE, *options)
     assert code == 0 and (GUESSED in err.splitlines()[0]) is guessed
+
+
+@pytest.mark.parametrize(
+    ("options", "beside"),
+    [
+        ((), True),
+        (("--draft-p-min", "0.1"), True),
+        (("--spec-type", "draft-simple"), False),
+        (("--draft", "4"), False),
+        (("--draft-min", "2"), False),
+        (("--draft-tree", "chain"), False),
+        (("--accept", "rejection"), False),
+        (("--mode", "plain"), False),
+    ],
+)
+def test_beside_a_draft_unless_the_user_says_what_guesses(
+    options: tuple[str, ...], beside: bool, target: Path, run: Run
+) -> None:
+    code, out, err = run("-m", target, "-md", DRAFT, *LINE, *KERNELS, *options)
+    assert code == 0 and ("guesses from the draft and n-grams (ngram-map-k)" in err.splitlines()[0]) is beside
+    assert told(out)[0] == told(run("-m", target, *LINE, *KERNELS, "-md", "none")[1])[0] or "rejection" in options
+
+
+def test_pythons_auto_goes_by_the_same_rule(target: Path) -> None:
+    shutil.copy(DRAFT, target.with_name("draft-small.gguf"))
+    for options, found in (({}, ["draft-simple", "ngram-map-k"]), ({"n_draft": 4}, None), ({"n_draft_min": 1}, None)):
+        with Duo(target, "auto", n_ctx=256, **EXACT, **options) as d:  # type: ignore[arg-type]
+            assert d.draft is not None and d.defaults.get("spec_type") == found
+    target.with_name("draft-small.gguf").unlink()
 
 
 def test_not_for_a_target_that_computes_again_after_a_wrong_guess(tmp_path: Path, run: Run) -> None:

@@ -56,9 +56,9 @@ def test_a_pair_without_its_draft(run: Run, empty_lists: Path) -> None:
 @pytest.mark.usefixtures("mine")
 def test_ngrams_guess_where_there_is_nothing_else(run: Run) -> None:
     code, _, err = run("--pair", "grams", *LINE, *KERNELS)
-    assert code == 0 and "guesses from n-grams (ngram-mod)" in err
+    assert code == 0 and "guesses from n-grams (ngram-map-k)" in err
     for given, spec_type in (
-        ({}, "ngram-mod"),
+        ({}, "ngram-map-k"),
         ({"spec_type": "none"}, "none"),
         ({"mode": "plain"}, None),
         ({"n_draft": "none"}, None),
@@ -81,7 +81,7 @@ def test_they_are_shown_and_checked(run: Run) -> None:
     shown = run("pairs", "show", "layers")[1]
     assert "draft: none; its own MTP layers guess" in shown
     shown = run("pairs", "show", "grams")[1]
-    assert "n-grams: when it repeats itself" in shown and "n-grams guess (--spec-type ngram-mod)" in shown
+    assert "n-grams: when it repeats itself" in shown and "n-grams guess (--spec-type ngram-map-k)" in shown
     assert "its own MTP layers" in run("pairs")[1]
     code, out, _ = run("check", "layers", "-c", "256")
     assert code == 0 and "MTP layers" in out

@@ -102,7 +102,7 @@ def test_python_takes_lists_text_and_tuples(duo_pair: Duo) -> None:
 @pytest.mark.parametrize(
     ("args", "how"),
     [
-        ((), "async, draft length auto"),
+        (("--spec-type", "draft-simple"), "async, draft length auto"),
         (("--draft-tree", "[[0],[1]]", "--draft", 9), "async, a fixed tree"),
         (("--draft-tree", "[[0],[1]]", "--spec-type", "draft-simple,ngram-simple"),
          "async, a fixed tree; n-grams are not used with it"),

@@ -26,11 +26,11 @@ def test_calls_under_a_draft_of_another_vocabulary_are_plains(tmp_path: Path) ->
     draft = thinned(Path(DRAFT), tmp_path / "thinned.gguf", 0.3)
     drafted = Drafted("demo", TARGET, (Load(load_of_file(str(draft)).guesses[:1], str(draft)),))
     proof = Proof()
-    *_, target = measure(drafted, Wish(4, (3,), 1, ("async",)), proof)
+    *_, target = measure(drafted, Wish(4, (3,), 1, ("sync",)), proof)
     found = record(drafted, proof, target)
     first, *rows = found["rows"]
     assert (first["n_texts"], first["draft_n"]) == (4, 0)
-    assert [(r["case"], r["n_texts"]) for r in rows] == [("async, whole", 3), ("async, streamed", 3)]
+    assert [(r["case"], r["n_texts"]) for r in rows] == [("sync, whole", 3), ("sync, streamed", 3)]
     for row in rows:
         assert row["n_different"] == row["n_bad_arguments"] == row["n_failed"] == 0, found["findings"]
         assert row["draft_n"] > row["draft_n_accepted"] > 0, "wrong guesses are taken back"

@@ -39,7 +39,7 @@ class pass_tree {
     // The same for a fixed shape: only the nodes that have a place in it (tree_shape::match).
     void begin(const token_tree & tree, const guess_record & guesses, const tree_shape & shape,
                std::span<const int32_t> places);
-    // Adds a continuation that the text itself suggests, below node i_from (-1: the root). Returns its last node.
+    // Adds a continuation that an n-gram suggests, below node i_from (-1: the root). Returns its last node.
     // share: how much of all continuations seen there was this one. Where the draft guesses something else, both cannot
     // be right, so the continuation has less chance.
     int32_t add_ngram(int32_t i_from, const ngram_proposal & proposal, const guess_record & guesses, double least,

@@ -5,10 +5,6 @@
 
 namespace duo {
 
-namespace {
-constexpr int32_t n_shortest = 2; // tokens of a key
-}
-
 // The text followed by the tail, as one sequence.
 struct ngram_index::sequence {
     std::span<const token_id> text;
@@ -35,9 +31,9 @@ void ngram_index::begin(const ngram_params & params, std::span<const token_id> t
     params_.size_m   = std::min(params.size_m, 1024);
     params_.min_hits = params.kind == ngram_kind::simple ? 1 : std::max(params.min_hits, 1);
 
-    const int32_t n_last = std::min(params_.size_n, n_shortest);
+    const int32_t n_last = std::min(params_.size_n, params.shortest);
     const int32_t range  = params_.size_n - n_last;
-    const int32_t step   = range / int32_t(max_lengths) + 1; // smallest with range / step < max_lengths
+    const int32_t step   = range / params.n_lengths + 1; // smallest with range / step < n_lengths
     n_lengths_           = size_t(range / step) + 1;
     for (size_t i = 0; i < n_lengths_; ++i) {
         lengths_[i] = params_.size_n - int32_t(n_lengths_ - 1 - i) * step;
@@ -59,7 +55,9 @@ void ngram_index::add(std::span<const token_id> text) {
     }
     const sequence seq{text, {}};
     for (; n_done_ < seq.size(); ++n_done_) {
-        enter(seq, n_done_);
+        if (seq.at(n_done_) >= 0) {
+            enter(seq, n_done_);
+        }
     }
 }
 

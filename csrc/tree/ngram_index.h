@@ -30,6 +30,9 @@ struct ngram_params {
     int32_t    size_n   = 12; // tokens in the longest key; values outside 1..1024 are moved to the nearer end
     int32_t    size_m   = 48; // most tokens in a proposal; above 1024: 1024; below 1: no proposals
     int32_t    min_hits = 1;  // times a key must have been seen before; below 1: 1. Not used by `simple`
+    // Of ngram_pool.
+    int32_t shortest  = 2;  // tokens in the shortest key
+    int32_t n_lengths = 16; // of keys, at most; 16 is the most
 };
 
 struct ngram_proposal {
@@ -52,8 +55,9 @@ class ngram_index {
     // A new text: forgets the old one.
     void begin(const ngram_params & params, std::span<const token_id> text);
 
-    // The text has grown at its end. Cost: at most a table look-up per new token and key length; key lengths above the
-    // longest match are not touched. Memory: the same bound; text that does not repeat takes at most 128 bytes a token.
+    // The text has grown at its end. Tokens below 0 follow nothing. Cost: at most a table look-up per new token and key
+    // length; key lengths above the longest match are not touched. Memory: the same bound; text that does not repeat
+    // takes at most 128 bytes a token.
     void add(std::span<const token_id> text);
 
     // Proposals to follow text + tail, at most n_max tokens each, best first; returns how many (at most out.size()).

@@ -41,7 +41,7 @@ class pass_planner {
     int64_t next(target_pass & pass, int32_t n_rows, bool may_wait);
     // What the text's draft is to do.
     [[nodiscard]] draft_wishes wishes_of(const verify_slot & s) const;
-    // It is to make no guesses, because n-grams of the text promise more.
+    // It is to make no guesses, because n-grams promise more.
     [[nodiscard]] bool spares_draft(verify_slot & s) const;
     // Adds it to a verdict. False: the draft works. True: it rests.
     bool set_orders(const verify_slot & s, verdict_msg & v) const;

@@ -151,10 +151,9 @@ void text_desk::end(verify_slot & s, finish_reason why) noexcept {
     if (why == finish_reason::stop || why == finish_reason::length) {
         plans_.window().on_end(req.stats.n_predicted, why == finish_reason::length);
     }
-    if (req.plan.ngram.kind == ngram_kind::mod && !wires_.on_host) {
-        pool_.add(s.text.tokens(), size_t(req.stats.n_prompt_cached));
-    }
-    const int32_t n_drop = s.text.n_drop();
+    const bool    remembered = req.plan.ngram.kind == ngram_kind::mod && !wires_.on_host;
+    const auto    n_known    = size_t(req.stats.n_prompt_cached);
+    const int32_t n_drop     = s.text.n_drop();
     s.text.end();
     s.parked = {};
     active_.remove(s);
@@ -162,6 +161,9 @@ void text_desk::end(verify_slot & s, finish_reason why) noexcept {
     errands_.on_end(s);
     tell_usage(); // before the reader knows of the end
     send_end(req, why, n_drop);
+    if (remembered) {
+        pool_.add(s.text.tokens(), n_known); // the slot keeps them until its next text
+    }
 }
 
 bool text_desk::serve_errand() {

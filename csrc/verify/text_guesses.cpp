@@ -12,6 +12,7 @@ void text_guesses::begin(const request & req, tokens text, const ngram_pool * po
     ngrams_.begin(req.plan.ngram, text);
     shape_       = tree_shape(req.plan.tree);
     repeats_on_  = req.plan.ngram.kind != ngram_kind::none && req.plan.mode != run_mode::plain && shape_.empty();
+    wanted_      = req.plan.ngram;
     pool_        = repeats_on_ && req.plan.ngram.kind == ngram_kind::mod ? pool : nullptr;
     ngram_right_ = true;
     find_repeats(text);
@@ -19,11 +20,17 @@ void text_guesses::begin(const request & req, tokens text, const ngram_pool * po
 
 void text_guesses::find_repeats(tokens text) {
     n_repeats_ = repeats_on_ ? ngrams_.propose(text, {}, n_draft_cap, repeats_) : 0;
-    if (pool_ != nullptr && pool_->propose(text, {}, n_draft_cap, from_pool_) &&
-        (n_repeats_ == 0 || from_pool_.n_match > repeats_[0].n_match)) {
+    if (propose_from_pool(text, {}, n_draft_cap, n_repeats_ > 0 ? repeats_.data() : nullptr)) {
         std::swap(repeats_[0], from_pool_);
         n_repeats_ = 1;
     }
+}
+
+// Where an earlier text matches better than this one. A match of this one's longest key may be longer than it says.
+bool text_guesses::propose_from_pool(tokens text, tokens tail, int32_t n_most, const ngram_proposal * own) {
+    return pool_ != nullptr && (own == nullptr || own->n_match < wanted_.size_n) &&
+           pool_->propose(text, tail, std::min(n_most, wanted_.size_m), from_pool_) &&
+           from_pool_.n_hits >= wanted_.min_hits && (own == nullptr || from_pool_.n_match > own->n_match);
 }
 
 std::span<const double> text_guesses::repeats(const guess_record & record) {
@@ -97,11 +104,10 @@ void text_guesses::add_ngrams(tokens text, const guess_record & record, double l
 
 // What follows the text and tail_.
 bool text_guesses::propose_below(tokens text, int32_t n_most) {
-    bool any = ngrams_.propose(text, tail_, n_most, std::span(&proposal_below_, 1)) == 1;
-    if (pool_ != nullptr && pool_->propose(text, tail_, n_most, from_pool_) &&
-        (!any || from_pool_.n_match > proposal_below_.n_match)) {
+    const bool any = ngrams_.propose(text, tail_, n_most, std::span(&proposal_below_, 1)) == 1;
+    if (propose_from_pool(text, tail_, n_most, any ? &proposal_below_ : nullptr)) {
         std::swap(proposal_below_, from_pool_);
-        any = true;
+        return true;
     }
     return any;
 }

@@ -74,11 +74,13 @@ class text_guesses {
   private:
     void find_repeats(tokens text);
     bool propose_below(tokens text, int32_t n_most);
+    bool propose_from_pool(tokens text, tokens tail, int32_t n_most, const ngram_proposal * own);
     void add_ngrams(tokens text, const guess_record & record, double least, int32_t n_most);
 
     mirror_tree        mirror_;
     proposals          proposals_;
     ngram_index        ngrams_;
+    ngram_params       wanted_{};
     const ngram_pool * pool_ = nullptr; // of earlier texts, if the text's options want them
     tree_shape         shape_;
     pass_tree          tree_;

@@ -42,7 +42,7 @@ ask random_ask(dice & d, const language & lang, int32_t n_ctx) {
         q.plan.tree = random_shape(d);
     }
     if (d.chance(0.3)) {
-        q.plan.ngram     = {.kind     = ngram_kind(d.between(1, 3)),
+        q.plan.ngram     = {.kind     = ngram_kind(d.between(1, 4)),
                             .size_n   = d.between(1, 4),
                             .size_m   = d.between(1, 12),
                             .min_hits = d.between(1, 2)};

@@ -7,6 +7,7 @@
 #include "pair.h"
 #include "random.h"
 #include "tree/ngram_pool.h"
+#include "verify/text_guesses.h"
 
 using namespace duo;
 using namespace duo_test;
@@ -54,7 +55,8 @@ TEST(a_pool_goes_on_as_an_earlier_text_did) {
     CHECK(guessed(pool, a, {5}).empty());                                     // a token more, and nothing is the same
     CHECK(guessed(pool, tokens(a.begin() + 20, a.begin() + 27)).empty());     // seven tokens are too few
     CHECK(guessed(pool, tokens(a.begin() + 20, a.begin() + 28)).size() == 8); // eight are enough
-    CHECK(guessed(pool, a).empty() || guessed(pool, a).front() >= 0);         // at its end is no token
+    CHECK(guessed(pool, a).empty());                                          // at a text's end is no token
+    CHECK(guessed(pool, b).empty());
 }
 
 TEST(the_longest_match_of_a_pool_wins) {
@@ -76,6 +78,21 @@ TEST(the_longest_match_of_a_pool_wins) {
     pool.add(b, 0); // later, but its match is shorter
     CHECK_EQ(guessed(pool, asked, {}, 1), tokens{1});
     CHECK_EQ(guessed(pool, same, {}, 1), tokens{2});
+}
+
+// Where a text ended, an older one may go on.
+TEST(a_pool_looks_past_the_ends_of_texts) {
+    dice         rnd(5);
+    const tokens begun = random_text(rnd, 30, 1000);
+    tokens       whole = begun;
+    whole.insert(whole.end(), {7, 8, 9});
+    ngram_pool pool;
+    pool.add(whole, 0);
+    pool.add(begun, 0); // read, but not written on
+    CHECK_EQ(guessed(pool, begun), tokens({7, 8, 9}));
+    const tokens   few(begun.begin(), begun.begin() + 10);
+    ngram_proposal p;
+    CHECK(pool.propose(few, {}, 1, p) && p.n_match <= 10);
 }
 
 TEST(a_pool_has_a_bound_and_forgets_the_oldest_texts) {
@@ -108,6 +125,46 @@ TEST(what_a_pool_knows_is_not_added_again) {
     }
     CHECK(pool.size() < 5000 + 50 * 50);
     pool.add(text, text.size() + 7); // more than there is
+    // Known to somebody else, but not to this pool.
+    const tokens other = random_text(rnd, 200, 1000);
+    pool.add(other, 150);
+    CHECK_EQ(guessed(pool, tokens(other.begin(), other.begin() + 50), {}, 1), tokens{other[50]});
+}
+
+// The text's own match of its longest key is never worse, even if an earlier text says that its match is longer.
+TEST(a_text_goes_before_earlier_ones) {
+    dice         rnd(6);
+    const tokens same = random_text(rnd, 40, 1000);
+    tokens       old  = same;
+    old.push_back(1);
+    ngram_pool pool;
+    pool.add(old, 0);
+    tokens text = same;
+    text.push_back(2);
+    text.insert(text.end(), same.begin(), same.end());
+    const guess_record record;
+    request            req;
+    req.prompt    = text;
+    req.id        = request_node(1);
+    req.plan.mode = run_mode::sync;
+    for (const int32_t size_n : {12, 48}) {
+        req.plan.ngram = {.kind = ngram_kind::mod, .size_n = size_n};
+        text_guesses guesses;
+        guesses.begin(req, text, &pool);
+        guesses.grow(text, record, 0.0, 8);
+        REQUIRE(!guesses.tree().nodes().empty());
+        CHECK_EQ(guesses.tree().nodes().front().token, 2);
+    }
+    req.plan.ngram = {.kind = ngram_kind::mod};
+    text_guesses guesses;
+    guesses.begin(req, same, &pool);
+    guesses.grow(same, record, 0.0, 8);
+    REQUIRE(!guesses.tree().nodes().empty());
+    CHECK_EQ(guesses.tree().nodes().front().token, 1);
+    req.plan.ngram.min_hits = 2;
+    guesses.begin(req, same, &pool);
+    guesses.grow(same, record, 0.0, 8);
+    CHECK(guesses.tree().nodes().empty());
 }
 
 // A text that is written again: its first tokens name the earlier one, and the pool does the rest.

@@ -157,7 +157,7 @@ TEST(trees_and_ngrams) {
                     q.plan.use       = use;
                     q.plan.has_model = has_model;
                     if (!has_model || use != tree_use::dynamic) {
-                        const auto kind = mode == run_mode::sync ? ngram_kind::mod : ngram_kind::map_k4v;
+                        const auto kind = n_branch == 2 ? ngram_kind::mod : ngram_kind::map_k4v;
                         q.plan.ngram    = {.kind = kind, .size_n = 3, .size_m = 6};
                     }
                     const answer a = p.run(q, name(mode) + " branches " + std::to_string(n_branch));

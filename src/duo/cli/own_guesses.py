@@ -1,4 +1,4 @@
-"""What makes guesses if the user names no draft: the target's MTP layers, a file beside it, or n-grams."""
+"""What makes guesses if the user does not say: the target's MTP layers, a file beside it, and n-grams."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from duo.cli import show
 from duo.cli.models import TARGET, Models, chosen_models
-from duo.options.speculation import says_plain
+from duo.options.speculation import OF_LENGTH, says_plain
 
 if TYPE_CHECKING:
     from duo.models.beside import DraftSource
 
 _OF_GUESSES = ("model_draft", "draft_host", "verify_host", "spec_type")
-_OF_LENGTH = ("n_draft", "n_draft_min", "draft_tree")
 
 
 def left_to_duo(params: dict[str, Any], models: Models) -> bool:
@@ -24,7 +23,7 @@ def left_to_duo(params: dict[str, Any], models: Models) -> bool:
 
 def may_add_ngrams(params: dict[str, Any], models: Models) -> bool:
     """There is a draft, that of the demo pair too, and the user says nothing else about guesses: which, or how many."""
-    said = any(params.get(n) is not None for n in (*_OF_GUESSES[1:], *_OF_LENGTH))
+    said = any(params.get(n) is not None for n in (*_OF_GUESSES[1:], *OF_LENGTH))
     drafted = models.draft is not None or models.target is None
     return drafted and not said and not says_plain(params)
 

@@ -20,7 +20,7 @@ from duo.options.option import (
     opt,
 )
 
-NGRAMS = "ngram-mod"  # what guesses where there is nothing else
+NGRAMS = "ngram-map-k"  # that guess if the user does not say what does
 
 
 def _length(value: Any) -> Any:
@@ -30,6 +30,9 @@ def _length(value: Any) -> Any:
 def has_no_length(n_draft: Any) -> bool:
     """Whether this draft length, which may be text, means that nothing guesses."""
     return str(n_draft).strip() in ("0", "none", "off")
+
+
+OF_LENGTH = ("n_draft", "n_draft_min", "draft_tree")  # who gives one of these wants the draft to guess
 
 
 def says_plain(options: Mapping[str, Any]) -> bool:
