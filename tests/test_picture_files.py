@@ -1,5 +1,6 @@
 """Pictures' files are checked before they are decoded, and URLs before anything is fetched."""
 
+import random
 import struct
 from pathlib import Path
 
@@ -45,6 +46,30 @@ def test_pictures_pass(data: bytes) -> None:
 def test_others_are_refused(data: bytes, why: str) -> None:
     with pytest.raises(BadValueError, match=why):
         check_pictures([data])
+
+
+def large_jpeg(*parts: bytes) -> bytes:
+    """Of 12 million pixels: a second scan would be fine, a hundred are not."""
+    return JPEG.replace(struct.pack(">HH", 30, 40), struct.pack(">HH", 3000, 4000)) + b"".join(parts)
+
+
+SCAN, END = bytes.fromhex("ffda000c03010002000300000010"), b"\xff\xd9"
+
+
+def test_scans_of_thumbnails_and_behind_the_end_do_not_count() -> None:
+    many = SCAN * 200
+    for honest in (
+        large_jpeg(b"\xff\xe1" + struct.pack(">H", len(many) + 2) + many, SCAN, END),
+        large_jpeg(SCAN, b"\x12\xff\x00\xda\xff\xd0\xda\xff\xff", END, many),
+        large_jpeg(SCAN, END, random.Random(1).randbytes(6 << 20)),
+    ):
+        check_pictures([honest])
+    for hidden in (b"", b"\xff", b"\x00junk\xff\x00", b"\xff\xd3", b"\xff\xfe\x00\x04\xff\xd9"):
+        with pytest.raises(BadValueError, match="scans"):
+            check_pictures([large_jpeg((SCAN + hidden) * 200, END)])
+    for endless in (b"\xff\xfe\x00\x02" * (7 << 20), b"\xff" * (31 << 20), b"\xff\x01" * (15 << 20)):
+        with pytest.raises(BadValueError, match="damaged"):
+            check_pictures([JPEG[:2] + endless])  # at once: looking at each byte takes seconds
 
 
 def test_there_are_not_too_many() -> None:
