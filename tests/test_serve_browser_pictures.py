@@ -214,3 +214,25 @@ def test_a_model_without_eyes_says_so(tab: Browser, tmp_path: Path) -> None:
         assert tab.js(NOTE) is None
         tab.js("document.querySelector('.shut').click()")
         tab.open("about:blank#")
+
+
+def test_pictures_that_are_too_large_together_come_back(tab: Browser, tmp_path: Path) -> None:
+    file = projector(tmp_path / "mlp.gguf", "mlp", read_header(demo_pair()[0]).n_embd)
+    for seed, name in enumerate(("a.png", "b.png")):
+        (tmp_path / name).write_bytes(png(400, 300, seed=seed))  # 360 KB
+    with served({"max_body": 0.6}, chat_template=TEMPLATE, mmproj=file, n_parallel=1) as s:
+        opened(tab, s.url)
+        tab.drop("#ask", tmp_path / "a.png", tmp_path / "b.png")
+        wait_for(tab, "a.png", "b.png")
+        ask(tab, "What is it?", most=2)
+        tab.wait("document.querySelector('.note.bad')?.textContent.includes('--max-body')")
+        wait_for(tab, "a.png", "b.png")
+        assert tab.js("document.querySelector('#ask').value") == "What is it?"
+        tab.click("#pictures li:nth-child(1) button")
+        wait_for(tab, "b.png")
+        tab.js("document.querySelector('#ask').focus()")
+        tab.press("Enter")
+        tab.wait("document.querySelectorAll('.answer:not(.writes)').length === 2")
+        assert len(sent(tab)) == 1 and len(sent(tab)[0]["content"]) == 2
+        assert tab.js("document.querySelectorAll('.note.bad').length") == 1
+        tab.open("about:blank#")
