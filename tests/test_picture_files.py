@@ -75,6 +75,8 @@ def test_scans_of_thumbnails_and_behind_the_end_do_not_count() -> None:
     for endless in (b"\xff\xfe\x00\x02" * (2 << 20), b"\xff" * (8 << 20), b"\xff\x01" * (4 << 20)):
         with pytest.raises(BadValueError, match="damaged"):
             check_pictures([JPEG[:2] + endless])  # at once: each byte in turn would take seconds
+    with pytest.raises(BadValueError, match="damaged"):
+        check_pictures([JPEG + b"\xff\xfe\x00\x02" * 200_000])  # behind the size
 
 
 def test_there_are_not_too_many() -> None:

@@ -46,6 +46,7 @@ def _check(data: bytes, which: str) -> int:
         raise BadValueError(f"{which} has {len(data) >> 20} MiB; give at most {N_BYTES_MOST >> 20} MiB")
     try:
         width, height = _size(data, which)
+        n_scans = _n_scans(data) if data.startswith(b"\xff\xd8") else 0
     except (_DamagedError, struct.error, IndexError):
         raise BadValueError(f"{which} is damaged: it ends too early, or its header is wrong; save it anew") from None
     if width < 1 or height < 1:
@@ -59,7 +60,7 @@ def _check(data: bytes, which: str) -> int:
             _check_inflated(data, width, height, which)
         except (_DamagedError, struct.error, IndexError, zlib.error):
             raise BadValueError(f"{which} is damaged: its PNG data cannot be read; save it anew") from None
-    if data.startswith(b"\xff\xd8") and (n_scans := _n_scans(data)) * width * height > _N_SCANNED_MOST:
+    if n_scans * width * height > _N_SCANNED_MOST:
         raise BadValueError(f"{which} is a JPEG file of {n_scans} scans, which take too long; save it anew")
     return width * height
 
