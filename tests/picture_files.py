@@ -7,17 +7,16 @@ import struct
 import zlib
 from io import BytesIO
 
-import pytest
+from PIL import Image
 from vision_models import png_of
 
 ENDS = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
 
 
 def samples() -> dict[str, bytes]:
-    """A file of each kind of coding, by name. Skips where Pillow is missing."""
-    image = pytest.importorskip("PIL.Image")
+    """A file of each kind of coding, by name."""
     rng = random.Random(1)
-    colours = image.frombytes("RGBA", (24, 20), rng.randbytes(24 * 20 * 4)).resize((48, 40), 2)
+    colours = Image.frombytes("RGBA", (24, 20), rng.randbytes(24 * 20 * 4)).resize((48, 40), 2)
     found = {}
     for name, mode, kind, more in (
         ("png", "RGB", "PNG", {}),

@@ -161,7 +161,7 @@ def test_a_download_that_was_ended_goes_on_the_next_time(hub: Hub, fake: FakeHub
 def test_a_file_of_another_size_than_announced_is_not_kept(hub: Hub, fake: FakeHub) -> None:
     fake.wrong_size = 1000
     assert error_of(hub, REPO) == (
-        f"tales-Q4_K_M.gguf of {REPO} did not have the {len(TARGET)} bytes that the hub announced; try again"
+        f"tales-Q4_K_M.gguf of {REPO} did not have the {len(TARGET)} bytes that the server announced; try again"
     )
     fake.wrong_size = 0
     assert fetched(hub, REPO).read_bytes() == TARGET

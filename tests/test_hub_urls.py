@@ -1,4 +1,4 @@
-"""Files that a URL names (--mmproj URL): into the hub's cache, resumed, asked for anew by their ETag."""
+"""Files that a URL names (--mmproj URL): into duo's cache, resumed, asked for anew by their ETag."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hub_server import COMMIT, DRAFT, REPO, FakeHub
@@ -31,6 +32,7 @@ def hub(tmp_path: Path, fake: FakeHub, monkeypatch: pytest.MonkeyPatch) -> Hub:
     no_pause = SimpleNamespace(**{**vars(time), "sleep": lambda _s: None})
     monkeypatch.setattr("huggingface_hub.file_download.time", no_pause)
     monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 100_000)
+    monkeypatch.setattr(url_file, "cache_folder", lambda: tmp_path / "duo")
     return Hub(endpoint=ELSEWHERE, token=None, cache=tmp_path / "cache", offline=False)
 
 
@@ -45,9 +47,9 @@ def error_of(hub: Hub, url: str) -> str:
     return str(e.value)
 
 
-def test_a_file_comes_once(hub: Hub, fake: FakeHub) -> None:
+def test_a_file_comes_once(hub: Hub, fake: FakeHub, tmp_path: Path) -> None:
     path = fetch_url(hub, url_in(fake))
-    assert (path.name, path.read_bytes()) == (NAME, DRAFT) and path.is_relative_to(hub.cache)
+    assert (path.name, path.read_bytes()) == (NAME, DRAFT) and path.is_relative_to(tmp_path / "duo" / "urls")
     n_sent = fake.n_sent
     assert fetch_url(hub, url_in(fake)) == path and fake.n_sent == n_sent
     fake.repos["someone/Other"] = {NAME: b"GGUF, but another"}  # of the same name
@@ -55,6 +57,7 @@ def test_a_file_comes_once(hub: Hub, fake: FakeHub) -> None:
     fake.repos[REPO][NAME] = b"GGUF, changed"
     assert fetch_url(hub, url_in(fake)) == path and path.read_bytes() == b"GGUF, changed"
     assert sorted(p.name for p in path.parent.iterdir()) == [NAME, f"{NAME}.etag"]
+    assert not hub.cache.exists()  # its tools complain of folders that they do not know
 
 
 def test_a_download_that_broke_off_goes_on(hub: Hub, fake: FakeHub) -> None:
@@ -98,10 +101,12 @@ def test_without_a_network_the_cache_is_used(hub: Hub, fake: FakeHub, monkeypatc
     assert error_of(hub, f"{ELSEWHERE}/x.gguf").startswith("127.0.0.1:9 cannot be reached (")
 
 
-def test_what_cannot_be_downloaded_is_named(hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_downloaded_is_named(
+    hub: Hub, fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = url_in(fake, "README.md")
     assert error_of(hub, page) == f"{page} is no GGUF file (a page about it?); give the address of the file itself"
-    assert [p for p in hub.cache.rglob("*") if p.is_file() and p.suffix != ".lock"] == []
+    assert [p for p in tmp_path.rglob("*") if p.is_file() and p.suffix != ".lock"] == []
     secret = url_in(fake, "no.gguf").replace("://", "://me:password@") + "?signature=secret"
     assert error_of(hub, secret) == f"{url_in(fake, 'no.gguf')} does not exist (404); check the URL"
     fake.wrong_size = 10
@@ -118,7 +123,63 @@ def test_what_is_no_web_address_is_refused(hub: Hub, url: str) -> None:
     assert "is no web address" in error_of(hub, url)
 
 
+@pytest.mark.parametrize(
+    ("last", "name"),
+    [
+        ("%E2%82%AC" * 110 + ".gguf", "\u20ac" * 38 + ".gguf"), ("x" * 300, "x" * 120), ("a%2Fb.gguf", "file.gguf"),
+    ],
+)  # fmt: skip
+def test_names_fit_the_file_system(hub: Hub, fake: FakeHub, last: str, name: str) -> None:
+    fake.repos[REPO][unquote(last)] = DRAFT
+    assert fetch_url(hub, url_in(fake, last)).name == name
+
+
+def test_what_is_left_of_another_version_goes(hub: Hub, fake: FakeHub, tmp_path: Path) -> None:
+    fake.cut = [400_000, *[0] * 5]
+    error_of(hub, url_in(fake))
+    assert len([*tmp_path.rglob("*.part")]) == 1
+    fake.repos[REPO][NAME] = b"GGUF, changed"
+    assert fetch_url(hub, url_in(fake)).read_bytes() == b"GGUF, changed"
+    assert [*tmp_path.rglob("*.part")] == []
+
+
+def test_a_server_that_does_not_know_the_size(hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = url_file.get_session()
+
+    def request(*args: Any, **more: Any) -> Any:
+        answer = session.request(*args, **more)
+        answer.headers["Content-Length"] = size
+        return answer
+
+    monkeypatch.setattr(url_file, "get_session", lambda: SimpleNamespace(request=request))
+    size = str(60 * 10**9)
+    assert "has 60.0 GB, and duo downloads at most 50.0 GB from a URL" in error_of(hub, url_in(fake))
+    size = "0"
+    assert fetch_url(hub, url_in(fake)).read_bytes() == DRAFT
+
+
+def test_a_hub_at_a_path_gets_the_token(hub: Hub, fake: FakeHub) -> None:
+    fake.gated.add(REPO)
+    url = url_in(fake).replace("main", COMMIT)
+    mine = replace(hub, endpoint=f"{fake.url}/{REPO.partition('/')[0]}", token=fake.token)
+    assert "download it yourself" in error_of(replace(mine, endpoint=mine.endpoint[:-1]), url)
+    assert fetch_url(mine, url).read_bytes() == DRAFT
+    found = url_file.model_at(mine, f"{mine.endpoint}/{REPO}/resolve/main/{NAME}")
+    assert found is not None and found.repo == REPO
+
+
+def test_a_token_that_may_not_read_it_is_named(hub: Hub, fake: FakeHub) -> None:
+    fake.gated.add(REPO)
+    url = url_in(fake).replace("main", COMMIT)
+    for token, how in (
+        (None, "set HF_TOKEN to a token that may read it"),
+        ("hf_other", "check the token (HF_TOKEN or --hf-token)"),
+    ):
+        assert error_of(replace(hub, endpoint=fake.url, token=token), url).endswith(how)
+
+
 def test_a_projector_by_its_url(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(url_file, "cache_folder", lambda: tmp_path / "duo")
     monkeypatch.setenv("HF_ENDPOINT", ELSEWHERE)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     file = projector(tmp_path / "x.gguf", "mlp", read_header(demo_pair()[0]).n_embd)

@@ -71,17 +71,7 @@ def test_pictures_of_any_shape(kind: str, tmp_path: Path) -> None:
     file = projector(tmp_path / "p.gguf", kind, read_header(target).n_embd)
     asked: dict[str, Any] = {"max_tokens": 1, "temperature": 0}
     with Duo(str(target), mmproj=str(file), n_ctx=2048, n_threads=1, **EXACT) as d:
-        for width, height in (
-            (1, 1),
-            (1, 2),
-            (3, 1),
-            (1, 300),
-            (300, 1),
-            (2000, 1),
-            (1, 65_535),
-            (65_535, 2),
-            (13, 999),
-        ):
+        for width, height in SIZES:
             picture = png_of(width, height, (b"\0" + b"\x55" * (width // 8 + 1)) * height, 1, 0)
             try:
                 assert d.generate("<__media__> Once", images=[picture], **asked).tokens

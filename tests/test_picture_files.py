@@ -1,6 +1,11 @@
 """Pictures' files are checked before they are decoded, and URLs before anything is fetched."""
 
+import random
+import socket
 import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -8,6 +13,7 @@ from vision_models import png, png_of
 
 from duo import BadValueError
 from duo.chat.pictures import Pictures, between, data_url
+from duo.server import media
 from duo.server.media import Media, public_address
 from duo.support.picture_file import N_MOST, check_pictures
 
@@ -47,6 +53,32 @@ def test_others_are_refused(data: bytes, why: str) -> None:
         check_pictures([data])
 
 
+def large_jpeg(*parts: bytes) -> bytes:
+    """Of 12 million pixels: a second scan would be fine, a hundred are not."""
+    return JPEG.replace(struct.pack(">HH", 30, 40), struct.pack(">HH", 3000, 4000)) + b"".join(parts)
+
+
+SCAN, END = bytes.fromhex("ffda000c03010002000300000010"), b"\xff\xd9"
+
+
+def test_scans_of_thumbnails_and_behind_the_end_do_not_count() -> None:
+    many = SCAN * 200
+    for honest in (
+        large_jpeg(b"\xff\xe1" + struct.pack(">H", len(many) + 2) + many, SCAN, END),
+        large_jpeg(SCAN, b"\x12\xff\x00\xda\xff\xd0\xda\xff\xff", END, many),
+        large_jpeg(SCAN, END, random.Random(1).randbytes(6 << 20)),
+    ):
+        check_pictures([honest])
+    for hidden in (b"", b"\xff", b"\x00junk\xff\x00", b"\xff\xd3", b"\xff\xfe\x00\x04\xff\xd9"):
+        with pytest.raises(BadValueError, match="scans"):
+            check_pictures([large_jpeg((SCAN + hidden) * 200, END)])
+    for endless in (b"\xff\xfe\x00\x02" * (2 << 20), b"\xff" * (8 << 20), b"\xff\x01" * (4 << 20)):
+        with pytest.raises(BadValueError, match="damaged"):
+            check_pictures([JPEG[:2] + endless])  # at once: each byte in turn would take seconds
+    with pytest.raises(BadValueError, match="damaged"):
+        check_pictures([JPEG + b"\xff\xfe\x00\x02" * 200_000])  # behind the size
+
+
 def test_there_are_not_too_many() -> None:
     with pytest.raises(BadValueError, match=f"at most {N_MOST}"):
         check_pictures([png()] * (N_MOST + 1))
@@ -77,8 +109,8 @@ def test_files_of_the_media_folder_alone(tmp_path: Path) -> None:
     (folder / "a.png").write_bytes(png())
     (tmp_path / "secret.png").write_bytes(png())
     (folder / "link.png").symlink_to(tmp_path / "secret.png")
-    media = Media(folder)
-    assert media.file("file://a.png") == media.file("file:///a.png") == png()
+    served = Media(folder)
+    assert served.file("file://a.png") == served.file("file:///a.png") == png()
     for name in (
         "../secret.png",
         "%2e%2e/secret.png",
@@ -89,13 +121,13 @@ def test_files_of_the_media_folder_alone(tmp_path: Path) -> None:
         str(tmp_path / "secret.png"),
     ):
         with pytest.raises(BadValueError, match="media folder"):
-            media.file(f"file://{name}")
+            served.file(f"file://{name}")
     with pytest.raises(BadValueError, match="--media-path"):
         Media().file("file:///etc/passwd")
     with pytest.raises(BadValueError, match="--media-url"):
         Media().file("https://example.com/x.png")
     with pytest.raises(BadValueError, match="data: URL"):
-        media.file("ftp://example.com/x.png")
+        served.file("ftp://example.com/x.png")
 
 
 @pytest.mark.parametrize(
@@ -107,3 +139,44 @@ def test_addresses_inside_a_network_are_refused(host: str) -> None:
     shown = f"[{host}]" if ":" in host else host
     with pytest.raises(BadValueError, match="inside a network"):
         Media(urls=True).file(f"http://{shown}:1/x.png")
+
+
+@contextmanager
+def drips(answer: bytes) -> Iterator[int]:
+    """The port of a server that sends a byte of this every 20 ms, and at last the rest."""
+    stop = threading.Event()
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            for byte in answer[:50]:
+                connection.sendall(bytes([byte]))
+                if stop.wait(0.02):
+                    return
+            connection.sendall(answer[50:])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()[1]
+        stop.set()
+        thread.join(60)
+
+
+BODY = png(9, 9)
+OK = b"HTTP/1.1 200 OK\r\n"
+SLOW = {
+    "header": OK + b"X: y\r\n" * 9 + b"Content-Length: %d\r\n\r\n%b" % (len(BODY), BODY),
+    "chunk": OK + b"Transfer-Encoding: chunked\r\n\r\n%x;%b\r\n%b\r\n0\r\n\r\n" % (len(BODY), b"x" * 90, BODY),
+}
+
+
+@pytest.mark.parametrize("kind", SLOW)
+def test_a_slow_server_does_not_hold_the_thread(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte is in time, all of them are not."""
+    monkeypatch.setattr(media, "public_address", lambda host, port: (host, port))
+    with drips(SLOW[kind]) as port:
+        assert Media(urls=True).file(f"http://127.0.0.1:{port}/x.png") == BODY
+    monkeypatch.setattr(media, "TIMEOUT_S", 0.2)
+    with drips(SLOW[kind]) as port, pytest.raises(BadValueError, match=r"cannot be fetched \(TimeoutError\)"):
+        Media(urls=True).file(f"http://127.0.0.1:{port}/x.png")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import struct
+import subprocess
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import EXACT, HELD
+from gguf_files import rewrite
 from hub_server import REPO, FakeHub, run_duo
 from vision_models import KINDS, mrope_model, png, projector
 from waits import in_threads
 
-from duo import BadValueError, Duo
+from duo import BadValueError, Duo, DuoError
 from duo.chat.pictures import url_of
 from duo.conversation import Conversation
 from duo.gguf_tools.switched_duo import SwitchedDuo
@@ -125,6 +130,36 @@ def test_what_is_no_picture_is_refused(seer: Duo, tmp_path: Path) -> None:
         seer.generate("Once <__media__>", images=[png()])
     with Duo(n_ctx=64) as blind, pytest.raises(BadValueError, match="--mmproj"):
         blind.generate("Once", images=[png()])
+
+
+def test_no_program_is_started_for_a_damaged_picture(
+    seer: Duo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libmtmd asks ffprobe whether what stb_image does not read is a video."""
+    ran = tmp_path / "ran"
+    for name in ("ffprobe", "ffmpeg"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >> {ran}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    subprocess.run(["ffprobe"], check=True)
+    ran.unlink()  # it would be found
+    head = struct.pack("<IHHI", 70, 0, 0, 54) + struct.pack("<IiiHHIIiiII", 40, 3, 3, 1, 99, 9, 0, 0, 0, 0, 0)
+    for file in (b"BM" + head + bytes(16), b"GIF89a" + struct.pack("<HH", 9, 9) + b"\0" * 20):
+        with pytest.raises(BadValueError, match=r"picture 1 "):
+            seer.generate("<__media__> Once", images=[file], max_tokens=1)
+    assert not ran.exists()
+
+
+def test_a_projector_that_computes_nan_is_named(tmp_path: Path) -> None:
+    def spoilt(name: str, data: Any) -> Any:
+        return np.full_like(data, np.nan) if name == "mm.2.bias" else data
+
+    file = projector(tmp_path / "good.gguf", "mlp", read_header(demo_pair()[0]).n_embd)
+    bad = rewrite(file, tmp_path / "bad.gguf", weights=spoilt)
+    with Duo(mmproj=str(bad), n_ctx=512, n_threads=1) as d:
+        with pytest.raises(DuoError) as e:
+            d.generate("<__media__> Once", images=[png()], max_tokens=1)
+        assert str(e.value) == f"the projector {bad} computes NaN or infinity for a picture; choose another file"
 
 
 def test_a_chat_is_shown_pictures(seer: Duo) -> None:

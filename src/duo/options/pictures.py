@@ -35,7 +35,7 @@ class PictureOptions(TypedDict, total=False):
         FilePath | None,
         opt(
             None,
-            "The target's projector (GGUF), with which it sees pictures. A URL is downloaded into the hub's cache; "
+            "The target's projector (GGUF), with which it sees pictures. A URL is downloaded into duo's cache; "
             "auto: the file with mmproj in its name beside the target's.",
             "-mm",
             "--mmproj",

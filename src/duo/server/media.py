@@ -6,7 +6,10 @@ import http.client
 import ipaddress
 import socket
 import ssl
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,7 +21,7 @@ from duo.errors import BadValueError
 from duo.support.picture_file import N_BYTES_MOST
 from duo.support.wording import quoted
 
-TIMEOUT_S = 10.0  # for a picture
+TIMEOUT_S = 10.0  # for a picture, with all redirections
 N_HOPS = 3  # redirections
 
 
@@ -113,31 +116,67 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
+@contextmanager
+def _shut_at(until: float, sock: socket.socket) -> Iterator[None]:
+    """Raises TimeoutError after that time: a server may send byte after byte, none of which is late."""
+    ended = threading.Event()
+
+    def end() -> None:
+        ended.set()
+        with suppress(OSError):
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS's own would change what the other thread reads from
+
+    timer = threading.Timer(max(0.0, until - time.monotonic()), end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception:
+        if not ended.is_set():
+            raise
+        raise TimeoutError from None
+    finally:
+        timer.cancel()
+    if ended.is_set():  # what looks complete ends where the socket was shut
+        raise TimeoutError
+
+
+def _left(until: float) -> float:
+    """Seconds. Raises TimeoutError."""
+    if (left := until - time.monotonic()) <= 0:
+        raise TimeoutError
+    return left
+
+
 def _answer(parts: SplitResult, port: int, until: float) -> bytes | str:
     """The file, or where it is. until: on the monotonic clock. Raises BadValueError, OSError, HTTPException."""
     host = parts.hostname or ""
     address = public_address(host, port)
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
-    sock = connection.sock = socket.create_connection(address[:2], timeout=TIMEOUT_S)
+    connection = http.client.HTTPConnection(host, port)
+    sock = connection.sock = socket.create_connection(address[:2], timeout=_left(until))
     try:
         if parts.scheme == "https":
+            sock.settimeout(_left(until))  # of the whole handshake
             sock = connection.sock = _tls().wrap_socket(sock, server_hostname=host)
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.request("GET", path, headers={"User-Agent": "duo", "Host": parts.netloc.rpartition("@")[2]})
-        response = connection.getresponse()
-        where = response.getheader("Location")
-        if response.status in (301, 302, 303, 307, 308) and where:
-            return where
-        if response.status != 200:
-            raise BadValueError(f"the picture at {quoted(host, 60)} cannot be fetched (status {response.status})")
-        data = bytearray()
-        while part := response.read1(1 << 16):
-            data += part
-            if len(data) > N_BYTES_MOST:
-                raise BadValueError(f"the picture at {quoted(host, 60)} has more than {N_BYTES_MOST >> 20} MiB")
-            if (left := until - time.monotonic()) <= 0:
-                raise TimeoutError
-            sock.settimeout(left)
-        return bytes(data)
+        with _shut_at(until, sock):
+            return _received(connection, parts)
     finally:
         connection.close()
+
+
+def _received(connection: http.client.HTTPConnection, parts: SplitResult) -> bytes | str:
+    host = quoted(parts.hostname or "", 60)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    connection.request("GET", path, headers={"User-Agent": "duo", "Host": parts.netloc.rpartition("@")[2]})
+    response = connection.getresponse()
+    where = response.getheader("Location")
+    if response.status in (301, 302, 303, 307, 308) and where:
+        return where
+    if response.status != 200:
+        raise BadValueError(f"the picture at {host} cannot be fetched (status {response.status})")
+    data = bytearray()
+    while part := response.read1(1 << 16):
+        data += part
+        if len(data) > N_BYTES_MOST:
+            raise BadValueError(f"the picture at {host} has more than {N_BYTES_MOST >> 20} MiB")
+    return bytes(data)

@@ -5,6 +5,7 @@ libmtmd decodes with stb_image, which takes the memory that a header asks for, a
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ N_BYTES_MOST = 32 << 20
 N_PIXELS_MOST = 50_000_000
 N_PIXELS_TOGETHER = 150_000_000  # of a prompt: each takes three bytes while it is prepared
 _N_SCANNED_MOST = 1_000_000_000  # pixels of a JPEG file times its scans: each goes over all of them
+_N_SEGMENTS_MOST = 100_000  # of a JPEG file
+_JPEG_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # others are data, filling, or restarts
+_SCAN, _END = 0xDA, 0xD9
 N_MOST = 100  # pictures of a prompt
 _FORMATS = "PNG, JPEG, GIF or BMP"
 _LARGEST_SIDE = 1 << 16
@@ -42,6 +46,7 @@ def _check(data: bytes, which: str) -> int:
         raise BadValueError(f"{which} has {len(data) >> 20} MiB; give at most {N_BYTES_MOST >> 20} MiB")
     try:
         width, height = _size(data, which)
+        n_scans = _n_scans(data) if data.startswith(b"\xff\xd8") else 0
     except (_DamagedError, struct.error, IndexError):
         raise BadValueError(f"{which} is damaged: it ends too early, or its header is wrong; save it anew") from None
     if width < 1 or height < 1:
@@ -55,8 +60,7 @@ def _check(data: bytes, which: str) -> int:
             _check_inflated(data, width, height, which)
         except (_DamagedError, struct.error, IndexError, zlib.error):
             raise BadValueError(f"{which} is damaged: its PNG data cannot be read; save it anew") from None
-    # Of markers no other begins so, and in compressed data no byte 0xFF is followed by this one.
-    if data.startswith(b"\xff\xd8") and (n_scans := data.count(b"\xff\xda")) * width * height > _N_SCANNED_MOST:
+    if n_scans * width * height > _N_SCANNED_MOST:
         raise BadValueError(f"{which} is a JPEG file of {n_scans} scans, which take too long; save it anew")
     return width * height
 
@@ -80,21 +84,38 @@ def _size(data: bytes, which: str) -> tuple[int, int]:
     raise BadValueError(f"{which} is {kind}; give {_FORMATS}")
 
 
+def _jpeg_markers(data: bytes) -> Iterator[tuple[int, int]]:
+    """Each marker that stb_image would read before the end of the picture, and where what follows it begins. What
+    segments hold (a thumbnail), and what stands behind the end, has markers of its own, which do not count."""
+    at = 2
+    for _ in range(_N_SEGMENTS_MOST):
+        found = _JPEG_MARKER.search(data, at)
+        if found is None or data[found.end() - 1] == _END:
+            return
+        at = found.end()
+        marker = data[at - 1]
+        yield marker, at
+        if marker not in (0x01, 0xD8):  # these have no segment
+            n = int.from_bytes(data[at : at + 2], "big")
+            if n < 2:  # stb_image gives up
+                return
+            at += n
+    raise _DamagedError  # no honest file has so many
+
+
 def _jpeg_size(data: bytes) -> tuple[int, int]:
     """Of the first frame, as stb_image takes it."""
-    at = 2
-    while True:
-        while data[at] != 0xFF:
-            at += 1
-        while data[at] == 0xFF:
-            at += 1
-        marker = data[at]
+    for marker, at in _jpeg_markers(data):
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            height, width = struct.unpack_from(">HH", data, at + 4)
+            height, width = struct.unpack_from(">HH", data, at + 3)
             return width, height
-        if marker in (0xD9, 0xDA):
-            raise _DamagedError
-        at += 1 if marker == 0x01 or 0xD0 <= marker <= 0xD8 else 1 + struct.unpack_from(">H", data, at + 1)[0]
+        if marker == _SCAN:
+            break
+    raise _DamagedError
+
+
+def _n_scans(data: bytes) -> int:
+    return sum(marker == _SCAN for marker, _ in _jpeg_markers(data))
 
 
 def _png_data(data: bytes) -> Iterator[bytes]:

@@ -230,4 +230,4 @@ def receive(part: Path, url: str, size: int | None, headers: dict[str, str], nam
                 raise
             f.truncate(0)  # it cannot be resumed
             announced = "the bytes" if size is None else f"the {size} bytes"
-            raise PeerLostError(f"{what} did not have {announced} that the hub announced; try again") from None
+            raise PeerLostError(f"{what} did not have {announced} that the server announced; try again") from None

@@ -1,4 +1,5 @@
-"""Files that a URL names, in the hub's cache. They are downloaded again if their ETag changes."""
+"""Files that a URL names, in duo's cache: the hub's is for repositories alone. They are downloaded again if their ETag
+changes."""
 
 from __future__ import annotations
 
@@ -33,9 +34,11 @@ from duo.models.hub.failures import FAILURES, NO_NETWORK, hub_error
 from duo.models.hub.listing import is_safe
 from duo.models.hub.repository import Hub, HubModel, parse
 from duo.models.hub.settings import PUBLIC
+from duo.support.cache_folder import cache_folder
 from duo.support.wording import gigabytes, one_line, quoted
 
-FOLDER = "urls"  # in the cache
+FOLDER = "urls"  # in duo's cache
+N_NAME_MOST = 120  # bytes; file systems take 255
 MAGIC = b"GGUF"
 _OF_HUB = re.compile(r"/([^/]+/[^/]+)/(?:resolve|blob)/main/(.+)")
 
@@ -50,8 +53,10 @@ class _Answer(NamedTuple):
 def model_at(hub: Hub, url: str) -> HubModel | None:
     """The file of a repository that a URL of the hub names; None: it is another URL. Raises BadValueError: it is
     none."""
-    parts = _parts(url)
-    found = _OF_HUB.fullmatch(parts.path) if _is_hubs(hub, parts) else None
+    _parts(url)
+    base = next((x for x in (hub.endpoint, PUBLIC, "https://hf.co") if _is_below(x, url)), None)
+    path = "" if base is None else urlsplit(url).path.removeprefix(urlsplit(base).path)
+    found = _OF_HUB.fullmatch(path)
     return None if found is None else parse(found[1], unquote(found[2]))
 
 
@@ -65,17 +70,17 @@ def fetch_url(hub: Hub, url: str) -> Path:
     of_hub = model_at(hub, url)
     if of_hub is not None:
         return hub.fetch(of_hub)
-    path = _place(hub, url)
+    path = _place(url)
     if hub.offline:
-        if path.is_file():
+        if os.path.isfile(path):
             return path
         raise UnknownModelError(
-            f"the cache ({hub.cache}) has no {_shown(url)}; leave out --offline once to download it"
+            f"the cache ({path.parents[1]}) has no {_shown(url)}; leave out --offline once to download it"
         )
     try:
         answer = _ask(hub, url)
     except DuoError:
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise
         hub.note(f"{_shown(url)} cannot be asked for; {path.name} is taken from the cache")
         return path
@@ -97,14 +102,13 @@ def _parts(url: str) -> SplitResult:
     return parts
 
 
-def _is_hubs(hub: Hub, parts: SplitResult) -> bool:
-    return f"{parts.scheme}://{parts.netloc}" in (hub.endpoint, PUBLIC, "https://hf.co")
+def _is_below(base: str, url: str) -> bool:
+    return url.startswith(f"{base}/")
 
 
 def _gets_token(hub: Hub, url: str) -> bool:
     """The hub alone: its token may be no business of the public one."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}" == hub.endpoint
+    return _is_below(hub.endpoint, url)
 
 
 def _shown(url: str) -> str:
@@ -113,10 +117,17 @@ def _shown(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _place(hub: Hub, url: str) -> Path:
-    name = unquote(urlsplit(url).path.rpartition("/")[2])[-120:]
-    name = name if is_safe(name) else "file.gguf"
-    return hub.cache / FOLDER / hashlib.sha256(url.partition("#")[0].encode()).hexdigest()[:24] / name
+def _place(url: str) -> Path:
+    name = unquote(urlsplit(url).path.rpartition("/")[2])
+    stem, dot, ending = name.rpartition(".")
+    if dot and len(ending) < 10:
+        most = N_NAME_MOST - len(f".{ending}".encode())
+        name = f"{stem.encode()[:most].decode(errors='ignore')}.{ending}"
+    else:
+        name = name.encode()[:N_NAME_MOST].decode(errors="ignore")
+    if not is_safe(name) or "/" in name:
+        name = "file.gguf"
+    return cache_folder() / FOLDER / hashlib.sha256(url.partition("#")[0].encode()).hexdigest()[:24] / name
 
 
 def _etag_file(path: Path) -> Path:
@@ -124,7 +135,7 @@ def _etag_file(path: Path) -> Path:
 
 
 def _is_current(path: Path, answer: _Answer) -> bool:
-    if not path.is_file():
+    if not os.path.isfile(path):  # False, too, where it may not be looked at
         return False
     try:
         return not answer.etag or _etag_file(path).read_text("utf-8") == answer.etag
@@ -146,23 +157,26 @@ def _ask(hub: Hub, url: str) -> _Answer:
         raise BadValueError(f"{quoted(url, 100)} is no web address; check it") from None
     except FAILURES as e:
         raise _error(e, hub, url) from None
+    # Some servers do not know it before the file is asked for, and say 0.
     size = response.headers.get("Content-Length", "")
-    return _Answer(response.headers.get("ETag", ""), int(size) if size.isascii() and size.isdigit() else None)
+    return _Answer(response.headers.get("ETag", ""), (int(size) or None) if size.isascii() and size.isdigit() else None)
 
 
 def _download(hub: Hub, url: str, answer: _Answer, path: Path) -> None:
     """Raises DuoError."""
     etag = hashlib.sha256(answer.etag.encode()).hexdigest()[:24]
-    part, lock = path.with_name(f"{etag}.part"), hub.cache / ".locks" / FOLDER / f"{path.parent.name}.lock"
+    part, lock = path.with_name(f"{etag}.part"), path.parent.with_suffix(".lock")
     try:
-        for folder in (path.parent, lock.parent):
-            folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         with WeakFileLock(lock):
             if _is_current(path, answer):  # another process had the lock before
                 return
             if not answer.etag:  # the beginning may be of another file
                 part.unlink(missing_ok=True)
-            _check_size(hub, answer, part, path)
+            for old in path.parent.glob("*.part"):
+                if old not in (part, path):  # of a file that the server no longer has
+                    old.unlink()
+            _check_size(answer, part, path)
             receive(part, url, answer.size, _headers(hub, url), path.name, _shown(url))
             with part.open("rb") as f:
                 is_gguf = f.read(len(MAGIC)) == MAGIC
@@ -177,15 +191,20 @@ def _download(hub: Hub, url: str, answer: _Answer, path: Path) -> None:
         raise _error(e, hub, url) from None
 
 
-def _check_size(hub: Hub, answer: _Answer, part: Path, path: Path) -> None:
+def _check_size(answer: _Answer, part: Path, path: Path) -> None:
     if answer.size is None:
         return
+    if answer.size > MOST_BY_HTTP:
+        raise DoesNotFitError(
+            f"{path.name} has {gigabytes(answer.size)}, and duo downloads at most {gigabytes(MOST_BY_HTTP)} from a "
+            "URL; download it yourself and give the file"
+        )
     needed = answer.size - (part.stat().st_size if part.exists() else 0)
     free = shutil.disk_usage(path.parent).free
-    if answer.size > MOST_BY_HTTP or needed > free:
+    if needed > free:
         raise DoesNotFitError(
-            f"{path.name} needs {gigabytes(needed)} more on the disk of {hub.cache}, and {gigabytes(free)} are free; "
-            "free some space, or set LLAMA_CACHE to a folder on a larger disk"
+            f"{path.name} needs {gigabytes(needed)} more on the disk of {path.parents[1]}, and {gigabytes(free)} are "
+            "free; free some space, or set XDG_CACHE_HOME to a folder on a larger disk"
         )
 
 
@@ -194,7 +213,12 @@ def _error(e: Exception, hub: Hub, url: str) -> DuoError:
     if isinstance(e, HfHubHTTPError):
         code = e.response.status_code
         if code in (401, 403):
-            how = "set HF_TOKEN to a token that may read it" if _gets_token(hub, url) else "download it yourself"
+            if not _gets_token(hub, url):
+                how = "download it yourself"
+            elif hub.token is None:
+                how = "set HF_TOKEN to a token that may read it"
+            else:
+                how = "check the token (HF_TOKEN or --hf-token)"
             return AccessDeniedError(f"access to {shown} is denied ({code}); {how}")
         if code in (404, 410):
             return UnknownModelError(f"{shown} does not exist ({code}); check the URL")
@@ -206,4 +230,4 @@ def _error(e: Exception, hub: Hub, url: str) -> DuoError:
             f"{urlsplit(shown).netloc} cannot be reached ({one_line(e)}); what has arrived is kept, so start again "
             "when the network is back"
         )
-    return hub_error(e, shown, hub, hub.cache)
+    return hub_error(e, shown, hub, cache_folder() / FOLDER)

@@ -260,6 +260,7 @@ class Answer {
 // ---- conversations
 
 const N_AT_ONCE = 4; // a browser opens 6 connections to a server, and the page needs some itself
+const TOO_LARGE = 413; // the request's body
 const conversations = [];
 let current = null;
 let nRunning = 0;
@@ -317,9 +318,20 @@ class Conversation {
     const seen = pictures.map(({ canvas }) => make("li", {}, canvas));
     this.log.append(make("div", { className: "question" },
       ...(seen.length ? [make("ul", { className: "pictures" }, ...seen)] : []), ...(text ? [make("p", { dir: "auto" }, text)] : [])));
-    await this.answer();
+    if ((await this.answer()) === TOO_LARGE) this.#takeBack(text, pictures);
   }
 
+  /** So that one of them can be removed. */
+  #takeBack(text, pictures) {
+    this.pictures.unshift(...pictures);
+    if (current !== this) this.unsent ||= text;
+    else {
+      $("ask").value ||= text;
+      strip.show();
+    }
+  }
+
+  /** Returns the status that the server refuses with, if it does. */
   async answer() {
     const wanted = settings();
     const answer = new Answer(wanted.mode === "plain" ? "plain" : `${wanted.mode}, ${wanted.draft ? `length ${wanted.draft.n_max}` : "auto"}`);
@@ -329,6 +341,7 @@ class Conversation {
     const { signal } = this.running;
     showRunning();
     let ticking = null;
+    let status;
     try {
       while (nRunning >= N_AT_ONCE && !signal.aborted) await pause(100);
       signal.throwIfAborted();
@@ -344,6 +357,7 @@ class Conversation {
     } catch (e) {
       if (e.name === "AbortError") answer.end("Stopped.");
       else answer.end(e.message, { bad: true, again: () => this.again(answer) });
+      status = e.status;
     } finally {
       if (ticking !== null) {
         clearInterval(ticking);
@@ -357,6 +371,7 @@ class Conversation {
       const rate = answer.timings.predicted_per_second;
       $("said").textContent = `${this.title}: the answer has ended, ${plural(answer.passes.tokens, "token")}${rate ? `, ${number(rate)} per second` : ""}`;
     }
+    return status;
   }
 
   again(answer) {

@@ -2,10 +2,12 @@
 
 import { $, make } from "./dom.js";
 
-const N_BYTES_MOST = 10e6; // base64 makes a third more of them, and the server takes 16 MiB (--max-body)
+const N_BYTES_AS_IT_IS = 1e6; // each turn sends all pictures, and the server takes 16 MiB (--max-body)
+const N_BYTES_MOST = 4e6; // of one that is drawn anew; few need more
+const SIDE_SENT = 2048; // pixels; projectors scale down further
 const N_PIXELS_MOST = 50e6; // as the server
 const SIDE = 96; // of a thumbnail, pixels
-const STARTS = ["\x89PNG", "\xff\xd8\xff", "GIF8", "BM"]; // what the server decodes
+const STARTS = ["\x89PNG", "GIF8", "BM"]; // what the server decodes as it is: a JPEG file may have to be turned (EXIF)
 
 const NO_EYES = "This model reads no pictures. The server needs its projector (duo serve --mmproj FILE).";
 const millions = (n) => (n / 1e6).toLocaleString("en", { maximumFractionDigits: 1 });
@@ -26,7 +28,28 @@ function drawn(bitmap, width, height) {
   return canvas;
 }
 
-const asPng = (canvas) => new Promise((done) => canvas.toBlob(done, "image/png"));
+/** At most `side` pixels long and wide. */
+function fitted(bitmap, side) {
+  const scale = Math.min(1, side / Math.max(bitmap.width, bitmap.height));
+  return drawn(bitmap, Math.max(1, Math.round(bitmap.width * scale)), Math.max(1, Math.round(bitmap.height * scale)));
+}
+
+function isOpaque(canvas) {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  for (let i = 3; i < data.length; i += 4) if (data[i] !== 255) return false;
+  return true;
+}
+
+/** The picture as the page sends it: upright, and not larger than a model can use. */
+async function redrawn(bitmap, name) {
+  for (let side = SIDE_SENT; ; side /= 2) {
+    const canvas = fitted(bitmap, side);
+    const kind = isOpaque(canvas) ? "image/jpeg" : "image/png";
+    const blob = await new Promise((done) => canvas.toBlob(done, kind, 0.92));
+    if (!blob) throw new Error(`The browser cannot scale ${name} down. Try a smaller picture.`);
+    if (blob.size <= N_BYTES_MOST) return blob;
+  }
+}
 
 /** A picture's name, its data: URL, and a canvas. Throws an Error with a sentence: it is none, or too large. */
 async function read(file) {
@@ -38,12 +61,9 @@ async function read(file) {
     throw new Error(`${name} has ${millions(width * height)} million pixels, and ${millions(N_PIXELS_MOST)} million are allowed. Scale it down.`);
   }
   const start = String.fromCharCode(...new Uint8Array(await file.slice(0, 4).arrayBuffer()));
-  const sent = STARTS.some((s) => start.startsWith(s)) ? file : await asPng(drawn(bitmap, width, height)); // WebP, AVIF
-  if (sent.size > N_BYTES_MOST) {
-    throw new Error(`${name} has ${millions(sent.size)} MB, and ${millions(N_BYTES_MOST)} MB are allowed. Scale it down.`);
-  }
-  const scale = Math.min(1, SIDE / Math.max(width, height));
-  const canvas = drawn(bitmap, Math.max(1, Math.round(width * scale)), Math.max(1, Math.round(height * scale)));
+  const fits = file.size <= N_BYTES_AS_IT_IS && Math.max(width, height) <= SIDE_SENT;
+  const sent = fits && STARTS.some((s) => start.startsWith(s)) ? file : await redrawn(bitmap, name);
+  const canvas = fitted(bitmap, SIDE);
   canvas.setAttribute("role", "img");
   canvas.setAttribute("aria-label", name);
   bitmap.close();
