@@ -3,6 +3,7 @@
 import base64
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,15 @@ def test_closing_ends_what_is_computed() -> None:
     d.close()
     reader.join(HANG_S)
     assert isinstance(found[0], CancelledError) and not reader.is_alive()
+
+
+def test_closing_frees_the_model_for_vectors() -> None:
+    d = Duo(TARGET, embedding=True, pooling_type=1)
+    freed = weakref.ref(d.embedder)
+    d.close()
+    assert freed() is None
+    with pytest.raises(CancelledError, match="closed"):
+        d.embed("a king")
 
 
 def test_a_server_that_ends_does_not_wait_for_vectors() -> None:

@@ -34,7 +34,7 @@ class LoadedPair:
 
     Attributes:
         session: The engine and the turns of its texts.
-        embedder: If one was wanted.
+        embedder: If one was wanted, until this is closed.
         placed, placement: Where the models are; None: no device is used.
         host, client, child: Of the model that is on another machine, or in a child process. None: there is none.
         profile_key: What this pair teaches is kept under the key. Empty: nothing is.
@@ -144,6 +144,7 @@ class LoadedPair:
         """Stops all texts and frees everything. Safe to call twice, and from another thread. Raises DuoError."""
 
         def last(engine: _core.Engine) -> None:
+            self.embedder = None  # frees its model
             with ExitStack() as stack:  # all are closed, the engine first, whatever fails
                 for other in (self.child, self.client):
                     if other is not None:
