@@ -149,7 +149,6 @@ class Duo(Chats, Embeddings):
         self.session = self._pair.session
         self.elsewhere = self._pair.elsewhere
         self.placed, self.placement = self._pair.placed, self._pair.placement
-        self.profile_key = self._pair.profile_key
         guard.tell()  # the program has said it before
         _alive.add(self)
         if auto and not says_plain({**defaults}):
@@ -234,6 +233,11 @@ class Duo(Chats, Embeddings):
     @property
     def _embedder(self) -> _core.Embedder | None:
         return self._pair.embedder
+
+    @property
+    def profile_key(self) -> str:
+        """What this pair teaches is kept under the key. Empty: nothing is."""
+        return self._pair.profile_key
 
     @property
     def network(self) -> Clients | None:
