@@ -5,6 +5,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from bert_models import N_CTX, N_EMBD, bert
 from conftest import HANG_S
 from late import Late
-from served import Server, served
+from served import Server, one_answer, raw, request_for, served
 from waits import wait_until
 
 from duo import BadValueError, CancelledError, Duo, DuoError
@@ -235,6 +236,39 @@ def test_what_is_read_for_vectors_is_counted(server: Server) -> None:
     assert n("prompt_seconds") > before[2] and n("generated_tokens") == 0
 
 
+def test_vectors_of_clients_that_have_gone_are_not_computed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[Any] = []
+    go_on = threading.Event()
+    vectors = server.duo.vectors
+
+    def slow(texts: Any, norm: int) -> Any:
+        computed.append(texts)
+        assert go_on.wait(HANG_S)
+        return vectors(texts, norm)
+
+    monkeypatch.setattr(server.duo, "vectors", slow)
+    request = request_for("/v1/embeddings", {"input": TEXTS})
+    inside = server.service.admission
+    with ExitStack() as stack:
+        stack.callback(go_on.set)
+        first = stack.enter_context(raw(server, request))
+        wait_until(lambda: computed)
+        others = [raw(server, request) for _ in range(3)]
+        wait_until(lambda: inside.n_inside == 4)
+        for mistake in ({"input": "a", "encoding_format": "hex"}, {}):  # which need no model
+            assert server.post("/v1/embeddings", mistake).status_code == 400
+        for other in others:
+            other.close()
+        wait_until(lambda: inside.n_inside == 1)
+        waiting = threading.Thread(target=server.post, args=("/v1/embeddings", {"input": "a"}))
+        waiting.start()
+        wait_until(lambda: inside.n_inside == 2)
+        go_on.set()
+        assert one_answer(first).startswith(b"HTTP/1.1 200")
+        waiting.join(HANG_S)
+    assert len(computed) == 2
+
+
 def test_a_server_for_texts_says_what_to_start() -> None:
     with served() as s:
         for path in ("/embedding", "/v1/embeddings", "/v1/rerank"):
@@ -291,6 +325,7 @@ def test_a_server_that_ends_does_not_wait_for_vectors() -> None:
         for t in asking:
             t.start()
         wait_until(lambda: s.service.admission.n_inside == n, found)
+        assert s.post("/tokenize", {"content": "a"}).status_code == 200 and not found  # others do not wait for vectors
     for t in asking:
         t.join(HANG_S)
     assert not any(t.is_alive() for t in asking) and found
