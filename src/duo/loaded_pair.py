@@ -83,6 +83,8 @@ class LoadedPair:
                         packed.note_checked(options_of, loaded.packed_file)
                 self.embedder = None if embedder is None or model is None else embedder(path(model, "target"))
                 self.client: Clients | None = None if self.host is None else attach(self.host, engine)
+                if self.client is not None:
+                    undo.callback(self.client.close)
                 self.session = EngineSession(engine, network=self.client, trace=events, placed=self.placed)
             except MemoryError:
                 raise DoesNotFitError(
