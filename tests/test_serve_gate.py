@@ -1,11 +1,14 @@
-"""What the gate of the server makes of faults, in this process and without a model."""
+"""What the server makes of faults, in this process and without a model."""
 
 import asyncio
+import sys
 from typing import Any
 
 import httpx
 import pytest
 
+from duo.errors import MissingPackageError
+from duo.server import need_server
 from duo.server.middleware import Gate
 from duo.server.service import Service, Stage
 from duo.server.settings import ServerSettings
@@ -35,3 +38,11 @@ def test_a_fault_is_logged_and_told_until_the_models_are_freed(caplog: pytest.Lo
     answer = answer_of(service, fault)
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
     assert caplog.text.count("RuntimeError: a mistake in a route") == 3
+
+
+def test_a_package_that_lacks_what_it_needs_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_server("duo serve", "starlette.applications")
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)  # its import fails
+    words = r"^duo serve needs starlette\.applications, .*pip install 'duo-llama\[server\]'$"
+    with pytest.raises(MissingPackageError, match=words):
+        need_server("duo serve", "starlette.applications")
