@@ -140,6 +140,7 @@ def test_refusals_by_reason(compatible: Server) -> None:
 def test_llama_servers_names(compatible: Server) -> None:
     figures(compatible)
     write(compatible, 2)
+    write(compatible, 1, prompt=[5] * 600)
     found = figures(compatible)
     for name in OF_LLAMA_SERVER:
         assert list(of(found, f"llamacpp:{name}")) == [""], name
