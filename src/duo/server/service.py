@@ -14,7 +14,7 @@ from duo.errors import DuoError
 from duo.generation.recent_events import RecentEvents
 from duo.server.admission import Admission, Ticket
 from duo.server.errors import ApiError
-from duo.server.metrics import Metrics
+from duo.server.metrics import Metrics, load_client
 from duo.server.recent_median import RecentMedian
 
 if TYPE_CHECKING:
@@ -144,6 +144,11 @@ class Service:
             raise self.not_ready()
         pool = self._of_vectors if vectors else self._pool
         return await asyncio.get_running_loop().run_in_executor(pool, partial(call, *args))
+
+    async def metrics_page(self) -> bytes:
+        """What Prometheus gets."""
+        await self.in_thread(load_client)
+        return self.metrics.page
 
     @property
     def next_task_id(self) -> int:
