@@ -34,9 +34,11 @@ class LoadedPair:
 
     Attributes:
         session: The engine and the turns of its texts.
-        embedder: If one was wanted, until this is closed.
-        placed, placement: Where the models are; None: no device is used.
-        host, client, child: Of the model that is on another machine, or in a child process. None: there is none.
+        embedder: The model for vectors. None: none was wanted, or this is closed.
+        placed: The core's options of both models, with all that was chosen for them.
+        placement: On which devices their layers are. None: no device is used.
+        host, client, child: The address of the model that is elsewhere, the connections to it, and the child process
+            that has it. None: there is none.
         profile_key: What this pair teaches is kept under the key. Empty: nothing is.
     """
 
