@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from gguf import GGUFWriter
@@ -76,3 +77,11 @@ def bert(to: Path, *, reranks: bool = False, pooling: int = 2, seed: int = 1, se
     w.write_tensors_to_file()
     w.close()
     return to
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Vectors of the same directions and lengths, but for the rounding of other kernels."""
+    x, y = np.array(a, np.float64), np.array(b, np.float64)
+    cosine = (x * y).sum(-1) / np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
+    ratio = np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
+    return bool((cosine > 0.999).all() and (abs(ratio - 1) < 0.02).all())

@@ -10,6 +10,8 @@ import pytest
 from conftest import HANG_S
 
 from duo import Duo, DuoError
+from duo.generation.begin import checked
+from duo.generation.stream_async import open_async
 from duo.generation.turns import Turn
 
 PROMPT = "Once upon a time"
@@ -120,3 +122,20 @@ def test_a_stream_that_is_left_while_its_text_ends(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(d.session.turns, "end", slow)
         asyncio.run(main(d))
         d.generate(PROMPT, max_tokens=2)
+
+
+def test_who_reads_a_text_that_is_stopped_learns_its_end(strict_pair: Duo) -> None:
+    async def main() -> None:
+        came: asyncio.Queue[Any] = asyncio.Queue()
+        job = checked(strict_pair.session, PROMPT, ENDLESS, "astream")
+        text = await open_async(strict_pair.session, job, came.put_nowait)
+        try:
+            assert await asyncio.wait_for(came.get(), HANG_S)
+            text.stop()
+            while await asyncio.wait_for(came.get(), HANG_S):
+                pass
+        finally:
+            await text.close()
+        assert came.empty(), "the end is told once"
+
+    asyncio.run(main())

@@ -1,20 +1,18 @@
-"""Texts as vectors: those of llama-cpp-python for the same file, in Python and from the server."""
+"""Texts as vectors: those of llama-cpp-python for the same file."""
 
-import base64
 import threading
 import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
 import numpy as np
 import pytest
-from bert_models import N_CTX, N_EMBD, bert
+from bert_models import N_CTX, N_EMBD, alike, bert
 from conftest import HANG_S
 from late import Late
-from served import Server, served
-from waits import wait_until
 
 from duo import BadValueError, CancelledError, Duo, DuoError
 from duo.generation.embeddings import normalized
@@ -35,14 +33,6 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def reranker(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(bert(tmp_path_factory.mktemp("bert") / "reranker.gguf", reranks=True))
-
-
-def alike(a: Any, b: Any) -> bool:
-    """Vectors of the same directions and lengths, but for the rounding of other kernels."""
-    x, y = np.array(a, np.float64), np.array(b, np.float64)
-    cosine = (x * y).sum(-1) / np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
-    ratio = np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
-    return bool((cosine > 0.999).all() and (abs(ratio - 1) < 0.02).all())
 
 
 @pytest.mark.parametrize("pooling", [-1, 0, 1, 2, 3])
@@ -156,91 +146,6 @@ def test_what_does_not_go_together(encoder: str) -> None:
 # ---- the server
 
 
-@pytest.fixture(scope="module")
-def server(encoder: str) -> Iterator[Server]:
-    with served({"embedding": True}, model=encoder, embedding=True, n_ctx=None) as s:
-        yield s
-
-
-def test_the_server_answers_as_openai_and_llama_server(server: Server) -> None:
-    want = server.duo.embed(TEXTS, normalize=True)
-    answer = server.post("/v1/embeddings", {"input": TEXTS}).json()
-    assert alike([x["embedding"] for x in answer["data"]], want) and answer["model"] == "demo"
-    packed = server.post("/v1/embeddings", {"input": TEXTS[0], "encoding_format": "base64"}).json()["data"][0]
-    assert alike(np.frombuffer(base64.b64decode(packed["embedding"]), "<f4"), want[0])
-    client = openai.OpenAI(base_url=server.url + "/v1", api_key="none")
-    found = client.embeddings.create(model="any", input=TEXTS)
-    assert alike([x.embedding for x in found.data], want) and found.usage.prompt_tokens > 0
-    for path in ("/embedding", "/embeddings"):
-        native = server.post(path, {"content": TEXTS[0], "embd_normalize": -1}).json()
-        assert native[0]["index"] == 0 and alike(native[0]["embedding"][0], server.duo.embed(TEXTS[0]))
-    tokens = server.duo.tokenize(TEXTS[0])
-    assert alike(server.post("/v1/embeddings", {"input": tokens}).json()["data"][0]["embedding"], want[0])
-    assert server.post("/tokenize", {"content": "a"}).status_code == 200
-    assert server.get("/v1/models").status_code == server.get("/props").status_code == 200
-
-
-def test_vectors_of_tokens_are_not_normalized(encoder: str) -> None:
-    with served({"embedding": True}, model=encoder, embedding=True, pooling_type="none", n_ctx=None) as s:
-        for asked in ({}, {"embd_normalize": 2}):
-            rows = s.post("/embedding", {"content": TEXTS[0], **asked}).json()[0]["embedding"]
-            assert alike(rows, s.duo.embed(TEXTS[0])) and abs(np.linalg.norm(rows[0]) - 1) > 0.01
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "status", "words"),
-    [
-        ("/v1/embeddings", {}, 400, "no input"),
-        ("/v1/embeddings", {"input": []}, 400, "empty list"),
-        ("/v1/embeddings", {"input": "a", "encoding_format": "hex"}, 400, "it is float or base64"),
-        ("/v1/embeddings", {"input": "a " * 500}, 400, "is too large for a pass"),
-        ("/v1/embeddings", {"input": "a", "embd_normalize": -7}, 400, "give -1 to 1000"),
-        ("/v1/embeddings", {"input": [[99999]]}, 400, "token ids"),
-        ("/v1/rerank", {"query": "a", "documents": ["b"]}, 501, "--rerank"),
-        ("/completion", {"prompt": "a"}, 501, "started for embeddings"),
-        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}, 501, "started for embeddings"),
-    ],
-)
-def test_mistakes_are_sentences(server: Server, path: str, body: Any, status: int, words: str) -> None:
-    answer = server.post(path, body)
-    assert answer.status_code == status and words in answer.json()["error"]["message"]
-
-
-def test_the_server_ranks(reranker: str) -> None:
-    with served({"rerank": True}, model=reranker, embedding=True, pooling_type="rank", n_ctx=None) as s:
-        scores = s.duo.rerank("a king", TEXTS)
-        order = sorted(range(len(TEXTS)), key=lambda i: -scores[i])
-        for path in ("/v1/rerank", "/rerank", "/v1/reranking", "/reranking"):
-            answer = s.post(path, {"query": "a king", "documents": TEXTS}).json()
-            assert [r["index"] for r in answer["results"]] == order
-            assert [r["relevance_score"] for r in answer["results"]] == pytest.approx(
-                [scores[i] for i in order], rel=1e-3
-            )
-        best = s.post("/rerank", {"query": "a king", "texts": TEXTS, "return_text": True, "top_n": 2}).json()
-        assert best == [{"index": i, "score": pytest.approx(scores[i], rel=1e-3), "text": TEXTS[i]} for i in order[:2]]
-        for body, words in (({"documents": TEXTS}, "a query and documents"), ({"query": "a"}, "a query and documents"),
-                            ({"query": "a", "documents": TEXTS, "top_n": 0}, "top_n is 0")):  # fmt: skip
-            assert words in s.post("/rerank", body).json()["error"]["message"]
-
-
-def test_what_is_read_for_vectors_is_counted(server: Server) -> None:
-    def n(name: str) -> float:
-        line = next(x for x in server.get("/metrics").text.splitlines() if x.startswith(f"duo_{name}_total "))
-        return float(line.split()[1])
-
-    before = n("prompt_tokens"), n("passes"), n("prompt_seconds")
-    used = server.post("/v1/embeddings", {"input": TEXTS}).json()["usage"]["prompt_tokens"]
-    assert n("prompt_tokens") == before[0] + used and n("passes") == before[1] + len(TEXTS)
-    assert n("prompt_seconds") > before[2] and n("generated_tokens") == 0
-
-
-def test_a_server_for_texts_says_what_to_start() -> None:
-    with served() as s:
-        for path in ("/embedding", "/v1/embeddings", "/v1/rerank"):
-            answer = s.post(path, {"input": "a", "query": "a", "documents": ["b"]})
-            assert answer.status_code == 501 and "--embedding or --rerank" in answer.json()["error"]["message"]
-
-
 def test_a_damaged_or_unfit_file_is_a_sentence(encoder: str, tmp_path: Path) -> None:
     bad = tmp_path / "bad.gguf"
     bad.write_bytes(Path(encoder).read_bytes()[:-4000])
@@ -272,18 +177,13 @@ def test_closing_ends_what_is_computed() -> None:
     assert isinstance(found[0], CancelledError) and not reader.is_alive()
 
 
-def test_a_server_that_ends_does_not_wait_for_vectors() -> None:
-    n = 6  # one is computed, the others wait
-    with served({"embedding": True, "drain": 0.2}, model=TARGET, embedding=True, pooling_type=1) as s:
-        found: list[Any] = []
-        body = {"input": ["a king and his daughter " * 80] * 300}  # many seconds
-        asking = [threading.Thread(target=lambda: found.append(s.post("/v1/embeddings", body))) for _ in range(n)]
-        for t in asking:
-            t.start()
-        wait_until(lambda: s.service.admission.n_inside == n, found)
-    for t in asking:
-        t.join(HANG_S)
-    assert not any(t.is_alive() for t in asking) and {r.status_code for r in found} <= {503}, [r.text for r in found]
+def test_closing_frees_the_model_for_vectors() -> None:
+    d = Duo(TARGET, embedding=True, pooling_type=1)
+    freed = weakref.ref(d.embedder)
+    d.close()
+    assert freed() is None
+    with pytest.raises(CancelledError, match="closed"):
+        d.embed("a king")
 
 
 def test_any_norm_of_any_vector() -> None:

@@ -23,6 +23,7 @@ from duo.make_draft.measure import Bench, Figures
 from duo.make_draft.quantize import Quantizer
 from duo.make_draft.recipe import DraftRecipe, TargetSource, step_bytes
 from duo.models.header import read_header
+from duo.placement import profiles
 
 
 @pytest.mark.parametrize("ours", ["Params", "KvOverride", "TensorOverride"])
@@ -127,9 +128,12 @@ def test_a_made_draft_writes_the_targets_text(tmp_path: Path) -> None:
         assert sum(t.timings["draft_n_accepted"] for t in texts) > 0
 
 
-def test_the_acceptance_of_a_draft_that_is_the_target_is_1() -> None:
+def test_the_acceptance_of_a_draft_that_is_the_target_is_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DUO_PROFILES", raising=False)
+    monkeypatch.setattr(profiles, "cache_file", lambda: tmp_path / "pairs.json")
     b = bench(TARGET)
     figures = b.figures(TARGET, "itself")
+    assert not profiles.cache_file().exists(), "a draft of make-draft is temporary"
     assert figures.acceptance[0] == 1.0
     assert b.alone_ms is not None and figures.alone_ms == b.alone_ms > 0 and figures.kept <= 1
     assert set(b.pass_ms) >= {1, 2, 3} and len(b.texts) == len(PROMPTS)

@@ -59,6 +59,7 @@ VALUES: list[Any] = [
     "none", "on", "off", "true", "async", "f16", "q8_0", "a,b", "1,2", "3/1", "é", "\ud800", b"x", ["a"], ["0"], [1, 2],
     [0.5], [], ("a", "b"), {"a": 1.0}, {1: 0.5}, [[0], [1]], "draft-mtp", "ngram-simple", "127.0.0.1:50052", len,
 ]  # fmt: skip
+ITERATORS: list[Any] = [lambda: iter((1, 2)), lambda: iter(["x", 1, 2]), lambda: (x for x in ("a", "b"))]
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda t: t.__name__)
@@ -66,6 +67,9 @@ def test_a_plain_value_is_what_the_core_makes_of_it(table: type) -> None:
     n = 0
     for name, hint in get_type_hints(table, include_extras=True).items():
         core = SchemaValidator(core_schema(hint))
+        for iterator in ITERATORS:
+            value = iterator()
+            assert plain_value(hint, value) is UNSURE and list(value) == list(iterator()), "the core reads it"
         for value in VALUES:
             found = plain_value(hint, value)
             if found is not UNSURE:

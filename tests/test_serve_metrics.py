@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from served import GREEDY, PROMPT, Server, raw, request_for, served
+
+from duo.server.service import Service
+from duo.server.settings import ServerSettings
 
 Figures = dict[tuple[str, str], float]
 
@@ -136,6 +140,7 @@ def test_refusals_by_reason(compatible: Server) -> None:
 def test_llama_servers_names(compatible: Server) -> None:
     figures(compatible)
     write(compatible, 2)
+    write(compatible, 1, prompt=[5] * 600)
     found = figures(compatible)
     for name in OF_LLAMA_SERVER:
         assert list(of(found, f"llamacpp:{name}")) == [""], name
@@ -145,3 +150,16 @@ def test_llama_servers_names(compatible: Server) -> None:
     again = figures(compatible)  # rates are since the last look
     assert of(again, "llamacpp:predicted_tokens_seconds")[""] == 0
     assert of(again, "llamacpp:tokens_predicted_total") == of(again, "duo_generated_tokens_total")
+
+
+def test_series_say_when_they_began_if_prometheus_client_does() -> None:
+    metrics = Service(ServerSettings.of({}, "demo")).metrics
+    try:
+        for n, choose in (
+            (0, prometheus_client.disable_created_metrics),
+            (10, prometheus_client.enable_created_metrics),
+        ):
+            choose()
+            assert metrics.page.count(b"_created") >= n and (n or b"_created" not in metrics.page)
+    finally:
+        prometheus_client.enable_created_metrics()

@@ -63,7 +63,17 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 # For duo's own modules, or llama_cpp's empty place.
-INTERNAL = {"cache", "chat_prompt", "drawn_seed", "embedder", "engine", "network", "ngrams_unasked", "stop_vectors"}
+INTERNAL = {
+    "cache",
+    "chat_prompt",
+    "drawn_seed",
+    "embedder",
+    "engine",
+    "network",
+    "ngrams_unasked",
+    "profile_key",
+    "stop_vectors",
+}
 OF_STREAM = ("result", "close", "is_open", "n_cached", "slot", "poll", "take_ready", "cache_notes")
 # Keywords that stand in a table, and not in the signature of each call.
 IN_TABLES = {

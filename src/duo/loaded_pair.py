@@ -34,9 +34,11 @@ class LoadedPair:
 
     Attributes:
         session: The engine and the turns of its texts.
-        embedder: If one was wanted.
-        placed, placement: Where the models are; None: no device is used.
-        host, client, child: Of the model that is on another machine, or in a child process. None: there is none.
+        embedder: The model for vectors. None: none was wanted, or this is closed.
+        placed: The core's options of both models, with all that was chosen for them.
+        placement: On which devices their layers are. None: no device is used.
+        host, client, child: The address of the model that is elsewhere, the connections to it, and the child process
+            that has it. None: there is none.
         profile_key: What this pair teaches is kept under the key. Empty: nothing is.
     """
 
@@ -83,6 +85,8 @@ class LoadedPair:
                         packed.note_checked(options_of, loaded.packed_file)
                 self.embedder = None if embedder is None or model is None else embedder(path(model, "target"))
                 self.client: Clients | None = None if self.host is None else attach(self.host, engine)
+                if self.client is not None:
+                    undo.callback(self.client.close)
                 self.session = EngineSession(engine, network=self.client, trace=events, placed=self.placed)
             except MemoryError:
                 raise DoesNotFitError(
@@ -144,6 +148,7 @@ class LoadedPair:
         """Stops all texts and frees everything. Safe to call twice, and from another thread. Raises DuoError."""
 
         def last(engine: _core.Engine) -> None:
+            self.embedder = None  # frees its model
             with ExitStack() as stack:  # all are closed, the engine first, whatever fails
                 for other in (self.child, self.client):
                     if other is not None:

@@ -149,8 +149,6 @@ class Duo(Chats, Embeddings):
         self.session = self._pair.session
         self.elsewhere = self._pair.elsewhere
         self.placed, self.placement = self._pair.placed, self._pair.placement
-        self.profile_key = self._pair.profile_key
-        self._embedder = self._pair.embedder
         guard.tell()  # the program has said it before
         _alive.add(self)
         if auto and not says_plain({**defaults}) and not any(name in self.defaults for name in OF_LENGTH):
@@ -233,6 +231,15 @@ class Duo(Chats, Embeddings):
         return "session" in self.__dict__
 
     @property
+    def _embedder(self) -> _core.Embedder | None:
+        return self._pair.embedder
+
+    @property
+    def profile_key(self) -> str:
+        """What this pair teaches is kept under the key. Empty: nothing is."""
+        return self._pair.profile_key
+
+    @property
     def network(self) -> Clients | None:
         """The connections to the host. None: both models are in this process."""
         return self._pair.client
@@ -246,7 +253,6 @@ class Duo(Chats, Embeddings):
         """Stops all texts and frees everything. It may be called twice, and from another thread."""
         self.stop_vectors()
         self._pair.close()
-        self._embedder = None
 
     def __enter__(self) -> Self:
         return self

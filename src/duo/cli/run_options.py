@@ -57,5 +57,5 @@ def behind_texts() -> list[click.Parameter]:
 
 
 def of_run(*names: str) -> list[click.Parameter]:
-    """Some of them, in their order."""
+    """The options of `duo run` with these names, in the order of its help."""
     return [p for p in (*before_models(), *behind_texts()) if p.name in names]

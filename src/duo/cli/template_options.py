@@ -67,7 +67,7 @@ def warn_of_thoughts(thoughts: Mapping[str, Any], template: Callable[[], ChatTem
 
 
 def template_options() -> list[click.Parameter]:
-    """All of them."""
+    """The options for chat templates."""
     path = click.Path(path_type=Path)
     return [
         click.Option(["chat_template", "--chat-template"], metavar="NAME|JINJA", envvar="LLAMA_ARG_CHAT_TEMPLATE",

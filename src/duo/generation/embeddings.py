@@ -63,15 +63,19 @@ def normalized(vectors: Vectors, norm: int) -> Vectors:
 class Embeddings(Texts):
     """The part of `Duo` that needs `embedding=True`."""
 
-    _embedder: _core.Embedder | None = None
     _vectors_stopped = False
+
+    @property
+    def _embedder(self) -> _core.Embedder | None:
+        """`Duo` has it; None: the model was loaded to write, or is closed."""
+        return None
 
     @property
     def embedder(self) -> _core.Embedder:
         """Raises BadValueError: the model was loaded to write. Raises CancelledError: it is closed, or is to end."""
+        embedder = self._embedder  # before the check: another thread may close
         if self.session.closed or self._vectors_stopped:
             raise CancelledError("this Duo is closed; make a new one")
-        embedder = self._embedder
         if embedder is None:
             raise BadValueError("this Duo was loaded to write texts; load it with embedding=True for embeddings")
         return embedder

@@ -184,8 +184,8 @@ class Job:
 def check_early(
     prompt: Prompt, options: dict[str, Any], function: str = "generate", model: _core.Model | None = None
 ) -> GenerateOptions:
-    """Checks options and prompt, as far as it needs no model but a grammar's. Returns the complete options. Raises
-    BadValueError and TypeError."""
+    """Checks what can be checked of options and prompt before a model is loaded. model: if it is loaded, for grammars
+    that name its tokens. Returns the complete options. Raises BadValueError and TypeError."""
     o = generate_options(options, function)
     if isinstance(prompt, str):
         if not prompt:

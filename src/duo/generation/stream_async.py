@@ -31,7 +31,8 @@ LOOK_S = 0.25
 class AsyncStream:
     """A running text whose chunks come to an event loop. Close it, whatever happens.
 
-    came: called in the loop with the chunks that have come, and with none when there are no more. It must not raise.
+    came: called in the loop with the chunks that have come, and once with none when there are no more. It must not
+    raise.
     """
 
     def __init__(self, session: EngineSession, stream: Stream, came: Callable[[list[Chunk]], None]) -> None:
@@ -51,16 +52,19 @@ class AsyncStream:
     def _take(self, chunks: list[Chunk], error: BaseException | None, ended: bool) -> None:
         if self._stopped.is_set():
             return
-        if chunks:
-            self._came(chunks)
-        if ended:
-            self._ended, self._error = True, error
-            self.stop()
-            self._came([])
+        try:
+            if chunks:
+                self._came(chunks)
+        finally:
+            if ended:
+                self._ended, self._error = True, error
+                self.stop()
 
     def stop(self) -> None:
         """Nothing more comes. `close` ends the text."""
-        self._stopped.set()
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self._came([])
 
     async def wait(self) -> None:
         """Returns when nothing more comes. Raises as `Stream`."""

@@ -60,6 +60,13 @@ class Figures:
         return self.step_ms / self.pass_ms
 
 
+class _Passing(Duo):
+    """Its draft's file is gone soon, so nothing is kept of what it learns."""
+
+    def _before_loading(self, _placed: _core.EngineOptions) -> bool:
+        return False
+
+
 @dataclass
 class Bench:
     """Measures drafts of one target, one after the other."""
@@ -160,9 +167,7 @@ class Bench:
         engine = self.engine
         if draft is None:
             engine = {name: value for name, value in engine.items() if not name.endswith("_draft")}
-        d = Duo(self.target, draft, temperature=0.0, seed=1, **{**engine, "n_parallel": 1})
-        d.profile_key = ""  # the file is gone soon, so nothing is kept of it
-        return d
+        return _Passing(self.target, draft, temperature=0.0, seed=1, **{**engine, "n_parallel": 1})
 
 
 def _token_ms(records: Sequence[AnswerRecord]) -> float:

@@ -1,7 +1,8 @@
-"""Markers in the types of options: bounds, and functions that read a value. pydantic applies them.
+"""Markers in the types of options: bounds, and functions that read a value.
 
-They do what pydantic's own of the same names do. They are duo's because the help of the program only reads the table
-of options, and importing pydantic takes longer than everything else that the help needs.
+`plain_values` applies them to plain values, and pydantic's core (`check`) to all others. They do what pydantic's own of
+the same names do. They are duo's because importing pydantic takes longer than all else that the help of the program, or
+a command with few options, needs.
 """
 
 from __future__ import annotations

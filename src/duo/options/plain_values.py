@@ -20,6 +20,8 @@ _EXACT = 2**53  # whole numbers up to here are floats, too
 
 def plain_value(hint: Any, value: object) -> Any:
     """A value as a type of the tables has it."""
+    if hasattr(value, "__next__"):
+        return UNSURE  # it can be read only once
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _marked(args[0], args[1:], value)

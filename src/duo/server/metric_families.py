@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
+from prometheus_client import Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric, Sample
 from prometheus_client.registry import Collector
 
@@ -79,8 +80,9 @@ class Families(Collector):
 
     def collect(self) -> Iterator[Metric]:
         m = self._metrics
-        yield from map(_of_times, m.times)
-        yield from map(_of_counts, m.counts)
+        created = _tells_created()
+        yield from (_of_times(t, created=created) for t in m.times)
+        yield from (_of_counts(c, created=created) for c in m.counts)
         promised = GaugeMetricFamily(
             "duo_promised_tokens_per_second", "What the planner expected of the last text, by way", labels=["way"]
         )
@@ -124,18 +126,25 @@ class Families(Collector):
             yield GaugeMetricFamily("llamacpp:" + name, "As llama-server has it", value)
 
 
-def _of_counts(c: Counts) -> Metric:
+def _tells_created() -> bool:
+    """Whether series say when they began, as PROMETHEUS_DISABLE_CREATED_SERIES or disable_created_metrics() wants it:
+    what Prometheus' client does with a metric of its own."""
+    return any(s.name.endswith("_created") for m in Counter("duo", "", registry=None).collect() for s in m.samples)
+
+
+def _of_counts(c: Counts, *, created: bool) -> Metric:
     family = CounterMetricFamily(c.name, c.words, labels=c.labels)
     for of, n in c.values.items():
-        family.add_metric(of, n, c.since[of])
+        family.add_metric(of, n, c.since[of] if created else None)
     return family
 
 
-def _of_times(t: Times) -> Metric:
+def _of_times(t: Times, *, created: bool) -> Metric:
     bounds = [str(b) for b in BUCKETS]
     buckets = [(le, float(n)) for le, n in zip([*bounds, "+Inf"], accumulate(t.counts), strict=True)]
     family = HistogramMetricFamily(t.name, t.words, buckets=buckets, sum_value=t.sum)
-    family.samples.append(Sample(f"{t.name}_created", {}, t.since))
+    if created:
+        family.samples.append(Sample(f"{t.name}_created", {}, t.since))
     return family
 
 

@@ -78,7 +78,7 @@ class Metrics:
 
     @property
     def page(self) -> bytes:
-        """All of it in Prometheus' text format 0.0.4. Call `load_client` in a thread before."""
+        """All of it in Prometheus' text format 0.0.4. The first time it takes long (`load_client`)."""
         from prometheus_client.exposition import generate_latest
 
         from duo.server.metric_families import Families

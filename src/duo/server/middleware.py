@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from duo.errors import Cancelled
 from duo.server.errors import ApiError, as_api_error
 from duo.server.page_files import KINDS
 from duo.server.protocol import is_ambiguous
@@ -51,12 +52,13 @@ class Gate:
             if sent.status or isinstance(e, _Gone):
                 return  # the client has gone, or has a part of its answer
             error = as_api_error(e)
-            if error.status == 500 and self._service.is_ending:  # because the models are freed
+            if error.status == 500:
+                log.error("a request for %s failed", scope["path"], exc_info=e)
+            stopped = isinstance(e, Cancelled) and self._service.is_ending
+            if stopped or (error.status == 500 and self._service.is_closing):  # because the models are freed
                 error = self._service.not_ready()
             if error.reason:
                 self._service.metrics.refused(error.reason)
-            if error.status == 500:
-                log.error("a request for %s failed", scope["path"], exc_info=e)
             await _send_error(sent, self._route(scope), error)
         finally:
             route = scope.get("route")  # of another app, if it has mounted this one and no route was found here

@@ -14,7 +14,7 @@ from duo.errors import DuoError
 from duo.generation.recent_events import RecentEvents
 from duo.server.admission import Admission, Ticket
 from duo.server.errors import ApiError
-from duo.server.metrics import Metrics
+from duo.server.metrics import Metrics, load_client
 from duo.server.recent_median import RecentMedian
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Service:
         self.plain_pass_ms = RecentMedian()
         self.metrics = Metrics(self._gauges, self._passes, of_llama_cpp=settings.metrics_of_llama_cpp)
         self.naps: Sleeper | None = None  # None: the models are never freed
+        self.is_closing = False  # the models are freed, now or before
         self._duo: Duo | None = None
         self._n_tasks = 0
         self._pool = ThreadPoolExecutor(N_THREADS, "duo-serve")
@@ -137,9 +138,17 @@ class Service:
         return self.admission.enter(n)
 
     async def in_thread(self, call: Callable[..., T], *args: Any, vectors: bool = False) -> T:
-        """What takes long must not stop the loop. vectors: it computes embeddings, one request after the other."""
+        """What takes long must not stop the loop. vectors: it computes embeddings, one request after the other.
+        Raises ApiError 503: the server has ended."""
+        if self.is_closing:
+            raise self.not_ready()
         pool = self._of_vectors if vectors else self._pool
         return await asyncio.get_running_loop().run_in_executor(pool, partial(call, *args))
+
+    async def metrics_page(self) -> bytes:
+        """What Prometheus gets."""
+        await self.in_thread(load_client)
+        return self.metrics.page
 
     @property
     def next_task_id(self) -> int:
@@ -200,7 +209,8 @@ class Service:
 
     def close(self) -> None:
         """Frees the models. It may wait for a pass."""
+        self.is_closing, self.stage = True, Stage.DRAINING
         for pool in (self._pool, self._of_vectors):
-            pool.shutdown(wait=False)  # what has not begun ends by itself: the Duo is closed
+            pool.shutdown(wait=False)  # what waits for the Duo then gets CancelledError
         if self._duo is not None:
             self._duo.close()

@@ -53,7 +53,7 @@ def name_of(params: dict[str, Any]) -> str:
 
 
 def serve(params: dict[str, Any]) -> None:
-    need_server("duo serve")
+    need_server("duo serve", "starlette.applications", "uvicorn")
     if params["end_with_parent"]:
         from duo.remote.parent import end_with_parent
 

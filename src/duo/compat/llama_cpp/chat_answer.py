@@ -13,7 +13,8 @@ from duo.compat.openai.shapes import ChatChunk, ChatCompletion, ChatDelta, ChatM
 
 
 class ChatAnswer:
-    """A stream that becomes a ChatCompletion, or the parts of one. reading: None: all of the text is the answer."""
+    """A text as a ChatCompletion, or as the parts of one. reading: what finds thoughts and calls of tools in it; None:
+    all of it is the answer."""
 
     def __init__(self, text: CompletionAnswer, reading: Reading | None) -> None:
         self._text, self._reading = text, reading

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from duo import _core
+from duo.compat.llama_cpp.given import GivenArguments
 from duo.compat.llama_cpp.names import ANY_SEED
 from duo.errors import BadValueError
 from duo.generation.texts import Texts
@@ -79,11 +80,10 @@ class Tokenizer:
         return self.detokenize(tokens).decode("utf-8", "ignore")
 
 
-class LlamaMembers(Texts):
+class LlamaMembers(GivenArguments):
     """Figures are of the target, or of the draft if the target is on another machine."""
 
     options: EngineOptions  # `Duo` sets them
-    _made_of: tuple[Any, Any, dict[str, Any]]  # and these: its arguments
     cache = None  # see set_cache
     _draws_seeds = False  # see set_seed
 
@@ -111,40 +111,6 @@ class LlamaMembers(Texts):
         model = self.local_model
         values = read_header(model.path).values
         return {key: model.meta(key) for key, value in values.items() if not isinstance(value, list)}
-
-    @property
-    def tensor_split(self) -> Any:
-        """As it was given to the constructor."""
-        return self._made_of[2].get("tensor_split")
-
-    @property
-    def kv_overrides(self) -> Any:
-        """As it was given to the constructor."""
-        return self._made_of[2].get("kv_overrides")
-
-    @property
-    def lora_base(self) -> None:
-        """Always None: duo has no lora_base."""
-
-    @property
-    def lora_path(self) -> Any:
-        """As it was given to the constructor."""
-        return self._made_of[2].get("lora_path")
-
-    @property
-    def lora_scale(self) -> Any:
-        """As it was given to the constructor."""
-        return self._made_of[2].get("lora_scale", 1.0)
-
-    @property
-    def numa(self) -> Any:
-        """As it was given to the constructor."""
-        return self._made_of[2].get("numa", False)
-
-    @property
-    def spm_infill(self) -> bool:
-        """Whether the suffix comes before the prefix."""
-        return bool(self._made_of[2].get("spm_infill", False))
 
     @property
     def n_batch(self) -> int:

@@ -28,7 +28,11 @@ class AnswerDicts:
 
     def chat_chunk(self, choices: list[shapes.ChatChunkChoice]) -> shapes.ChatChunk:
         """A part of a chat's answer."""
-        return cast("shapes.ChatChunk", self._dict("chat.completion.chunk", f"chat{self.completion_id}", choices))
+        chunk = {
+            "id": f"chat{self.completion_id}", "model": self.model, "created": self.created,
+            "object": "chat.completion.chunk", **self._more, "choices": choices,
+        }  # fmt: skip
+        return cast("shapes.ChatChunk", chunk)  # in llama_cpp's order, which differs from that of whole answers
 
     def chat(self, choices: list[shapes.ChatChoice], usage: shapes.Usage) -> shapes.ChatCompletion:
         """A chat's whole answer, or several."""
@@ -37,8 +41,6 @@ class AnswerDicts:
 
     def _dict(self, kind: str, name: str, choices: Any) -> dict[str, Any]:
         fields = {"id": name, "object": kind, "created": self.created, "model": self.model}
-        if kind == "chat.completion.chunk":
-            fields = {k: fields[k] for k in ("id", "model", "created", "object")}  # llama_cpp's order
         return {**fields, **self._more, "choices": choices}
 
 

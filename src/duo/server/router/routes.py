@@ -14,7 +14,6 @@ from starlette.responses import Response, StreamingResponse
 
 from duo import __version__
 from duo.server.errors import ApiError
-from duo.server.metrics import load_client
 from duo.server.request_body import fields_of
 from duo.server.respond import CLIENT_GONE, Json
 from duo.server.router.event_stream import EventStream
@@ -92,8 +91,7 @@ def add(router: RouteTable, service: Router) -> None:
             raise ApiError(501, "/metrics is off; start the server without --no-metrics")
         if "model" in request.query_params:
             return await _handed_on(service, request)
-        await service.in_thread(load_client)
-        return Response(service.metrics.page, media_type="text/plain; version=0.0.4")
+        return Response(await service.metrics_page(), media_type="text/plain; version=0.0.4")
 
     @router.get("/props")
     async def props(request: Request) -> Response:

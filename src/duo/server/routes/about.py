@@ -14,7 +14,6 @@ from duo.errors import DuoError
 from duo.model import Duo
 from duo.options.validate import generate_options
 from duo.server.errors import ApiError
-from duo.server.metrics import load_client
 from duo.server.request_options import settings_shown
 from duo.server.respond import Json
 from duo.server.routes.slots import slot_list
@@ -97,9 +96,8 @@ def add(router: RouteTable, service: Service) -> None:
         """Figures for Prometheus."""
         if not service.settings.metrics:
             raise ApiError(501, "/metrics is off; start the server without --no-metrics")
-        await service.in_thread(load_client)
         headers = {"Process-Start-Time-Unix": str(int(service.metrics.started))}  # as in llama-server
-        return Response(service.metrics.page, media_type="text/plain; version=0.0.4", headers=headers)
+        return Response(await service.metrics_page(), media_type="text/plain; version=0.0.4", headers=headers)
 
 
 def sees(duo: Duo) -> bool:

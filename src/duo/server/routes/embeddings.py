@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import time
 from collections.abc import Callable
@@ -15,8 +16,9 @@ from duo.model import Duo
 from duo.server.build_jobs import listed, tokens_of
 from duo.server.errors import ApiError
 from duo.server.request_body import fields_of
-from duo.server.respond import Json
+from duo.server.respond import CLIENT_GONE, Json
 from duo.server.schemas import EmbeddingFields, RerankFields
+from duo.server.sse import first_of
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
@@ -28,23 +30,29 @@ FORMATS = ("float", "base64")
 
 
 def add(router: RouteTable, service: Service) -> None:
+    async def answer_vectors(request: Request, f: EmbeddingFields) -> Response:
+        inputs, norm = _inputs(f), _norm(f, service.settings.norm)
+        return await _answer(service, request, lambda duo: _native(duo, inputs, norm))
+
     async def native(request: Request) -> Response:
         """The vector of a text, or of each of several; without pooling, of each token."""
-        f = await fields_of(service, request, EmbeddingFields)
-        return await _answer(service, lambda duo: _native(duo, f, service.settings.norm))
+        return await answer_vectors(request, await fields_of(service, request, EmbeddingFields))
 
     async def openai(request: Request) -> Response:
         """The same as OpenAI answers it. encoding_format: float or base64."""
         f = await fields_of(service, request, EmbeddingFields)
-        name = service.settings.names[0]
         if f.input is None and f.content is not None:
-            return await _answer(service, lambda duo: _native(duo, f, service.settings.norm))
-        return await _answer(service, lambda duo: _openai(duo, f, service.settings.norm, name))
+            return await answer_vectors(request, f)
+        inputs, norm, form = _inputs(f), _norm(f, service.settings.norm), _form(f)
+        name = f.model or service.settings.names[0]
+        return await _answer(service, request, lambda duo: _openai(duo, inputs, norm, form, name))
 
     async def rerank(request: Request) -> Response:
         """How well each document answers the query, best first."""
         f = await fields_of(service, request, RerankFields)
-        return await _answer(service, lambda duo: _ranked(duo, f, service.settings.names[0]))
+        query, documents, n_most = _question(f)
+        name = f.model or service.settings.names[0]
+        return await _answer(service, request, lambda duo: _ranked(duo, f, query, documents, n_most, name))
 
     for path in ("/embedding", "/embeddings"):
         router.post(path, body=EmbeddingFields, include_in_schema=path == "/embedding")(native)
@@ -53,27 +61,75 @@ def add(router: RouteTable, service: Service) -> None:
         router.post(path, body=RerankFields, include_in_schema=path == "/v1/rerank")(rerank)
 
 
-async def _answer(service: Service, make: Callable[[Duo], tuple[Any, Texts]]) -> Response:
+async def _answer(service: Service, request: Request, make: Callable[[Duo], tuple[Any, Texts]]) -> Response:
     """make: the answer, and the texts that the model has read for it."""
     if not service.settings.embeds:
         raise ApiError(501, "this server writes texts; start one with --embedding or --rerank for vectors")
+
+    def computed(duo: Duo) -> tuple[Response, Texts, float]:
+        """And the seconds that it took, without the wait for the thread."""
+        began = time.monotonic()
+        answer, texts = make(duo)
+        seconds = time.monotonic() - began
+        return Json(answer), texts, seconds
+
     ticket = service.enter(1, vectors=True)
     try:
-        began = time.monotonic()
-        answer, texts = await service.in_thread(make, service.duo, vectors=True)
-        service.metrics.has_read(len(texts), sum(map(len, texts)), time.monotonic() - began)
-        return Json(answer)
+        work = asyncio.create_task(service.in_thread(computed, service.duo, vectors=True))
+        if not await first_of(work, request.receive):  # what has not begun is not computed
+            return Response(status_code=CLIENT_GONE)
+        response, texts, seconds = work.result()
+        service.metrics.has_read(len(texts), sum(map(len, texts)), seconds)
+        return response
     finally:
         ticket.leave()
 
 
-def _texts(duo: Duo, f: EmbeddingFields) -> Texts:
-    """The texts of a request as token ids. Raises BadValueError."""
+# ---- what can be checked without the model
+
+
+def _inputs(f: EmbeddingFields) -> list[Any]:
+    """The texts of a request, as they were given. Raises BadValueError."""
     inputs = f.input if f.input is not None else f.content
     if inputs is None:
         raise BadValueError("the request has no input; give a text, token ids, or a list of them")
+    return listed(inputs)
+
+
+def _norm(f: EmbeddingFields, norm: int) -> int:
+    """Raises BadValueError."""
+    found = norm if f.embd_normalize is None else f.embd_normalize
+    if not -1 <= found <= 1000:
+        raise BadValueError(f"embd_normalize is {found}; give -1 to 1000")
+    return found
+
+
+def _form(f: EmbeddingFields) -> str:
+    """Raises BadValueError."""
+    form = f.encoding_format or "float"
+    if form not in FORMATS:
+        raise BadValueError(f"encoding_format is {quoted(form)}; it is float or base64")
+    return form
+
+
+def _question(f: RerankFields) -> tuple[str, list[str], int]:
+    """The query, the documents, and how many are wanted. Raises BadValueError."""
+    documents = f.documents if f.documents is not None else f.texts
+    if f.query is None or not documents:
+        raise BadValueError("the request needs a query and documents; give a text, and a list of texts")
+    n_most = len(documents) if f.top_n is None else f.top_n
+    if n_most < 1:
+        raise BadValueError(f"top_n is {f.top_n}; give 1 or more")
+    return f.query, documents, n_most
+
+
+# ---- in the thread of vectors
+
+
+def _texts(duo: Duo, inputs: list[Any]) -> Texts:
+    """The texts of a request as token ids. Raises BadValueError."""
     texts = []
-    for one in listed(inputs):
+    for one in inputs:
         _ = duo.embedder  # raises if the server ends: many texts take seconds
         texts.append(tokens_of(duo, _plain(one)))
     return texts
@@ -90,29 +146,19 @@ def _plain(one: Any) -> Any:
     return "".join(map(str, texts))
 
 
-def _norm(f: EmbeddingFields, norm: int) -> int:
-    found = norm if f.embd_normalize is None else f.embd_normalize
-    if not -1 <= found <= 1000:
-        raise BadValueError(f"embd_normalize is {found}; give -1 to 1000")
-    return found
-
-
-def _native(duo: Duo, f: EmbeddingFields, norm: int) -> tuple[list[dict[str, Any]], Texts]:
-    texts = _texts(duo, f)
+def _native(duo: Duo, inputs: list[Any], norm: int) -> tuple[list[dict[str, Any]], Texts]:
+    texts = _texts(duo, inputs)
     own = duo.embedder.pooling == "none"  # of tokens: as the model makes them, as in llama-server
-    found = duo.vectors(texts, -1 if own else _norm(f, norm))
+    found = duo.vectors(texts, -1 if own else norm)
     return [{"index": i, "embedding": v.tolist()} for i, v in enumerate(found)], texts
 
 
-def _openai(duo: Duo, f: EmbeddingFields, norm: int, name: str) -> tuple[dict[str, Any], Texts]:
+def _openai(duo: Duo, inputs: list[Any], norm: int, form: str, name: str) -> tuple[dict[str, Any], Texts]:
     if duo.embedder.pooling == "none":
         raise BadValueError("OpenAI's embeddings are one vector for each text; start the server with another --pooling")
-    form = f.encoding_format or "float"
-    if form not in FORMATS:
-        raise BadValueError(f"encoding_format is {quoted(form)}; it is float or base64")
-    texts = _texts(duo, f)
+    texts = _texts(duo, inputs)
     data = []
-    for i, rows in enumerate(duo.vectors(texts, _norm(f, norm))):
+    for i, rows in enumerate(duo.vectors(texts, norm)):
         one: dict[str, Any] = {"object": "embedding", "index": i}
         if form == "base64":
             packed = base64.b64encode(rows[0].astype("<f4").tobytes()).decode()
@@ -121,20 +167,14 @@ def _openai(duo: Duo, f: EmbeddingFields, norm: int, name: str) -> tuple[dict[st
             data.append({**one, "embedding": rows[0].tolist()})
     n = sum(map(len, texts))
     usage = {"prompt_tokens": n, "total_tokens": n}
-    return {"object": "list", "data": data, "model": f.model or name, "usage": usage}, texts
+    return {"object": "list", "data": data, "model": name, "usage": usage}, texts
 
 
-def _ranked(duo: Duo, f: RerankFields, name: str) -> tuple[Any, Texts]:
+def _ranked(duo: Duo, f: RerankFields, query: str, documents: list[str], n_most: int, name: str) -> tuple[Any, Texts]:
     """As Jina answers, or, for `texts`, as Hugging Face's text-embeddings-inference."""
-    documents = f.documents if f.documents is not None else f.texts
-    if f.query is None or not documents:
-        raise BadValueError("the request needs a query and documents; give a text, and a list of texts")
-    n_most = len(documents) if f.top_n is None else f.top_n
-    if n_most < 1:
-        raise BadValueError(f"top_n is {f.top_n}; give 1 or more")
     if duo.embedder.pooling != "rank":
         raise ApiError(501, "this server was started for embeddings; start one with --rerank")
-    tokens = [duo.rank_tokens(f.query, d) for d in documents]
+    tokens = [duo.rank_tokens(query, d) for d in documents]
     scores = [float(v[0, 0]) for v in duo.vectors(tokens)]
     best = sorted(range(len(scores)), key=lambda i: -scores[i])[:n_most]
     if f.texts is not None and f.documents is None:
@@ -144,7 +184,7 @@ def _ranked(duo: Duo, f: RerankFields, name: str) -> tuple[Any, Texts]:
         return found, tokens
     n = sum(map(len, tokens))
     return {
-        "model": f.model or name,
+        "model": name,
         "object": "list",
         "usage": {"prompt_tokens": n, "total_tokens": n},
         "results": [{"index": i, "relevance_score": scores[i]} for i in best],
