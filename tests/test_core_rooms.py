@@ -11,7 +11,7 @@ MAY: dict[str, set[str]] = {}
 for name in CORE[1].split() if CORE else ():
     MAY[name] = {*MAY}
 MAY["cpu"] = {"base"}
-MAY["llama"] = {*MAY} - {"draft", "verify", "engine", "remote", "synthetic"}  # what a model needs to know
+MAY["llama"] = {"base", "cpu", "model", "text"}  # what a model needs to know
 MAY["python"] = {*MAY}
 
 FILES = [f for f in CSRC.rglob("*") if f.suffix in (".h", ".cpp")]
@@ -19,7 +19,7 @@ FILES = [f for f in CSRC.rglob("*") if f.suffix in (".h", ".cpp")]
 
 def includes(file: Path) -> list[Path]:
     """Files of duo, as the compiler finds them."""
-    names = re.findall(r'^ *#include "([^"]+)"', file.read_text("utf-8"), re.MULTILINE)
+    names = re.findall(r'^\s*#\s*include\s*["<]([^">]+)[">]', file.read_text("utf-8"), re.MULTILINE)
     found = [p for n in names for p in (file.parent / n, CSRC / n) if p.exists()]
     return [p.resolve() for p in found]
 

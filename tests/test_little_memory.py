@@ -15,10 +15,13 @@ pytestmark = pytest.mark.full
 TARGET, DRAFT = demo_pair()
 HEAD = TARGET.with_name("duo-demo-eagle3-q8_0.gguf")
 
-# Forks a process for each limit: this one has imported all, and has no thread yet.
+# Forks a process for each limit: this one has imported all, and has no thread yet. Where an
+# import has no memory, Python itself fails in other ways.
 CHILD = """
 import json, os, resource, sys
-import duo.cli.main, duo.cli.commands.run
+import platformdirs.unix, tempfile
+import duo.cli.main, duo.cli.commands.run, duo.cli.first_line, duo.model, duo.placement.guard
+import duo.options.accept, duo.remote.client.child_options, duo.remote.parent
 from duo import _core
 size = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize")) * 1024
 path, first, last, step = sys.argv[1], *map(int, sys.argv[2:5])

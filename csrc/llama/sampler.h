@@ -1,5 +1,4 @@
-// From a row of logits to candidates: llama.cpp's filter chain, then the shared noise (DESIGN: csrc/README.md,
-// Sampling).
+// From a row of logits to candidates: llama.cpp's filter chain, then the shared noise (csrc/model/README.md).
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ constexpr int32_t n_turns_far   = 2048; // the same if running ahead was far slo
 constexpr int32_t n_turns_last  = 8192;
 constexpr int32_t n_glance      = 1;    // passes of a trial before it is looked at
 constexpr int32_t n_trial       = 12;   // and before it is judged by what it brought
-constexpr int32_t n_company     = 5;    // passes of several texts after which a clear loss ends speculation
+constexpr int32_t n_clear_loss  = 5;    // passes of several texts after which a clear loss ends speculation
 constexpr int32_t n_poor_each   = 3;    // passes of one text that a poor pass of several texts counts as
 constexpr double  n_believed    = 8.0;  // the expected rate of turn-taking weighs as much as so many passes
 constexpr double  trial_price   = 3.0;  // passes that a trial of running ahead may cost
@@ -203,7 +203,7 @@ bool stance_choice::loses_clearly() const {
     const pace & own  = memory_.now().own;
     const double gain = own.usual_us > 0.0 && rates_.plain() > 0.0 ? own.tokens / own.usual_us / rates_.plain() : 1.0;
     return limits_.several() &&
-           ((own.n >= n_company && gain < clear_loss) || (own.n >= n_trial && gain < least_speedup));
+           ((own.n >= n_clear_loss && gain < clear_loss) || (own.n >= n_trial && gain < least_speedup));
 }
 
 bool stance_choice::speculation_is_poor(double own) const {

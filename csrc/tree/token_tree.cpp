@@ -117,14 +117,6 @@ void token_tree::chain(size_t n, std::vector<int32_t> & out) const {
     }
 }
 
-int32_t token_tree::chain_length() const {
-    int32_t n = 0;
-    for (int32_t i = first_child(0); i >= 0; i = first_child(i)) {
-        ++n;
-    }
-    return n;
-}
-
 void token_tree::path_to(int32_t i, std::vector<token_id> & out) const {
     const size_t n = out.size();
     for (; i > 0; i = at(i).parent) {

@@ -60,9 +60,6 @@ class token_tree {
     // The chain of best first children: indices from below the root, at most n.
     void chain(size_t n, std::vector<int32_t> & out) const;
 
-    // Levels of the best chain below the root.
-    [[nodiscard]] int32_t chain_length() const;
-
     // Tokens from below the root down to node i, appended.
     void path_to(int32_t i, std::vector<token_id> & out) const;
 

@@ -39,7 +39,7 @@ struct verify_slot {
     // Its draft.
     draft_contact draft;
     int32_t       message_slot;    // what messages to and from the draft name
-    int32_t       end_owed   = -1; // line of a text whose end its draft has not yet been told; -1: none
+    int32_t       end_owed   = -1; // slot of a text whose end its draft has not yet been told; -1: none
     int64_t       read_by_us = 0;  // while its draft reads, the text waits for it until then
     uint32_t      n_quiet    = 0;  // verdicts for which the draft was not woken
     told_orders   told;            // what the draft was told to make

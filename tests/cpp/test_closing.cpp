@@ -70,10 +70,15 @@ TEST(figures_are_asked_for_while_texts_begin_and_all_is_closed) {
 }
 
 TEST(draft_hangs_and_everything_is_closed) {
+    int n_hung = 0;
     for (int i = 0; i < 10; ++i) {
         pair      p(behaviour{}, behaviour{.heeds_stop = false, .hang_at = i});
         const ask q = ask{.n_predict = 30}.as(run_mode::async, 4);
-        p.line.begin(q.make());
+        if (i == 0) {
+            p.begin_with_hanging_draft(q);
+        } else {
+            p.line.begin(q.make());
+        }
         if (i % 2 == 0) {
             check_same(read_all(p.line), reference(p.lang, p.n_ctx, q), "with a draft that hangs");
         }
@@ -83,11 +88,13 @@ TEST(draft_hangs_and_everything_is_closed) {
             released = true;
             p.draft.release();
         });
+        n_hung += p.draft.hanging() ? 1 : 0;
         p.line.close();
         CHECK(released || !p.draft.hanging(), "close waits for the draft's thread");
         check_closed(p);
         later.join();
     }
+    CHECK(n_hung > 0);
 }
 
 TEST(close_stops_a_long_pass_of_the_draft) {
