@@ -108,6 +108,8 @@ def main() -> None:
         asked = [(a, N_FORM) for a in forms()]
     texts: list[dict[str, Any]] = [{"category": a.category, "id": a.question_id, "rounds": []} for a, _ in asked]
     guessed = sources(args)
+    if args.forms and args.rounds > 1:
+        p.error("--forms with --rounds above 1 would measure texts that are written again; give --rounds 1")
     kinds = (PLAIN, *guessed)
     with ExitStack() as stack:
         duos = {kind: stack.enter_context(opened(kind)) for kind in kinds}
