@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import ENDED, Browser, ask, browsing, opened
+from browser import ENDED, Browser, ask, opened
 from PIL import Image
 from served import TEMPLATE, Server, served
+from test_serve_browser import page, tab
 from vision_models import png, png_of, projector
 
 from duo.chat.pictures import url_of
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
+
+__all__ = ["page", "tab"]  # fixtures
 
 pytestmark = pytest.mark.full
 
@@ -32,24 +35,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     file = projector(tmp_path_factory.mktemp("eyes") / "mlp.gguf", "mlp", read_header(demo_pair()[0]).n_embd)
     with served(chat_template=TEMPLATE, mmproj=file, n_parallel=2, n_ctx=4096) as s:
         yield s
-
-
-@pytest.fixture(scope="module")
-def tab() -> Iterator[Browser]:
-    with browsing() as b:
-        yield b
-
-
-@pytest.fixture
-def page(tab: Browser, server: Server) -> Iterator[Browser]:
-    """The page, newly opened. Its console must stay empty."""
-    tab.size(1280, 800)
-    tab.complaints.clear()
-    tab.bodies.clear()
-    opened(tab, server.url)
-    yield tab
-    assert tab.complaints == []
-    server.wait_until_idle()
 
 
 def wait_for(page: Browser, *names: str) -> None:

@@ -8,28 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bert_models import alike, bert
+from bert_models import alike
 from conftest import HANG_S
 from late import Late
 from served import Server, one_answer, raw, request_for, served
+from test_embeddings import TARGET, TEXTS, encoder, reranker
 from waits import wait_until
-
-from duo.models.demo import demo_pair
 
 openai = Late("openai")
 
-TEXTS = ["a king and his daughter", "the sea", "x", "a king and his son went to the sea"]
-TARGET = str(demo_pair()[0])
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(bert(tmp_path_factory.mktemp("bert") / "encoder.gguf"))
-
-
-@pytest.fixture(scope="module")
-def reranker(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(bert(tmp_path_factory.mktemp("bert") / "reranker.gguf", reranks=True))
+__all__ = ["encoder", "reranker"]  # fixtures
 
 
 @pytest.fixture(scope="module")

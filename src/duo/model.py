@@ -29,7 +29,7 @@ from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.llama_cpp import DuoOptions, LoadOptions
 from duo.options.signature import keywords
-from duo.options.speculation import OF_LENGTH, says_plain
+from duo.options.speculation import leaves_guesses
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.options.validate import check_keywords, engine_options, generate_options
 from duo.placement import auto_draft, guard
@@ -151,7 +151,7 @@ class Duo(Chats, Embeddings):
         self.placed, self.placement = self._pair.placed, self._pair.placement
         guard.tell()  # the program has said it before
         _alive.add(self)
-        if auto and not says_plain({**defaults}) and not any(name in self.defaults for name in OF_LENGTH):
+        if auto and leaves_guesses(self.defaults, drafted=self.draft is not None):
             auto_draft.add_ngrams(self, defaults["accept"])
 
     @classmethod

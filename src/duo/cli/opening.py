@@ -62,29 +62,29 @@ def _open_with_guesses(
     """If the user names no draft, what the target brings along drafts. N-grams guess beside a draft, or alone."""
     from duo.placement.auto_draft import add_ngrams
 
-    if not left_to_duo(params, models):
-        d = _open(params, models, progress, **more)
-        if may_add_ngrams(params, models):
-            add_ngrams(d, params.get("accept"))
-        return d
+    own = left_to_duo(params, models)
+    d = _open_with_own_draft(params, models, progress, **more) if own else _open(params, models, progress, **more)
+    if may_add_ngrams(params, models, drafted=d.draft is not None):
+        add_ngrams(d, params.get("accept"))
+    return d
+
+
+def _open_with_own_draft(
+    params: dict[str, Any], models: Models, progress: Callable[[str, float], None] | None, **more: Any
+) -> Duo:
+    """With the draft that the target brings along, if there is one that can be loaded."""
     found = draft_of_target(models)
     if not found.own and found.path is None:
         tell_of(found)
-        d = _open(params, models, progress, **more)
-        add_ngrams(d, params.get("accept"))
-        return d
-    models_found = models._replace(draft=found.path)
+        return _open(params, models, progress, **more)
     try:
-        d = _open(params, models_found, progress, own_layers=found.own, **more)
+        d = _open(params, models._replace(draft=found.path), progress, own_layers=found.own, **more)
     except DuoError as e:  # an error that has nothing to do with the draft comes again
         what = Path(found.path).name if found.path else "the target's MTP layers"
         d = _open(params, models, progress, **more)
-        add_ngrams(d, params.get("accept"))
         show.warn(f"no draft is used: {what} could draft for the target, but {e}")
         return d
     tell_of(found)
-    if may_add_ngrams(params, models_found):
-        add_ngrams(d, params.get("accept"))
     return d
 
 

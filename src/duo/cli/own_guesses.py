@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from duo.cli import show
 from duo.cli.models import TARGET, Models, chosen_models
-from duo.options.speculation import OF_LENGTH, says_plain
+from duo.options.speculation import leaves_guesses, says_plain
 
 if TYPE_CHECKING:
     from duo.models.beside import DraftSource
@@ -21,11 +21,12 @@ def left_to_duo(params: dict[str, Any], models: Models) -> bool:
     return models.target is not None and models.draft is None and not said and not says_plain(params)
 
 
-def may_add_ngrams(params: dict[str, Any], models: Models) -> bool:
-    """There is a draft, that of the demo pair too, and the user says nothing else about guesses: which, or how many."""
-    said = any(params.get(n) is not None for n in (*_OF_GUESSES[1:], *OF_LENGTH))
-    drafted = models.draft is not None or models.target is None
-    return drafted and not said and not says_plain(params)
+def may_add_ngrams(params: dict[str, Any], models: Models, *, drafted: bool) -> bool:
+    """The user says nothing about guesses but which file drafts. drafted: there is a draft, whoever has chosen it."""
+    if not drafted:
+        return left_to_duo(params, models)
+    said = any(params.get(n) is not None for n in _OF_GUESSES if n != "model_draft")
+    return not said and leaves_guesses(params, drafted=True)
 
 
 def draft_of_target(models: Models) -> DraftSource:

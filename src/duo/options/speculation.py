@@ -32,12 +32,16 @@ def has_no_length(n_draft: Any) -> bool:
     return str(n_draft).strip() in ("0", "none", "off")
 
 
-OF_LENGTH = ("n_draft", "n_draft_min", "draft_tree")  # who gives one of these wants the draft to guess
-
-
 def says_plain(options: Mapping[str, Any]) -> bool:
     """Whether these keywords of a text, checked or not, say that nothing guesses."""
     return options.get("mode") == "plain" or has_no_length(options.get("n_draft"))
+
+
+def leaves_guesses(options: Mapping[str, Any], *, drafted: bool) -> bool:
+    """Whether these keywords of a text, checked or not, let duo add guesses. Absent or None: not said. drafted: there
+    is a draft; who says how much it guesses wants no others."""
+    said = drafted and any(options.get(name) is not None for name in ("n_draft", "n_draft_min", "draft_tree"))
+    return not said and not says_plain(options)
 
 
 DraftLength = Annotated[AutoInt, BeforeValidator(_length)]
