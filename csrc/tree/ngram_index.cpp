@@ -25,15 +25,15 @@ struct ngram_index::sequence {
     }
 };
 
-void ngram_index::begin(const ngram_params & params, std::span<const token_id> text) {
+void ngram_index::begin(const ngram_params & params, std::span<const token_id> text, ngram_keys keys) {
     params_          = params;
     params_.size_n   = std::clamp(params.size_n, 1, 1024);
     params_.size_m   = std::min(params.size_m, 1024);
     params_.min_hits = params.kind == ngram_kind::simple ? 1 : std::max(params.min_hits, 1);
 
-    const int32_t n_last = std::min(params_.size_n, params.shortest);
+    const int32_t n_last = std::min(params_.size_n, keys.shortest);
     const int32_t range  = params_.size_n - n_last;
-    const int32_t step   = range / params.n_lengths + 1; // smallest with range / step < n_lengths
+    const int32_t step   = range / keys.n_lengths + 1; // smallest with range / step < n_lengths
     n_lengths_           = size_t(range / step) + 1;
     for (size_t i = 0; i < n_lengths_; ++i) {
         lengths_[i] = params_.size_n - int32_t(n_lengths_ - 1 - i) * step;

@@ -30,9 +30,14 @@ struct ngram_params {
     int32_t    size_n   = 12; // tokens in the longest key; values outside 1..1024 are moved to the nearer end
     int32_t    size_m   = 48; // most tokens in a proposal; above 1024: 1024; below 1: no proposals
     int32_t    min_hits = 1;  // times a key must have been seen before; below 1: 1. Not used by `simple`
-    // Of ngram_pool.
-    int32_t shortest  = 2;  // tokens in the shortest key
-    int32_t n_lengths = 16; // of keys, at most; 16 is the most
+};
+
+// Which keys an index has. The default is for a text; see ngram_pool.
+struct ngram_keys {
+    static constexpr int32_t most_lengths = 16; // a tag has 4 bits for the length
+
+    int32_t shortest  = 2;            // tokens in the shortest one
+    int32_t n_lengths = most_lengths; // different ones, at most
 };
 
 struct ngram_proposal {
@@ -53,7 +58,10 @@ struct ngram_proposal {
 class ngram_index {
   public:
     // A new text: forgets the old one.
-    void begin(const ngram_params & params, std::span<const token_id> text);
+    void begin(const ngram_params & params, std::span<const token_id> text, ngram_keys keys = {});
+
+    // Those of begin(), within their bounds.
+    [[nodiscard]] const ngram_params & params() const { return params_; }
 
     // The text has grown at its end. Tokens below 0 follow nothing. Cost: at most a table look-up per new token and key
     // length; key lengths above the longest match are not touched. Memory: the same bound; text that does not repeat
@@ -67,7 +75,7 @@ class ngram_index {
                    std::span<ngram_proposal> out) const;
 
   private:
-    static constexpr size_t max_lengths = 16; // a tag has 4 bits for the length
+    static constexpr size_t max_lengths = ngram_keys::most_lengths;
     static constexpr size_t max_values  = 4;
 
     struct sequence;

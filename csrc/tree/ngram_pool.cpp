@@ -25,7 +25,7 @@ void ngram_pool::add(std::span<const token_id> text, size_t n_known) noexcept {
         book_.insert(book_.end(), part.begin(), part.end());
         book_.push_back(behind);
         if (anew) {
-            index_.begin(params, book_);
+            index_.begin(params, book_, keys);
         } else {
             index_.add(book_);
         }

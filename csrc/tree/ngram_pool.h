@@ -33,11 +33,8 @@ class ngram_pool {
 
   private:
     static constexpr token_id     behind = -1; // a text; no model writes it
-    static constexpr ngram_params params{.kind      = ngram_kind::map_k,
-                                         .size_n    = n_match_most,
-                                         .size_m    = 1024,
-                                         .shortest  = n_match_least,
-                                         .n_lengths = 5}; // 8, 12, ..., 24: each costs memory where texts repeat
+    static constexpr ngram_params params{.kind = ngram_kind::map_k, .size_n = n_match_most, .size_m = 1024};
+    static constexpr ngram_keys   keys{.shortest = n_match_least, .n_lengths = 5}; // 8, 12, ..., 24: each costs memory
 
     [[nodiscard]] bool has(std::span<const token_id> text) const;
 

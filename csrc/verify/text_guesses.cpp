@@ -12,7 +12,6 @@ void text_guesses::begin(const request & req, tokens text, const ngram_pool * po
     ngrams_.begin(req.plan.ngram, text);
     shape_       = tree_shape(req.plan.tree);
     repeats_on_  = req.plan.ngram.kind != ngram_kind::none && req.plan.mode != run_mode::plain && shape_.empty();
-    wanted_      = req.plan.ngram;
     pool_        = repeats_on_ && req.plan.ngram.kind == ngram_kind::mod ? pool : nullptr;
     ngram_right_ = true;
     find_repeats(text);
@@ -28,9 +27,10 @@ void text_guesses::find_repeats(tokens text) {
 
 // Where an earlier text matches better than this one. A match of this one's longest key may be longer than it says.
 bool text_guesses::propose_from_pool(tokens text, tokens tail, int32_t n_most, const ngram_proposal * own) {
-    return pool_ != nullptr && (own == nullptr || own->n_match < wanted_.size_n) &&
-           pool_->propose(text, tail, std::min(n_most, wanted_.size_m), from_pool_) &&
-           from_pool_.n_hits >= wanted_.min_hits && (own == nullptr || from_pool_.n_match > own->n_match);
+    const ngram_params & wanted = ngrams_.params();
+    return pool_ != nullptr && (own == nullptr || own->n_match < wanted.size_n) &&
+           pool_->propose(text, tail, std::min(n_most, wanted.size_m), from_pool_) &&
+           from_pool_.n_hits >= wanted.min_hits && (own == nullptr || from_pool_.n_match > own->n_match);
 }
 
 std::span<const double> text_guesses::repeats(const guess_record & record) {

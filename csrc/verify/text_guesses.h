@@ -80,7 +80,6 @@ class text_guesses {
     mirror_tree        mirror_;
     proposals          proposals_;
     ngram_index        ngrams_;
-    ngram_params       wanted_{};
     const ngram_pool * pool_ = nullptr; // of earlier texts, if the text's options want them
     tree_shape         shape_;
     pass_tree          tree_;
