@@ -189,14 +189,14 @@ void backend::attend_cells(ggml_tensor * node) {
     a.q          = static_cast<const uint8_t *>(q->data);
     a.k          = static_cast<const uint8_t *>(k->data);
     a.v          = static_cast<const uint8_t *>(v->data);
-    a.q_token    = q->nb[1];
-    a.q_head     = q->nb[2];
-    a.k_cell     = k->nb[1];
-    a.k_head     = k->nb[2];
-    a.v_cell     = v->nb[1];
-    a.v_head     = v->nb[2];
     a.mask       = mask == nullptr ? nullptr : static_cast<const uint8_t *>(mask->data);
-    a.mask_token = mask == nullptr ? 0 : mask->nb[1];
+    a.stride     = {.q_token    = q->nb[1],
+                    .q_head     = q->nb[2],
+                    .k_cell     = k->nb[1],
+                    .k_head     = k->nb[2],
+                    .v_cell     = v->nb[1],
+                    .v_head     = v->nb[2],
+                    .mask_token = mask == nullptr ? 0 : mask->nb[1]};
     a.sinks      = sinks == nullptr ? nullptr : static_cast<const float *>(sinks->data);
     a.out        = static_cast<float *>(node->data);
     a.scale      = p.scale;

@@ -34,6 +34,7 @@ enum class tree_use : uint8_t {
 
 constexpr int32_t n_draft_auto = -1; // the planner's choice
 constexpr int32_t n_draft_cap  = 64; // drafted tokens in one verification at most
+constexpr int32_t n_step_cap   = 16; // nodes that a draft expands in one step at most
 constexpr int32_t n_ages       = 5;  // of a draft head's guesses that are counted separately: 0 to 3, 4 and more
 
 struct plan_params {
