@@ -110,6 +110,7 @@ void register_model(py::module_ & m) {
         .def_property_readonly("n_cpu_products", [](const v & x) { return x.get()->weights().kernels.n_cpu; })
         .def_property_readonly("packed_as", [](const v & x) { return x.get()->weights().kernels.packed_as; })
         .def_property_readonly("packed_file", [](const v & x) { return path_text(x.get()->weights().packed_file); })
+        .def_property_readonly("n_read_ahead", &v::of_weights<&w::n_read_ahead>)
         .def_property_readonly("n_proposed", [](const v & x) { return x.get()->facts().n_proposed; })
         .def_property_readonly("n_setups",
                                [](const v & x) {
