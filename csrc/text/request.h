@@ -42,7 +42,6 @@ struct plan_params {
     int32_t  n_max     = n_draft_auto; // drafted tokens in a verification at most
     int32_t  n_min     = 0;            // fewer than this are not worth verifying
     float    p_min     = 0.0f;         // the draft stops below this probability
-    int32_t  n_ahead   = 0;            // levels that the draft may run ahead; 0: the planner's choice
     int32_t  n_branch  = 0; // frontier nodes that the draft expands at once, at most; 0: the planner's choice
     int32_t  n_window  = n_window_auto; // last tokens of the prompt that the draft reads; see draft_window.h
     bool     has_model = true;          // the draft model takes part

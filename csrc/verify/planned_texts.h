@@ -1,4 +1,4 @@
-// Of which texts the planner was told: one that is written alone, or several that share each pass.
+// The texts that the planner knows of: one that is written alone, or several that share each pass.
 #pragma once
 
 #include <algorithm>

@@ -96,7 +96,7 @@ bool verify_round::plan() {
 
 // Asks the planner which rows the pass has, and waits for drafts if that pays. False: a text has come or was cancelled.
 bool verify_round::wait_for_drafts() {
-    const int32_t n_most = n_drafted_most();
+    const int32_t n_most = n_room();
     int64_t       t0     = 0;
     waiting_.clear();
     for (int32_t i = 0;; ++i) {
@@ -140,8 +140,9 @@ void verify_round::take_nodes() {
     }
 }
 
-// Several texts have drafted rows only where cells and batch have room; a text alone has what earlier texts left.
-int32_t verify_round::n_drafted_most() const {
+// For drafted rows. Several texts have them only where cells and batch have room; a text alone has what earlier texts
+// left.
+int32_t verify_round::n_room() const {
     if (plans_.texts().is_alone()) {
         return n_draft_cap;
     }

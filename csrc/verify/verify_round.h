@@ -44,7 +44,7 @@ class verify_round {
     bool                  plan();
     bool                  wait_for_drafts();
     void                  take_nodes();
-    [[nodiscard]] int32_t n_drafted_most() const;
+    [[nodiscard]] int32_t n_room() const;
     [[nodiscard]] bool    any_cancelled() const;
     result                finish(const std::vector<verify_slot *> & slots, stance now);
     void                  tell_planner(const result & r, bool drafts_begin);
