@@ -86,6 +86,13 @@ def test_a_full_disk() -> None:
     assert err.decode().splitlines()[-1] == "duo: cannot write the output (No space left on device)"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_messages_on_a_full_disk_cost_no_text() -> None:
+    command = f'"$0" -m duo -p "{PROMPT}" -n 3 --temp 0 2>/dev/full'
+    r = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, timeout=HANG_S, check=False)
+    assert r.returncode == 0 and r.stdout.startswith(PROMPT.encode()) and len(r.stdout.strip()) > len(PROMPT)
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_standard_streams(closed: str) -> None:
     command = f'"$0" -m duo -p "{PROMPT}" -n 3 --temp 0 {closed}'

@@ -9,7 +9,7 @@ import pytest
 from llama_cpp_table import ARGS, CHAT, IN_DUO, RUN, SERVE, TEXT, Run, options_of
 from parsed_line import params
 
-from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, PROGRAM
+from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, OF_PROMPT, PROGRAM, SAYS_CHAT
 from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, TakenOption
 from duo.cli.main import COMMANDS as COMMANDS_OF_DUO
 from duo.cli.main import command_named, main
@@ -30,6 +30,7 @@ def test_every_option_has_one_class() -> None:
     known = {name for arg in ARGS for name in arg["names"]} | LATER
     assert known >= OF_NAME.keys() | PROGRAM.keys() | NOT_IN_DUO
     assert CHAT.keys() | OF_NAME.keys() >= IN_CHAT and not IN_CHAT & RUN.keys()
+    assert {"-i", "--interactive"} == SAYS_CHAT - IN_CHAT and RUN.keys() - SERVE.keys() >= OF_PROMPT
     assert SERVE.keys() >= IN_SERVE and not IN_SERVE & (RUN.keys() | CHAT.keys())
 
 

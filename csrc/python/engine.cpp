@@ -173,7 +173,32 @@ engine::~engine() {
     close();
 }
 
+void engine::require_home() const {
+    if (!home_.is_this()) {
+        throw error(error_kind::bad_value,
+                    "this Duo belongs to the process that this one was forked from, and so do its "
+                    "threads; make a Duo in this process");
+    }
+}
+
+// Nothing of it can be freed in a forked process: its threads are not there to be joined.
+void engine::leave_to_parent() noexcept {
+    static_cast<void>(pipeline_.release());
+    static_cast<void>(translated_draft_.release());
+    static_cast<void>(words_.release());
+    static_cast<void>(wrapped_target_.release());
+    static_cast<void>(wrapped_draft_.release());
+    static_cast<void>(synthetic_target_.release());
+    static_cast<void>(synthetic_draft_.release());
+    for (auto * model : {&target_, &draft_}) {
+        if (*model) {
+            static_cast<void>(std::make_unique<std::shared_ptr<llama_token_model>>(std::move(*model)).release());
+        }
+    }
+}
+
 std::shared_lock<std::shared_mutex> engine::enter() const {
+    require_home();
     std::shared_lock entered(gate_);
     if (target_ && target_->weights().options.vocab_only) {
         throw error(error_kind::bad_value,
@@ -199,16 +224,21 @@ std::shared_ptr<open_text> engine::begin(std::shared_ptr<errand> job, std::vecto
 }
 
 bool engine::next(open_text & text, text_chunk & out, int64_t timeout_us) {
+    require_home();
     const std::shared_lock entered(gate_);
     return pipeline_ && pipeline_->next(text, out, now_us() + timeout_us);
 }
 
 uint64_t engine::wait_news(uint64_t seen, int64_t timeout_us) {
+    require_home();
     const std::shared_lock entered(gate_);
     return pipeline_ ? pipeline_->wait_news(seen, now_us() + timeout_us) : seen;
 }
 
 void engine::cancel(open_text & text) noexcept {
+    if (!home_.is_this()) {
+        return;
+    }
     const std::shared_lock entered(gate_);
     if (pipeline_) {
         pipeline_->cancel(text);
@@ -216,6 +246,9 @@ void engine::cancel(open_text & text) noexcept {
 }
 
 void engine::cancel_all() noexcept {
+    if (!home_.is_this()) {
+        return;
+    }
     const std::shared_lock entered(gate_);
     if (pipeline_) {
         pipeline_->cancel_all();
@@ -223,6 +256,9 @@ void engine::cancel_all() noexcept {
 }
 
 bool engine::running() const {
+    if (!home_.is_this()) {
+        return false;
+    }
     const std::shared_lock entered(gate_);
     return pipeline_ && pipeline_->running();
 }
@@ -238,6 +274,9 @@ std::shared_ptr<wires> engine::ends() const {
 }
 
 void engine::close() noexcept {
+    if (!home_.is_this()) {
+        return leave_to_parent();
+    }
     {
         const std::shared_lock entered(gate_);
         if (pipeline_) {
@@ -269,6 +308,7 @@ void engine::with_plans(const std::function<void(planner &)> & use) const {
 }
 
 void engine::take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft) {
+    require_home();
     const std::shared_lock entered(gate_);
     if (pipeline_) {
         pipeline_->take_trace(target, draft);

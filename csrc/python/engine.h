@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/home_process.h"
 #include "engine/pipeline.h"
 #include "llama/model.h"
 #include "llama/projector.h"
@@ -90,8 +91,13 @@ class engine {
     // What uses the pipeline holds this lock, so that close() does not free it meanwhile. Nobody waits for it with the
     // GIL, and close() frees nothing under it. Throws duo::error if closed.
     [[nodiscard]] std::shared_lock<std::shared_mutex> enter() const;
-    std::shared_ptr<const model_weights>              join_vocabularies(std::shared_ptr<const model_weights> draft);
+    // Before a lock, which another thread may have held when this process was forked. Throws duo::error.
+    void                                 require_home() const;
+    void                                 leave_to_parent() noexcept;
+    std::shared_ptr<const model_weights> join_vocabularies(std::shared_ptr<const model_weights> draft);
     void start(token_model * target, token_model * draft, const pipeline::options & opt);
+
+    const home_process home_;
 
     // Only the constructor sets it: one thread may ask for token ids while another closes.
     std::weak_ptr<const llama_token_model> target_view_;

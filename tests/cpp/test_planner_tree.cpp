@@ -96,10 +96,8 @@ TEST(plan_orders_for_the_draft) {
     auto         p = params(run_mode::async);
     pl.begin(p, n_branches);
     CHECK(pl.n_ahead() > 16 && pl.orders().n_branch > 1 && pl.orders().n_want == 0);
-    p.n_ahead  = 5;
     p.n_branch = 3;
     pl.begin(p, n_branches);
-    CHECK_EQ(pl.n_ahead(), 5);
     CHECK_EQ(pl.orders().n_branch, 3);
     p     = params(run_mode::sync, 7);
     p.use = tree_use::dynamic;

@@ -8,6 +8,12 @@ IN_CHAT = frozenset(
      "--conversation", "-st", "--single-turn")
 )  # fmt: skip
 
+# Who gives one of these knows that it is a conversation.
+SAYS_CHAT = frozenset(
+    ("-i", "--interactive", "-cnv", "--conversation", "-st", "--single-turn", "-sys", "-sysf", "--system-prompt",
+     "--system-prompt-file")
+)  # fmt: skip
+
 # Those that a run takes and a chat does not: who gives one wants no chat template.
 IN_RUN = frozenset(
     ("-no-cnv", "--no-conversation", "-if", "--interactive-first", "--in-prefix", "--in-suffix", "--in-prefix-bos")
@@ -23,6 +29,9 @@ IN_SERVE = frozenset(
      "--reuse-port", "--sleep-idle-seconds", "--slot-save-path", "--slots", "--spm-infill", "--sse-ping-interval",
      "--ssl-cert-file", "--ssl-key-file", "--tags", "--timeout", "-to", "--ui", "--webui")
 )  # fmt: skip
+
+# Those that give one text its prompt, which a server gets from its clients.
+OF_PROMPT = frozenset(("-p", "--prompt", "-f", "--file", "-bf", "--binary-file"))
 
 # Those of programs for other purposes.
 _ELSEWHERE = {

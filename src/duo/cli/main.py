@@ -16,6 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from duo import __version__
+from duo.cli.messages_stream import ignore_a_full_disk
 
 # pydantic would look for plugins in all installed packages: 20 ms of each start.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -67,15 +68,33 @@ class ReaderGone(Exception):  # noqa: N818 - no error
 
 
 def _command_of(args: list[str]) -> str:
-    """The command for options without one: run, unless some can only be meant for a conversation or the server."""
-    from duo.cli.llama_cpp_options import IN_CHAT, IN_RUN, IN_SERVE
+    """The command for options without one: run, unless some can only be meant for a conversation or the server.
+
+    Raises:
+        ClickException: Options of the server and a prompt.
+    """
+    from duo.cli.llama_cpp_options import IN_CHAT, IN_RUN, IN_SERVE, OF_PROMPT
 
     options = [arg.partition("=")[0] for before, arg in zip(["", *args], args, strict=False) if before not in OF_TEXT]
-    names = {name.replace("_", "-") if name.startswith("--") else name for name in options}
+    names = dict.fromkeys(name.replace("_", "-") if name.startswith("--") else name for name in options).keys()
     turns = bool(names & {"-i", "--interactive"})
     if names & IN_RUN or (turns and names & {"-r", "--reverse-prompt"}):
         return "run"
-    return "serve" if names & IN_SERVE else "chat" if turns or names & IN_CHAT else "run"
+    if served := [name for name in names if name in IN_SERVE]:
+        if prompts := [name for name in names if name in OF_PROMPT]:
+            raise click.ClickException(
+                f"{served[0]} is an option of the server, which takes no {prompts[0]}; leave one of them out"
+            )
+        return "serve"
+    return "chat" if turns or names & IN_CHAT else "run"
+
+
+def _unsaid(args: list[str]) -> str | None:
+    """The option that makes a chat of options without a command, unless one says so by its name."""
+    from duo.cli.llama_cpp_options import IN_CHAT, SAYS_CHAT
+
+    names = [arg.partition("=")[0].replace("_", "-") for arg in args if arg.startswith("-")]
+    return None if SAYS_CHAT.intersection(names) else next((name for name in names if name in IN_CHAT), None)
 
 
 class Program(click.Group):
@@ -91,7 +110,10 @@ class Program(click.Group):
         if (not args and not ctx.resilient_parsing and sys.stdin is not None and not sys.stdin.isatty()) or (
             args and args[0].startswith("-") and args[0] not in (*HELP, "--version")
         ):
-            args = [_command_of(args), *args]
+            command = _command_of(args)
+            if command == "chat" and not ctx.resilient_parsing and (why := _unsaid(args)):
+                click.echo(f"duo: {why} is for conversations, so this is duo chat", err=True)
+            args = [command, *args]
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -146,6 +168,7 @@ def leave() -> NoReturn:
     """Entry point of the program."""
     # What imports make stays. To look through it for garbage again and again would take a fifth of a server's start.
     gc.set_threshold(20_000)
+    ignore_a_full_disk()
     code = 130
     with suppress(KeyboardInterrupt):
         code = main()

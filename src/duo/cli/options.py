@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from duo.cli.complete import by_metavar
 from duo.cli.help_groups import HELP_ALL, help_all, write_options
 from duo.cli.llama_cpp_line import Meant, commands_of, meaning_of, of_environment, taken_by, without_effect
-from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, PROGRAM
+from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, OF_PROMPT, PROGRAM
 from duo.cli.llama_cpp_taken import OF_NAME
 from duo.cli.on_off import Flag
 from duo.errors import BadValueError
@@ -272,6 +272,8 @@ def unknown_option(name: str, known: Collection[str], command: str) -> str:
         return f"{name} is an option of conversations; write: duo chat {name}"
     if name in IN_SERVE:
         return f"{name} is an option of the server; write: duo serve {name}"
+    if name in OF_PROMPT and command == "serve":
+        return f"{name} is an option of duo run; the server gets prompts from its clients, so leave it out"
     if commands := commands_of(name):
         return f"{name} is an option of {' and '.join(f'duo {c}' for c in commands)}; leave it out here"
     if name in PROGRAM:

@@ -35,8 +35,10 @@ def parsed(body: bytes) -> Any:
         raise ApiError(400, f"the body is not UTF-8 (byte {e.start}); send JSON as UTF-8") from None
     except RecursionError:
         raise ApiError(400, "the body is nested too deeply; simplify it") from None
-    except ValueError as e:
+    except json.JSONDecodeError as e:
         raise ApiError(400, f"the body is not JSON ({e}); send an object") from None
+    except ValueError:  # Python's limit
+        raise ApiError(400, "a number in the body has too many digits; shorten it") from None
 
 
 def _read(body: bytes, kind: type[F]) -> F:
