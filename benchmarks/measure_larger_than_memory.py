@@ -47,12 +47,16 @@ def mapped():
     return params
 c.llama_model_default_params = mapped
 m = llama_cpp.Llama(MODEL, n_ctx=512, verbose=False)
-def write(n): return [t for t, _ in zip(m.generate(m.tokenize(PROMPT.encode()), temp=1.0, top_k=0, top_p=1.0, min_p=0.0), range(n))]
+def write(n):
+    tokens = m.generate(m.tokenize(PROMPT.encode()), temp=1.0, top_k=0, top_p=1.0, min_p=0.0)
+    return [t for t, _ in zip(tokens, range(n))]
 """
 DUO = """
 import duo
 m = duo.Duo(MODEL, n_ctx=512)
-def write(n): return list(m.generate(PROMPT, max_tokens=n, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=1, ignore_eos=True, mode="plain").tokens)
+def write(n):
+    how = dict(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=1, ignore_eos=True, mode="plain")
+    return list(m.generate(PROMPT, max_tokens=n, **how).tokens)
 """
 MEASURE = """
 import json, time
