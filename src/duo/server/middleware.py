@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duo.errors import Cancelled
-from duo.server.errors import ApiError, as_api_error
+from duo.server.errors import ApiError
 from duo.server.page_files import KINDS
 from duo.server.protocol import is_ambiguous
 from duo.server.route_table import ServedRoute
@@ -51,7 +51,7 @@ class Gate:
         except Exception as e:
             if sent.status or isinstance(e, _Gone):
                 return  # the client has gone, or has a part of its answer
-            error = as_api_error(e)
+            error = self._service.error_of(e)
             if error.status == 500:
                 log.error("a request for %s failed", scope["path"], exc_info=e)
             stopped = isinstance(e, Cancelled) and self._service.is_ending
