@@ -81,7 +81,7 @@ def _hook_of(o: GenerateOptions, target: _core.Model | None) -> Hook | None:
         if target is None:
             raise BadValueError("post_sampling_probs needs the target in this process, and it is on another machine")
         if other := wanted_by(o) or ("logits_processor" if found else ""):
-            raise BadValueError(f"post_sampling_probs cannot be told with {other}; leave one of them out")
+            raise BadValueError(f"post_sampling_probs cannot be computed together with {other}; leave one of them out")
     return found if found else None
 
 

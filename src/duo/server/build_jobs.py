@@ -124,7 +124,9 @@ def texts_of(
     """
     options = {**text_options(f, duo), **(shape or {})}
     if f.grammar and "json_schema" in (shape or {}):
-        raise BadValueError("grammar was given beside tools or response_format, which make their own; leave it out")
+        raise BadValueError(
+            "grammar was given together with tools or response_format, which make a grammar of their own; leave it out"
+        )
     n = n_choices(f)
     check_number(duo, n)
     most_ms = max(0.0, f.t_max_predict_ms or 0.0)

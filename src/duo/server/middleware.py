@@ -41,9 +41,10 @@ class Gate:
         sent = _Sent(send, partial(self._own_headers, scope))
         try:
             if any(part in (".", "..") for part in scope["path"].split("/")):
-                raise ApiError(400, "a path has no . or .. in it; write it without them")
+                raise ApiError(400, "the path has . or .. in it; write it without them")
             if is_ambiguous(scope["headers"]):
-                raise ApiError(400, "a request has a Content-Length or a Transfer-Encoding, not both", headers=CLOSE)
+                why = "the request has both a Content-Length and a Transfer-Encoding; send one of them"
+                raise ApiError(400, why, headers=CLOSE)
             self._check_visitor(scope)
             self._check_key(scope)
             scope["duo.body"] = await self._body(scope, receive)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from duo.server.text import ServedText
 
 T = TypeVar("T")
-QUEUE_OF_A_PLACE = 8
+QUEUE_PER_SLOT = 8
 N_THREADS = 4  # for templates and tokens
 RETRY_S = "5"  # when a client may ask again, of a server that loads or ends
 
@@ -79,7 +79,7 @@ class Service:
         """Requests are served from now on."""
         n = duo.session.turns.n
         n_queue = self.settings.n_queue
-        self.admission = Admission(n, QUEUE_OF_A_PLACE * n if n_queue is None else n_queue)
+        self.admission = Admission(n, QUEUE_PER_SLOT * n if n_queue is None else n_queue)
         self._duo, self._files = duo, files_of(duo)
         if self.stage in (Stage.LOADING, Stage.ASLEEP):
             self.stage = Stage.READY
