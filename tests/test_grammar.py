@@ -14,7 +14,8 @@ from random_schemas import schema
 from sizes import mostly_daily, size
 
 from duo import Duo, DuoError
-from duo.generation.job import prepare, sampling, speculation
+from duo.generation.begin import checked
+from duo.generation.job import sampling, speculation
 from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.grammar.schema import not_enforced, schema_to_gbnf
 from duo.models.demo import demo_pair
@@ -92,7 +93,7 @@ def test_a_resumed_text_continues_in_its_grammar(strict_pair: Duo) -> None:
     d = strict_pair
     options = {"json_schema": PERSON, "seed": 5, "max_tokens": 120}
     whole = d.generate("Once", **options)
-    job = prepare(d.local_model, d.target, "Once", options)
+    job = checked(d.session, "Once", options, "generate")
     for n in (1, len(whole.tokens) // 2, len(whole.tokens) - 2):
         s = sampling(job.options, 5)
         s.n_prompt = len(job.tokens)

@@ -100,6 +100,23 @@ def test_the_targets_repository_has_the_head_that_spec_type_names(run: Run, fake
     assert code == 1 and "MTP" in err, "neither the repository nor the file has any"
 
 
+@pytest.mark.parametrize(
+    ("args", "repos"),
+    [
+        (("-hf", REPO, "--spec-type", "draft-eagle3", *LINE), 1),
+        (("bench", "-hf", REPO, "-md", "none", "-n", "2", "-c", "256", "--slots", "1,2", "--modes", "plain",
+          "--questions", "1", "--repetitions", "1", "--warm-up", "0"), 1),
+        (("race", "-hf", REPO, "-hfd", HEADS, *LINE), 2),
+    ],
+    ids=["run", "bench", "race"],
+)  # fmt: skip
+def test_a_command_asks_for_the_files_of_a_repository_once(
+    run: Run, fake: FakeHub, args: tuple[str, ...], repos: int
+) -> None:
+    code, _, err = run(*args)
+    assert (code, fake.requests["list"]) == (0, repos), err
+
+
 def test_heads_without_a_network(fake: FakeHub, tmp_path: Path) -> None:
     said: list[str] = []
     hub = Hub(cache=tmp_path / "cache", offline=False, note=said.append)

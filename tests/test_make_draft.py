@@ -120,12 +120,12 @@ def test_a_file_that_appears_meanwhile_stays(
 
     monkeypatch.setattr(Bench, "raced", raced)
     code, _, err = run("make-draft", "-m", TARGET, "-o", out, "--types", "q4_0", "--keep-layers", "all")
-    assert code == 1 and "appeared meanwhile" in err and out.read_text() == "mine"
+    assert code == 1 and "by another program meanwhile" in err and out.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [out]
 
 
 @pytest.mark.parametrize(
-    "place, error", [("here.gguf", "exists already"), ("missing/x.gguf", "cannot be a file there")]
+    "place, error", [("here.gguf", "exists already"), ("missing/x.gguf", "its folder does not exist")]
 )
 def test_a_place_that_cannot_be_used_is_told_before_a_download(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, error: str
@@ -149,7 +149,7 @@ def test_what_is_said_if_nothing_can_be_made() -> None:
         (["--keep-layers", "4"], "--keep-layers 4 is not possible here; give 2 to 3"),
         (["--keep-layers", "x"], "--keep-layers 'x' is no number of layers"),
         (["--types", "none", "--keep-layers", "all"], "leave nothing to make"),
-        (["-o", "missing/draft.gguf"], "missing/draft.gguf: cannot be a file there"),
+        (["-o", "missing/draft.gguf"], "missing/draft.gguf is a folder, or its folder does not exist"),
         (["-o", str(TARGET)], "is the target itself"),
         (["--prompts", "missing.txt"], "missing.txt"),
         (["-m", "missing.gguf"], "missing.gguf"),

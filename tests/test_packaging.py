@@ -16,6 +16,7 @@ import pytest
 import duo
 from duo import build_advice
 from duo.models.demo import demo_pair
+from duo.server.page_files import KINDS
 
 ROOT = Path(__file__).parents[1]
 PROJECT = ROOT / "pyproject.toml"
@@ -134,9 +135,7 @@ def test_a_wheel_works_without_the_build_tree(tmp_path: Path) -> None:
     python = environment_with(wheel, tmp_path / "environment")
     package = next((tmp_path / "environment").rglob("site-packages")) / "duo"
     assert {"py.typed", "models.yaml", "_core.pyi"} <= {f.name for f in package.iterdir()}
-    assert {f.name for f in (package / "server" / "ui").iterdir()} == {
-        "index.html", "page.css", "page.js", "dom.js", "pictures.js", "icon.svg",
-    }  # fmt: skip
+    assert {f.name for f in (package / "server" / "ui").iterdir()} == KINDS.keys()
     assert not any(str(ROOT / "build").encode() in f.read_bytes() for f in package.glob("_core*.so"))
     outside = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "LD_", "DYLD_", "VIRTUAL_ENV"))}
     program = [

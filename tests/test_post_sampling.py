@@ -39,7 +39,7 @@ def test_greedy_is_certain_and_a_grammar_counts(duo_pair: Duo) -> None:
 
 @pytest.mark.parametrize("other", [{"mirostat": 2}, {"samplers": "tk"}, {"logits_processor": lambda ids, row: row}])
 def test_what_changes_rows_is_refused(duo_pair: Duo, other: dict[str, Any]) -> None:
-    with pytest.raises(BadValueError, match="post_sampling_probs cannot be told with"):
+    with pytest.raises(BadValueError, match="post_sampling_probs cannot be computed together with"):
         duo_pair.generate(PROMPT, post_sampling_probs=True, **(SAMPLED | other))
 
 

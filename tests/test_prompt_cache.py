@@ -13,7 +13,7 @@ from kept_text import DRAFT, GREEDY, LOAD, PROMPT, SEEDED, TARGET, loaded, witho
 from sizes import size
 
 from duo import BadValueError, Duo
-from duo.generation.job import prepare
+from duo.generation.job import check_options
 
 pytestmark = pytest.mark.full
 
@@ -231,4 +231,4 @@ def test_a_target_elsewhere_has_its_cache_there(tmp_path: Path) -> None:
             d.create_completion("Once upon", echo=True, logprobs=1)
         assert d.generate("Once", max_tokens=3, temperature=0).tokens
         with pytest.raises(BadValueError):
-            prepare(d.local_model, None, "x", {"prompt_cache": "file"})
+            check_options({"prompt_cache": "file"}, "generate", d.local_model, None)

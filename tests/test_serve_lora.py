@@ -40,7 +40,7 @@ def test_adapters_are_listed(server: Server, adapter: Path) -> None:
         ([], 501, "have the scales [0.5], not [0.0]"),
         ([{"id": 1, "scale": 1}], 501, "names adapter 1, and there are 1"),
         ([3], 501, "lora has 3"),
-        ({"id": 0}, 400, "the body is no list"),
+        ({"id": 0}, 400, "the body is not a list"),
     ],
     ids=str,
 )

@@ -2,9 +2,12 @@
 
 import base64
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from gguf_files import rewrite
 from served import TEMPLATE, Server, served
 from vision_models import png, png_of, projector
 
@@ -82,3 +85,16 @@ def test_a_server_without_a_projector_says_so() -> None:
         answer = chat(s, URL)
         assert answer.status_code == 400 and "--mmproj" in answer.json()["error"]["message"]
         assert not s.get("/props").json()["modalities"]["vision"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_clients_do_not_learn_where_the_files_are(tmp_path: Path, stream: bool) -> None:
+    def spoilt(name: str, data: Any) -> Any:
+        return np.full_like(data, np.nan) if name == "mm.2.bias" else data
+
+    good = projector(tmp_path / "good.gguf", "mlp", read_header(demo_pair()[0]).n_embd)
+    bad = rewrite(good, tmp_path / "bad.gguf", weights=spoilt)
+    with served(chat_template=TEMPLATE, mmproj=bad) as s:
+        answer = chat(s, URL, stream=stream)
+    said = "the projector bad.gguf computes NaN or infinity for a picture; choose another file"
+    assert answer.status_code == 500 and answer.json()["error"]["message"] == said

@@ -45,7 +45,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Texts": ("generate", "stream", "generate_many", "agenerate", "astream"),
     "Tokens": ("tokenize", "detokenize", "decode"),
     "Caches": ("save_state", "load_state"),
-    "Models": ("target", "draft", "local_model", "n_parallel", "timings", "chat_template"),
+    "Models": ("target", "draft", "local_model", "n_parallel", "placement", "timings", "chat_template"),
     "Completions and chats in llama_cpp's and OpenAI's shape": (
         "create_completion", "create_chat_completion", "create_chat_completion_openai_v1",
     ),
@@ -67,11 +67,14 @@ INTERNAL = {
     "cache",
     "chat_prompt",
     "drawn_seed",
+    "elsewhere",
     "embedder",
     "engine",
     "network",
     "ngrams_unasked",
+    "placed",
     "profile_key",
+    "session",
     "stop_vectors",
 }
 OF_STREAM = ("result", "close", "is_open", "n_cached", "slot", "poll", "take_ready", "cache_notes")

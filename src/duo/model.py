@@ -35,6 +35,7 @@ from duo.options.validate import check_keywords, engine_options, generate_option
 from duo.placement import auto_draft, guard
 
 if TYPE_CHECKING:
+    from duo.placement.fit import PairPlacement
     from duo.remote.client.clients import Clients
 
 _alive: weakref.WeakSet[Duo] = weakref.WeakSet()
@@ -83,7 +84,6 @@ class Duo(Chats, Embeddings):
     Attributes:
         options: The values of all keywords of the models.
         defaults: The keywords of texts that were given.
-        placement: On which devices the layers are, and the memory that they take. None: no device is used.
 
     Raises:
         TypeError: A keyword is unknown.
@@ -92,6 +92,8 @@ class Duo(Chats, Embeddings):
         DoesNotFitError: There is not enough memory.
         PeerLostError: The other machine cannot be reached, or refuses.
     """
+
+    _pair: LoadedPair
 
     @keywords(DuoOptions)
     def __init__(
@@ -146,9 +148,6 @@ class Duo(Chats, Embeddings):
             embedder=embedder if embeds else None,
             prepare=prepare,
         )
-        self.session = self._pair.session
-        self.elsewhere = self._pair.elsewhere
-        self.placed, self.placement = self._pair.placed, self._pair.placement
         guard.tell()  # the program has said it before
         _alive.add(self)
         if auto and leaves_guesses(self.defaults, drafted=self.draft is not None):
@@ -228,11 +227,17 @@ class Duo(Chats, Embeddings):
 
     @property
     def _loaded(self) -> bool:
-        return "session" in self.__dict__
+        return "_pair" in self.__dict__
 
     @property
-    def _embedder(self) -> _core.Embedder | None:
-        return self._pair.embedder
+    def placed(self) -> _core.EngineOptions:
+        """The core's options of both models, with all that was chosen for them."""
+        return self._pair.placed
+
+    @property
+    def placement(self) -> PairPlacement | None:
+        """On which devices the layers are, and the memory that they take. None: no device is used."""
+        return self._pair.placement
 
     @property
     def profile_key(self) -> str:
@@ -273,7 +278,7 @@ class Duo(Chats, Embeddings):
         return partial(type(self), **options), (model, draft)
 
     def __repr__(self) -> str:
-        if not hasattr(self, "session") or self.session.closed:  # without one: the constructor has failed
+        if not self._loaded or self.session.closed:  # without one: the constructor has failed
             return "<Duo, closed>"
         names = [Path(m.path).name for m in (self.engine.target, self.engine.draft) if m is not None]
         names += [] if self._pair.host is None else [self._pair.host.name]

@@ -35,7 +35,7 @@ def decoded(data: str) -> bytes:
     try:
         return base64.b64decode(re.sub(r"\s", "", data).encode(), validate=True)
     except (binascii.Error, UnicodeEncodeError):
-        raise BadValueError("a picture's data is no base64; encode its file") from None
+        raise BadValueError("a picture's data is not base64; encode its file") from None
 
 
 def url_of(data: bytes) -> str:

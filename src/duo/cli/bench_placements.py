@@ -12,7 +12,7 @@ from duo.benchmark.bench import files, placed_report, placed_run
 from duo.benchmark.bench.places import BenchPlacement, parse_places, placements_of
 from duo.benchmark.bench.writer import DuoWriter
 from duo.cli.bench_head import head_of_run, options_of_target, refuse
-from duo.cli.models import chosen_models, names_draft, names_target
+from duo.cli.models import Models, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.progress import Bar
 from duo.errors import BadValueError, DuoError
@@ -32,6 +32,7 @@ OF_PLACES = tuple(
 
 def measure(
     params: dict[str, Any],
+    models: Models,
     sync_lengths: Sequence[Length],
     lengths: Sequence[Length],
     questions: Sequence[Question],
@@ -43,14 +44,13 @@ def measure(
     placements = placements_of(*parse_places(params["placements"]), sync_lengths, lengths)
     if names_target(params) and not names_draft(params):
         raise BadValueError("--placements needs a draft; give it with -md")
-    target = str(chosen_models(params).target or demo_pair()[0])
     head: dict[str, Any] = {}
     notes: dict[str, None] = {}
     bar = Bar()
 
     @contextmanager
     def writer(p: BenchPlacement) -> Iterator[DuoWriter]:
-        with _open(params, target, p) as d:
+        with _open(params, models, p) as d:
             if p.has_draft and "draft" not in head:
                 warn_of_models(d)
                 head.update(head_of_run(d, params, text, len(questions)))
@@ -74,12 +74,12 @@ def measure(
 
 
 @contextmanager
-def _open(params: dict[str, Any], target: str, p: BenchPlacement) -> Iterator[Any]:
+def _open(params: dict[str, Any], models: Models, p: BenchPlacement) -> Iterator[Any]:
     if p.has_draft:
-        with open_duo(params, **p.options) as d:
+        with open_duo(params, models=models, **p.options) as d:
             yield d
         return
     from duo.model import Duo
 
-    with Duo(target, mode="plain", **{**options_of_target(params), **p.options}) as d:
+    with Duo(models.target or demo_pair()[0], mode="plain", **{**options_of_target(params), **p.options}) as d:
         yield d

@@ -13,6 +13,7 @@ from duo.benchmark.bench.slots import rounds_of
 from duo.benchmark.bench.writer import DuoWriter
 from duo.cli import show
 from duo.cli.bench_head import head_of_run
+from duo.cli.models import Models
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.progress import Bar
 from duo.errors import ContextFullError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 def measure(
     params: dict[str, Any],
+    models: Models,
     arms: Sequence[Arm],
     counts: Sequence[int],
     questions: Sequence[Question],
@@ -37,7 +39,7 @@ def measure(
 
     @contextmanager
     def writer(n: int) -> Iterator[DuoWriter]:
-        with open_duo(params, n_parallel=n) as d:
+        with open_duo(params, models=models, n_parallel=n) as d:
             if not head:
                 show.note_placement(d.placement)
                 warn_of_models(d)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 TARGET = {"model": "-m", "hf_repo": "-hf"}
 DRAFT = {"model_draft": "-md", "hf_repo_draft": "-hfd"}
+LISTINGS = "duo.hub.listings"  # key in click's context
 NO_DRAFT = "none"  # in place of a file
 NAMES = (*TARGET, *DRAFT, "pair", "hf_file", "hf_file_draft", "hf_token", "offline")
 
@@ -128,11 +129,13 @@ def _draft_file(params: dict[str, Any]) -> str | None:
 
 
 def hub_of(params: dict[str, Any]) -> Hub:
-    """The hub with --hf-token and --offline, or else the settings of the environment. Raises DuoError."""
+    """The hub with --hf-token and --offline, or else the settings of the environment. A command lists each repository
+    once. Raises DuoError."""
     # Imported here: runs without the hub do not need its client.
     from duo.models.hub.repository import Hub
 
-    hub = Hub(note=show.warn)
+    ctx = click.get_current_context(silent=True)  # None: in another thread
+    hub = Hub(note=show.warn, listings=None if ctx is None else ctx.meta.setdefault(LISTINGS, {}))
     return replace(hub, token=params["hf_token"] or hub.token, offline=hub.offline or params["offline"])
 
 

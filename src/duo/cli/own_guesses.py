@@ -36,23 +36,22 @@ def draft_of_target(models: Models) -> DraftSource:
     return DraftSource() if models.target is None else find(models.target)
 
 
-def with_targets_own(params: dict[str, Any]) -> dict[str, Any]:
-    """Options of a command that measures a draft: what the target brings along stands there as if the user had named
-    it. Raises DuoError."""
-    if any(params[name] is not None for name in TARGET):
-        models = chosen_models(params)
-    elif _without_draft(params.get("pair")):
-        models = chosen_models(params)
+def with_targets_own(params: dict[str, Any]) -> tuple[dict[str, Any], Models]:
+    """Options and models of a command that measures a draft: what the target brings along stands there as if the user
+    had named it. Raises DuoError."""
+    models = chosen_models(params)
+    named = any(params[name] is not None for name in TARGET)
+    if not named and _without_draft(params.get("pair")):
         params = {**params, "pair": None, "model": models.target}
-    else:
-        return params
+    elif not named:
+        return params, models
     if not left_to_duo(params, models):
-        return params
+        return params, models
     found = draft_of_target(models)
     tell_of(found)
     if found.path is not None:
-        return {**params, "model_draft": found.path}
-    return {**params, "spec_type": "draft-mtp"} if found.own else params
+        return {**params, "model_draft": found.path}, models._replace(draft=found.path)
+    return ({**params, "spec_type": "draft-mtp"} if found.own else params), models
 
 
 def _without_draft(pair: str | None) -> bool:

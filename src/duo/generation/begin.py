@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from duo.generation.job import Job, n_kept, prepare, sampling, speculation
+from duo.generation.job import Job, check_options, job_of, n_kept, sampling, speculation
 from duo.generation.pictures import pictures_of
 from duo.generation.row_hooks import hooks_of
 from duo.generation.session import EngineSession
 from duo.generation.stream import Stream
 from duo.generation.turns import Turn
+from duo.options.generate import GenerateOptions
 from duo.options.sampling import UNTIL_FULL
 
 if TYPE_CHECKING:
@@ -18,10 +19,16 @@ if TYPE_CHECKING:
     from duo.generation.prompt_cache import PromptCache
 
 
+def checked_options(session: EngineSession, options: dict[str, Any], function: str) -> GenerateOptions:
+    """Keywords of texts of this session, complete. Raises BadValueError and TypeError."""
+    engine = session.engine
+    return check_options(options, function, session.local_model, engine.target, engine.draft)
+
+
 def checked(session: EngineSession, prompt: Prompt, options: dict[str, Any], function: str) -> Job:
     """The request for a text of this session. Raises BadValueError and TypeError."""
-    engine = session.engine
-    return prepare(session.local_model, engine.target, prompt, options, function, engine.draft)
+    o = checked_options(session, options, function)
+    return job_of(o, session.local_model, session.engine.target, prompt)
 
 
 def start(session: EngineSession, prompt: Prompt, options: dict[str, Any], function: str) -> Stream:

@@ -66,14 +66,9 @@ class Embeddings(Texts):
     _vectors_stopped = False
 
     @property
-    def _embedder(self) -> _core.Embedder | None:
-        """`Duo` has it; None: the model was loaded to write, or is closed."""
-        return None
-
-    @property
     def embedder(self) -> _core.Embedder:
         """Raises BadValueError: the model was loaded to write. Raises CancelledError: it is closed, or is to end."""
-        embedder = self._embedder  # before the check: another thread may close
+        embedder = self._pair.embedder  # before the check: another thread may close
         if self.session.closed or self._vectors_stopped:
             raise CancelledError("this Duo is closed; make a new one")
         if embedder is None:
@@ -82,7 +77,7 @@ class Embeddings(Texts):
 
     def stop_vectors(self) -> None:
         """Ends what is computed, for good; whoever waits gets CancelledError. From any thread."""
-        embedder = self._embedder  # another thread may close
+        embedder = self._pair.embedder  # another thread may close
         self._vectors_stopped = True
         if embedder is not None:
             embedder.stop()

@@ -81,7 +81,7 @@ def _hook_of(o: GenerateOptions, target: _core.Model | None) -> Hook | None:
         if target is None:
             raise BadValueError("post_sampling_probs needs the target in this process, and it is on another machine")
         if other := wanted_by(o) or ("logits_processor" if found else ""):
-            raise BadValueError(f"post_sampling_probs cannot be told with {other}; leave one of them out")
+            raise BadValueError(f"post_sampling_probs cannot be computed together with {other}; leave one of them out")
     return found if found else None
 
 
@@ -181,16 +181,25 @@ class Job:
     hook: Hook | None = None
 
 
-def check_early(
-    prompt: Prompt, options: dict[str, Any], function: str = "generate", model: _core.Model | None = None
-) -> GenerateOptions:
-    """Checks what can be checked of options and prompt before a model is loaded. model: if it is loaded, for grammars
-    that name its tokens. Returns the complete options. Raises BadValueError and TypeError."""
-    o = generate_options(options, function)
+def check_early(prompt: Prompt, options: dict[str, Any], function: str = "generate") -> GenerateOptions:
+    """Checks what can be checked of options and prompt before a model is loaded. Returns the complete options. Raises
+    BadValueError and TypeError."""
+    o = _checked(options, function, None)
+    _check_words(prompt)
+    return o
+
+
+def _check_words(prompt: Prompt) -> None:
+    """Raises BadValueError: it is text that no model can read."""
     if isinstance(prompt, str):
         if not prompt:
             raise BadValueError("the prompt is empty; give some text")
         check_text(prompt, "the prompt")
+
+
+def _checked(options: dict[str, Any], function: str, model: _core.Model | None) -> GenerateOptions:
+    """model: if it is loaded, for grammars that name its tokens."""
+    o = generate_options(options, function)
     check_text(o["reasoning_budget_message"], "reasoning_budget_message (--reasoning-budget-message)")
     for s in _stops(o):
         if not s:
@@ -200,20 +209,19 @@ def check_early(
     return o
 
 
-def prepare(
+def check_options(
+    options: dict[str, Any],
+    function: str,
     model: _core.Model,
     target: _core.Model | None,
-    prompt: Prompt,
-    options: dict[str, Any],
-    function: str = "generate",
     draft: _core.Model | None = None,
-) -> Job:
-    """Checks everything that can be checked before any work.
+) -> GenerateOptions:
+    """Checks the keywords of texts for loaded models, and fills in the defaults.
 
     model: the one whose vocabulary is used. target, draft: None if it is on another machine. Raises BadValueError and
     TypeError.
     """
-    o = check_early(prompt, options, function, model)
+    o = _checked(options, function, model)
     _check_draft(o, draft)
     _check_ids(o, model.n_vocab)
     for name, asked in (("prompt_cache", o["prompt_cache"] is not None), ("context_shift", o["context_shift"])):
@@ -222,6 +230,12 @@ def prepare(
             raise BadValueError(
                 f"{name} ({flag}) needs the target in this process, and it is in another one; leave it out"
             )
+    return o
+
+
+def job_of(o: GenerateOptions, model: _core.Model, target: _core.Model | None, prompt: Prompt) -> Job:
+    """The request for a text with checked options. Raises BadValueError and TypeError: the prompt cannot be used."""
+    _check_words(prompt)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
     tokens = prompt_with_images(model, prompt, o["images"]) if o["images"] else prompt_tokens(model, prompt)
     return Job(o, tokens, _stops(o), seed, _hook_of(o, target))

@@ -33,7 +33,7 @@ def seen_tokens(model: _core.Model, parts: Sequence[str | bytes], *, add_special
     sees nothing, or a file is no picture."""
     projector = model.projector
     if projector is None or not projector.sees:
-        raise BadValueError("this model sees no pictures; load it with its projector (--mmproj FILE, or mmproj=)")
+        raise BadValueError("this model reads no pictures; load it with its projector (--mmproj FILE, or mmproj=)")
     check_pictures([p for p in parts if isinstance(p, bytes)])
     return SeenTokens(projector.read(parts, add_special, True))
 
@@ -48,4 +48,4 @@ def file_of(picture: str | bytes | os.PathLike[str]) -> bytes:
     except OSError as e:
         raise BadValueError(f"the picture {os.fspath(picture)} cannot be read ({e.strerror}); check the path") from None
     except ValueError:
-        raise BadValueError(f"the picture {picture!r} has no possible path; check it") from None
+        raise BadValueError(f"the picture {picture!r} has a path that is not valid; check it") from None

@@ -1,4 +1,4 @@
-"""What a place of the caches holds, as a file: of the target, and of the draft or a head."""
+"""What a slot of the caches holds, as a file: of the target, and of the draft or a head."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from typing_extensions import Unpack
 
@@ -31,13 +31,32 @@ def text_defaults(d: Texts, options: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in d.defaults.items() if not (k == "spec_type" and d.ngrams_unasked and lossy)}
 
 
-class Texts:
-    """`Duo` inherits this. It sets `session` and `defaults` (options of every text) when it has loaded."""
+class LoadedModels(Protocol):
+    """What a `Duo` has loaded (duo.loaded_pair)."""
 
     session: EngineSession
+    embedder: _core.Embedder | None
+
+    @property
+    def elsewhere(self) -> str: ...
+
+
+class Texts:
+    """`Duo` inherits this. It sets `_pair` and `defaults` (options of every text)."""
+
+    _pair: LoadedModels
     ngrams_unasked = False  # duo itself chose the n-grams in `defaults`
     defaults: GenerateOptions
-    elsewhere: str  # the host of the model that is on another machine; empty: none is
+
+    @property
+    def session(self) -> EngineSession:
+        """The engine and the turns of its texts."""
+        return self._pair.session
+
+    @property
+    def elsewhere(self) -> str:
+        """The host of the model that is on another machine; empty: none is."""
+        return self._pair.elsewhere
 
     # ---- texts
 

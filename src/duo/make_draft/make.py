@@ -63,7 +63,9 @@ class Made:
 def check_place(out: Path, *, force: bool) -> None:
     """Reports before a long download that no draft can be written there. Raises BadValueError."""
     if out.is_dir() or not out.parent.is_dir():
-        raise BadValueError(f"{out}: cannot be a file there; name one in an existing folder with -o")
+        raise BadValueError(
+            f"{out} is a folder, or its folder does not exist; name a file in an existing folder with -o"
+        )
     if out.exists() and not force:
         raise BadValueError(f"{out}: exists already; choose another file (-o), or replace it with --force")
     if not os.access(out.parent, os.W_OK):
@@ -124,6 +126,9 @@ def _decided(request: DraftRequest, bench: Bench, found: TriedCandidates) -> Mad
     if not made.pays and not request.force:
         return made
     if request.out.exists() and not request.force:
-        raise BadValueError(f"{request.out}: appeared meanwhile and stays; choose another file (-o), or give --force")
+        raise BadValueError(
+            f"{request.out}: was made by another program meanwhile, and was not replaced; choose another file (-o), or "
+            "give --force"
+        )
     best.path.replace(os.path.realpath(request.out))
     return replace(made, written=request.out)

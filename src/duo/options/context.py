@@ -57,7 +57,7 @@ def _files(value: Any) -> Any:
     """One path, llama.cpp's comma-separated ones, or a list."""
     values = value.split(",") if isinstance(value, str) else [value] if isinstance(value, os.PathLike) else value
     if not isinstance(values, list | tuple) or not values or not all(isinstance(f, str | os.PathLike) for f in values):
-        raise ValueError("input should be a file, or several of them with commas between")
+        raise ValueError("input should be a file, or several of them separated by commas")
     if not all(map(os.fspath, values)):
         raise ValueError("the name of a file is empty")
     return [os.fspath(f) for f in values]
@@ -73,7 +73,7 @@ def _scaled(value: Any) -> Any:
     except (AttributeError, TypeError, ValueError):
         values = {}
     if not values or not all(values) or not all(abs(scale) <= 1e6 for scale in values.values()):
-        raise ValueError("input should be FILE:SCALE, or several of them with commas between")
+        raise ValueError("input should be FILE:SCALE, or several of them separated by commas")
     return values
 
 

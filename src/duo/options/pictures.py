@@ -35,7 +35,7 @@ class PictureOptions(TypedDict, total=False):
         FilePath | None,
         opt(
             None,
-            "The target's projector (GGUF), with which it sees pictures. A URL is downloaded into duo's cache; "
+            "The target's projector (GGUF), with which it reads pictures. A URL is downloaded into duo's cache; "
             "auto: the file with mmproj in its name beside the target's.",
             "-mm",
             "--mmproj",
@@ -45,18 +45,19 @@ class PictureOptions(TypedDict, total=False):
     ]
     mmproj_offload: Annotated[
         bool,
-        opt(True, "A GPU encodes pictures, if there is one.", "--mmproj-offload/--no-mmproj-offload",
+        opt(True, "Encode pictures on a GPU, if there is one.", "--mmproj-offload/--no-mmproj-offload",
             env="MMPROJ_OFFLOAD"),
     ]  # fmt: skip
     image_min_tokens: Annotated[
         Rows | None,
-        opt(None, "Rows of a picture at least, where the model leaves a choice. Default: as its file says.",
+        opt(None, "Minimum number of rows of a picture, if the model allows several. Default: as its file says.",
             "--image-min-tokens", env="IMAGE_MIN_TOKENS"),
     ]  # fmt: skip
     image_max_tokens: Annotated[
         Rows | None,
-        opt(None, "The same, at most.", "--image-max-tokens", env="IMAGE_MAX_TOKENS"),
-    ]
+        opt(None, "Maximum number of rows of a picture, if the model allows several. Default: as its file says.",
+            "--image-max-tokens", env="IMAGE_MAX_TOKENS"),
+    ]  # fmt: skip
 
 
 class SeenOptions(TypedDict, total=False):
@@ -66,7 +67,8 @@ class SeenOptions(TypedDict, total=False):
         Pictures | None,
         opt(
             None,
-            "Pictures for the prompt, where it has <__media__>, or before it. May be given several times.",
+            "Pictures for the prompt. Each takes the place of a <__media__> in it; without these marks they come "
+            "before the prompt. May be given several times.",
             "--image",
             metavar="FILE,FILE",
         ),

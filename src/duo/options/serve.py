@@ -228,7 +228,7 @@ class ServeOptions(TypedDict, total=False):
     ]  # fmt: skip
     media_path: Annotated[
         str | None,
-        opt(None, "Folder whose pictures requests may name by file: URLs, relative to it.", "--media-path",
+        opt(None, "Folder with pictures that requests may name by file: URLs, relative to it.", "--media-path",
             metavar="FOLDER"),
     ]  # fmt: skip
     media_url: Annotated[

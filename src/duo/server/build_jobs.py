@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from duo.chat.pictures import MARKER, between, decoded
 from duo.errors import BadValueError
-from duo.generation.begin import checked
+from duo.generation.begin import checked_options
 from duo.generation.errand import check_scores
-from duo.generation.job import Job
+from duo.generation.job import Job, job_of
 from duo.generation.pictures import seen_tokens
 from duo.server.errors import ApiError, too_long
 from duo.server.prompt_scores import PromptScores
@@ -90,17 +90,24 @@ def check_number(duo: Duo, n: int) -> None:
         raise BadValueError(f"n is {n}; this server writes at most {duo.session.turns.n} texts at once (-np)")
 
 
-def job_of(duo: Duo, tokens: Sequence[int], options: dict[str, Any]) -> Job:
-    """A checked text. max_tokens 0: the prompt is only read. Raises BadValueError, ApiError."""
-    if len(tokens) >= duo.n_ctx():
-        raise too_long(len(tokens), duo.n_ctx())
+def jobs_of(duo: Duo, prompts: Iterable[Sequence[int]], n: int, options: dict[str, Any]) -> Iterator[Job]:
+    """n texts for each prompt, whose seeds follow each other. max_tokens 0: the prompts are only read. Raises
+    BadValueError, ApiError."""
     reads_only = options.get("max_tokens") == 0
+    model, target = duo.local_model, duo.engine.target
     try:
-        options = {**options, "max_tokens": 1} if reads_only else options
-        job = checked(duo.session, tokens, options, "generate")
+        o = checked_options(duo.session, {**options, "max_tokens": 1} if reads_only else options, "generate")
+        if reads_only:
+            o = {**o, "max_tokens": 0, "mode": "plain"}
+        for tokens in prompts:
+            if len(tokens) >= duo.n_ctx():
+                raise too_long(len(tokens), duo.n_ctx())
+            first = job_of(o, model, target, tokens)
+            yield first
+            for i in range(1, n):
+                yield replace(job_of(o, model, target, first.tokens), seed=(first.seed + i) % 2**64)
     except TypeError as e:
         raise BadValueError(str(e)) from None
-    return replace(job, options={**job.options, "max_tokens": 0, "mode": "plain"}) if reads_only else job
 
 
 def texts_of(
@@ -117,21 +124,25 @@ def texts_of(
     """
     options = {**text_options(f, duo), **(shape or {})}
     if f.grammar and "json_schema" in (shape or {}):
-        raise BadValueError("grammar was given beside tools or response_format, which make their own; leave it out")
+        raise BadValueError(
+            "grammar was given together with tools or response_format, which make a grammar of their own; leave it out"
+        )
     n = n_choices(f)
     check_number(duo, n)
-    out: list[ServedText] = []
-    for words, tokens in prompts:
-        if not tokens:
-            if duo.token_bos() < 0:
-                raise ApiError(400, "the prompt is empty; give at least one token")
-            tokens = [duo.token_bos()]
-        job = job_of(duo, tokens, options)
-        for i in range(n):
-            own = replace(job, seed=(job.seed + i) % 2**64)
-            most = max(0.0, f.t_max_predict_ms or 0.0)
-            out.append(ServedText(len(out), own, words, reading() if reading else None, most))
-    return out
+    most_ms = max(0.0, f.t_max_predict_ms or 0.0)
+    jobs = jobs_of(duo, (tokens or _begin(duo) for _, tokens in prompts), n, options)
+    words = (w for w, _ in prompts for _ in range(n))
+    return [
+        ServedText(i, job, w, reading() if reading else None, most_ms)
+        for i, (job, w) in enumerate(zip(jobs, words, strict=True))
+    ]
+
+
+def _begin(duo: Duo) -> list[int]:
+    """What stands for an empty prompt. Raises ApiError."""
+    if duo.token_bos() < 0:
+        raise ApiError(400, "the prompt is empty; give at least one token")
+    return [duo.token_bos()]
 
 
 def score_prompts(session: EngineSession, texts: Sequence[ServedText], n: int, of_ids: Sequence[bool]) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duo.errors import Cancelled
-from duo.server.errors import ApiError, as_api_error
+from duo.server.errors import ApiError
 from duo.server.page_files import KINDS
 from duo.server.protocol import is_ambiguous
 from duo.server.route_table import ServedRoute
@@ -41,9 +41,10 @@ class Gate:
         sent = _Sent(send, partial(self._own_headers, scope))
         try:
             if any(part in (".", "..") for part in scope["path"].split("/")):
-                raise ApiError(400, "a path has no . or .. in it; write it without them")
+                raise ApiError(400, "the path has . or .. in it; write it without them")
             if is_ambiguous(scope["headers"]):
-                raise ApiError(400, "a request has a Content-Length or a Transfer-Encoding, not both", headers=CLOSE)
+                why = "the request has both a Content-Length and a Transfer-Encoding; send one of them"
+                raise ApiError(400, why, headers=CLOSE)
             self._check_visitor(scope)
             self._check_key(scope)
             scope["duo.body"] = await self._body(scope, receive)
@@ -51,7 +52,7 @@ class Gate:
         except Exception as e:
             if sent.status or isinstance(e, _Gone):
                 return  # the client has gone, or has a part of its answer
-            error = as_api_error(e)
+            error = self._service.error_of(e)
             if error.status == 500:
                 log.error("a request for %s failed", scope["path"], exc_info=e)
             stopped = isinstance(e, Cancelled) and self._service.is_ending

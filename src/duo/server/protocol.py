@@ -51,10 +51,10 @@ class StrictConnection(h11.Connection):
             self._has_new_line = False
             head = self.trailing_data[0].partition(b"\r\n\r\n")[0]
             if re.search(rb"(?<!\r)\n", head):
-                raise h11.RemoteProtocolError("a line of the head ends without CR")
+                raise h11.RemoteProtocolError("a line of the headers ends without CR")
         event = super().next_event()
         if isinstance(event, h11.EndOfMessage) and list(event.headers):
-            raise h11.RemoteProtocolError("there are fields behind the body")
+            raise h11.RemoteProtocolError("the request has header fields after its body")
         return event
 
 

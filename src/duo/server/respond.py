@@ -97,4 +97,4 @@ async def _answer(
     finally:
         if not f.stream:
             await writing.close()
-    return Events(shape, writing, pending, ping_s=ping_s, progress=progress)
+    return Events(shape, writing, pending, ping_s=ping_s, error_of=service.error_of, progress=progress)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from duo.errors import DuoError
 from duo.generation.recent_events import RecentEvents
 from duo.server.admission import Admission, Ticket
-from duo.server.errors import ApiError
+from duo.server.errors import ApiError, as_api_error
 from duo.server.metrics import Metrics, load_client
+from duo.server.model_files import files_of, without_folders
 from duo.server.recent_median import RecentMedian
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from duo.server.text import ServedText
 
 T = TypeVar("T")
-QUEUE_OF_A_PLACE = 8
+QUEUE_PER_SLOT = 8
 N_THREADS = 4  # for templates and tokens
 RETRY_S = "5"  # when a client may ask again, of a server that loads or ends
 
@@ -69,6 +70,7 @@ class Service:
         self.naps: Sleeper | None = None  # None: the models are never freed
         self.is_closing = False  # the models are freed, now or before
         self._duo: Duo | None = None
+        self._files: set[str] = set()  # of the models, also while they are freed
         self._n_tasks = 0
         self._pool = ThreadPoolExecutor(N_THREADS, "duo-serve")
         self._of_vectors = ThreadPoolExecutor(1, "duo-vectors")  # they take long, and others must not wait for them
@@ -77,8 +79,8 @@ class Service:
         """Requests are served from now on."""
         n = duo.session.turns.n
         n_queue = self.settings.n_queue
-        self.admission = Admission(n, QUEUE_OF_A_PLACE * n if n_queue is None else n_queue)
-        self._duo = duo
+        self.admission = Admission(n, QUEUE_PER_SLOT * n if n_queue is None else n_queue)
+        self._duo, self._files = duo, files_of(duo)
         if self.stage in (Stage.LOADING, Stage.ASLEEP):
             self.stage = Stage.READY
 
@@ -125,6 +127,12 @@ class Service:
         if not self.is_ready:
             raise self.not_ready(self.stage.name.lower())
         return self.duo
+
+    def error_of(self, e: BaseException) -> ApiError:
+        """Any failure as an answer, which does not say where the models' files are."""
+        error = as_api_error(e)
+        error.message = without_folders(error.message, self._files)
+        return error
 
     def not_ready(self, reason: str = "") -> ApiError:
         """What a client gets while the server loads or ends. reason: one of REASONS, if that is to be counted."""

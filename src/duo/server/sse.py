@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from duo.server.errors import as_api_error
 from duo.server.progress import LOOK_S
 
 if TYPE_CHECKING:
+    from duo.server.errors import ApiError
     from duo.server.formats.shape import AnswerFormat, Event
     from duo.server.progress import Found, Progress
     from duo.server.response_stream import Batch, Writing
@@ -75,13 +75,14 @@ class Events(Response):
         pending: asyncio.Task[Batch | None],
         *,
         ping_s: float,
+        error_of: Callable[[BaseException], ApiError],
         progress: Progress | None = None,
     ) -> None:
-        """progress: of the prompts, which the client wants to know."""
+        """error_of: a failure as the client is told. progress: of the prompts, which the client wants to know."""
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._shape, self._writing, self._pending = shape, writing, pending
-        self._ping_s, self._progress = ping_s or inf, progress
+        self._ping_s, self._error_of, self._progress = ping_s or inf, error_of, progress
         self._quiet_s = 0.0  # since something was sent
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -102,7 +103,7 @@ class Events(Response):
         except (asyncio.CancelledError, OSError):
             raise
         except Exception as e:
-            await self._send(send, encoded(self._shape.failed(as_api_error(e))))
+            await self._send(send, encoded(self._shape.failed(self._error_of(e))))
         await self._send(send, b"", more=False)
 
     async def _send_texts(self, send: Send) -> None:

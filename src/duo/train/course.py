@@ -76,7 +76,9 @@ class Course:
         self._device = device_of(o["train_device"])  # before the target teaches for hours
         out = request.out
         if not out.parent.is_dir() or out.is_dir():
-            raise BadValueError(f"{out}: cannot be a file there; name one in an existing folder with -o")
+            raise BadValueError(
+                f"{out} is a folder, or its folder does not exist; name a file in an existing folder with -o"
+            )
         start = cast("DraftOptions", o).get("start")
         for other in (request.target, *request.data, *([Path(start)] if start else [])):
             if out.exists() and other.exists() and out.samefile(other):

@@ -97,7 +97,7 @@ def read_llama(file: ModelFile, n_vocab: int | None = None) -> Llama:
     known = {"token_embd.weight", "output_norm.weight", "output.weight", "rope_freqs.weight"}
     known |= {f"blk.{i}.{part}.weight" for i in range(h.n_layer) for part in PARTS}
     if other := next((t.name for t in h.tensors if t.name not in known), None):
-        raise BadValueError(f"{name} has a tensor {other}, which plain llamas have not; --from takes only these")
+        raise BadValueError(f"{name} has a tensor {other}, which plain llamas do not have; --from takes only these")
     names = {t.name for t in h.tensors}
     shape = LlamaShape(
         n_embd=h.n_embd,

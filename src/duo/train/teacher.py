@@ -147,7 +147,9 @@ class Teacher:
             if self._recipe.layers:
                 features = probe.features()
                 if not np.isfinite(features).all():
-                    raise BadValueError(f"{self._target.name} gave features that are no numbers; other --layers may do")
+                    raise BadValueError(
+                        f"{self._target.name} gave hidden states with NaN or infinity; try other --layers"
+                    )
                 read["features"].append(to_bf16(features))
 
 

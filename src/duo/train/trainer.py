@@ -150,7 +150,7 @@ class Trainer:
             loss = self._task.loss(batch)
         value = float(loss.detach())
         if not math.isfinite(value):
-            raise DuoError("the loss is no number any more; delete the checkpoint and give a smaller --lr")
+            raise DuoError("the loss is NaN or infinite; delete the checkpoint and give a smaller --lr")
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)

@@ -125,5 +125,5 @@ def _in_company(plan: ProofPlan, how: How, n: int) -> Iterator[Case]:
 
 
 def _enough(items: tuple[Item, ...], n: int) -> tuple[Item, ...]:
-    """Twice as many as are written at once, at least, so that places change hands."""
+    """Twice as many as are written at once, at least, so that slots change hands."""
     return tuple(islice(cycle(items), max(len(items), 2 * n)))

@@ -12,7 +12,7 @@ import click
 from duo.cli import show
 from duo.cli.bench_head import DEFAULTS, NOT_HERE, ReportCommand, head_of_run, options_of_target, refuse
 from duo.cli.help_groups import MODELS
-from duo.cli.models import NAMES, model_sources, names_draft, names_target
+from duo.cli.models import NAMES, Models, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import given_options, model_options, table_options
 from duo.cli.own_guesses import with_targets_own
@@ -85,7 +85,7 @@ def bench(params: dict[str, Any]) -> None:
         return
     text_options = _text_options(params)
     _checked(text_options, a.PLAIN)  # reports a bad value before a long download
-    params = with_targets_own(params)
+    params, models = with_targets_own(params)
     modes = _modes_without_draft(params, modes)
     arms = a.arms_of(modes, sync_lengths, lengths)
     for arm in arms:
@@ -96,13 +96,13 @@ def bench(params: dict[str, Any]) -> None:
     if params["placements"] is not None:
         from duo.cli import bench_placements
 
-        return bench_placements.measure(params, sync_lengths, lengths, chosen, checked)
+        return bench_placements.measure(params, models, sync_lengths, lengths, chosen, checked)
     if counts is not None:
         from duo.cli.bench_slots import measure
 
-        measure(params, arms, counts, chosen, checked)
+        measure(params, models, arms, counts, chosen, checked)
         return
-    _measure(params, arms, chosen, checked)
+    _measure(params, models, arms, chosen, checked)
 
 
 def _text_options(params: dict[str, Any]) -> dict[str, Any]:
@@ -148,12 +148,14 @@ def _synthetic(
             run_slots(spec, arms, counts, n_predict, params["repetitions"], params["json"], bar)
 
 
-def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], text: GenerateOptions) -> None:
+def _measure(
+    params: dict[str, Any], models: Models, arms: list[Arm], chosen: list[Question], text: GenerateOptions
+) -> None:
     from duo.benchmark.bench import chart, files, measures, report
     from duo.benchmark.bench.run import interleaved
     from duo.benchmark.bench.writer import DuoWriter
 
-    with open_duo(params) as d:
+    with open_duo(params, models=models) as d:
         show.note_placement(d.placement)
         warn_of_models(d)
         head = head_of_run(d, params, text, len(chosen))

@@ -16,7 +16,7 @@ from duo.cli.bench_head import OF_DRAFT
 from duo.cli.commands.run import read_prompt
 from duo.cli.first_line import kernels_of
 from duo.cli.help_groups import COMMON, MODELS
-from duo.cli.models import Models, chosen_models, model_sources, names_draft, names_target
+from duo.cli.models import Models, model_sources, names_draft, names_target
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given_options, model_options
 from duo.cli.own_guesses import with_targets_own
@@ -68,9 +68,15 @@ def run(params: dict[str, Any]) -> None:
         import secrets
 
         options["seed"] = secrets.randbits(63)  # the same for both
-    params = with_targets_own(params)
+    named = names_target(params) or params["verify_host"] is not None
+    if not named and names_draft(params):
+        raise BadValueError("a draft was given without a target; give the target too (-m)")
+    params, models = with_targets_own(params)
     options = {**options, **given_options({"spec_type": params["spec_type"]}, GENERATE_OPTIONS)}
-    models = _models(params)
+    if named:
+        _check_guesses(params)
+    else:
+        models = _demo_models(params)
     from duo.benchmark.race import Lane, Outcome
     from duo.cli.race_screen import can_show
 
@@ -88,16 +94,16 @@ def run(params: dict[str, Any]) -> None:
         print(json.dumps(figures(outcome, models, prompt, options["seed"])))
 
 
-def _models(params: dict[str, Any]) -> Models:
+def _check_guesses(params: dict[str, Any]) -> None:
+    """Raises BadValueError: nothing guesses."""
+    sources = params["spec_type"] or ""
+    guesses = names_draft(params) or params["draft_host"] is not None or params["verify_host"] is not None
+    if not guesses and "ngram-" not in sources and "draft-mtp" not in sources:
+        raise BadValueError("a race needs a draft, and none was given; give it with -md")
+
+
+def _demo_models(params: dict[str, Any]) -> Models:
     """Raises DuoError."""
-    if names_target(params) or params["verify_host"] is not None:
-        sources = params["spec_type"] or ""
-        guesses = names_draft(params) or params["draft_host"] is not None or params["verify_host"] is not None
-        if not guesses and "ngram-" not in sources and "draft-mtp" not in sources:
-            raise BadValueError("a race needs a draft, and none was given; give it with -md")
-        return chosen_models(params)
-    if names_draft(params):
-        raise BadValueError("a draft was given without a target; give the target too (-m)")
     from duo.gguf_tools.demo_target import demo_target
     from duo.models.demo import demo_pair
 

@@ -21,7 +21,7 @@ from duo.options.tables import GENERATE_OPTIONS
 HELP = """Write text with a target model and a draft model that run at the same time.
 
 The text is the target's; the draft only makes it faster. Without -m the demo pair is used. Without -md, duo uses the
-target's own MTP layers, a draft beside its file, or (on the CPU) n-grams.
+target's own MTP layers, a draft beside its file, the draft of a known pair, or (on the CPU) n-grams.
 
 \b
 Examples:

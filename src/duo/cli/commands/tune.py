@@ -111,10 +111,10 @@ def run(params: dict[str, Any]) -> None:
     check_writable(params["json"], "JSON")
     generate_options(given_options(params, GENERATE_OPTIONS))  # reports a bad value before a long download
     prompts = prompts_of(params["file"])
-    params = with_targets_own(params)
+    params, chosen = with_targets_own(params)
     if names_target(params) and not names_draft(params) and params.get("spec_type") is None:
         raise BadValueError("duo tune measures a pair and no draft was given; give it with -md")
-    with open_duo(params, **given_options(params, GENERATE_OPTIONS)) as d:
+    with open_duo(params, models=chosen, **given_options(params, GENERATE_OPTIONS)) as d:
         show.note_placement(d.placement)
         warn_of_models(d)
         models = [m for m in (d.target, d.draft) if m is not None]

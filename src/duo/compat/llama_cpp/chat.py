@@ -159,7 +159,7 @@ class Chats(Evaluation):
         for name in ("chat_template_kwargs", "reasoning_format"):
             if options.pop(name, None) not in (None, "none"):
                 raise BadValueError(
-                    f"{name} is for a template, and llama_cpp's chat formats are none; give chat_template"
+                    f"{name} needs a chat template, and llama_cpp's chat formats have none; give chat_template"
                 )
         schema = schema_of(options.pop("response_format", None))
         arguments = {name: options.pop(name) for name in CHAT_ARGUMENTS if name in options}

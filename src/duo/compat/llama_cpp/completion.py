@@ -38,7 +38,7 @@ def text_keywords(own: Mapping[str, Any], arguments: Mapping[str, Any], defaults
 
 
 def stream_keyword(stream: bool | None) -> dict[str, bool]:
-    """`stream` as a keyword beside those by place."""
+    """`stream` as a keyword beside the positional ones."""
     return {"stream": stream} if stream else {}
 
 

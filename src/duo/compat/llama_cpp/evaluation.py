@@ -164,7 +164,7 @@ class Evaluation(Completions):
                 pass
         return found[0]
 
-    def sample(self, *places: Any, **options: Any) -> int:
+    def sample(self, *positional: Any, **options: Any) -> int:
         """A token that may follow those that were evaluated, as llama_cpp.Llama.sample.
 
         Arguments: top_k, top_p, min_p, typical_p, temp (below 0: no filters), repeat_penalty, frequency_penalty,
@@ -173,7 +173,7 @@ class Evaluation(Completions):
 
         Raises TypeError, BadValueError (a value; nothing was evaluated) and DuoError.
         """
-        given = merged_arguments("sample", SAMPLE_ARGUMENTS, places, options)
+        given = merged_arguments("sample", SAMPLE_ARGUMENTS, positional, options)
         idx = given.pop("idx", None)
         self._needs_target("sample")
         tokens = self._evaluated.tokens
@@ -191,7 +191,7 @@ class Evaluation(Completions):
 
     # ---- generating
 
-    def generate_tokens(self, tokens: Sequence[int], *places: Any, **options: Any) -> Generator[int, object, None]:
+    def generate_tokens(self, tokens: Sequence[int], *positional: Any, **options: Any) -> Generator[int, object, None]:
         """Tokens that follow these, without an end: llama_cpp.Llama.generate, with guesses of the draft.
 
         It goes on behind an EOS token. reset: the text is `tokens`; False: they come behind what was evaluated.
@@ -202,7 +202,7 @@ class Evaluation(Completions):
         Raises, when a token is asked for: TypeError, BadValueError (a value), ContextFullError (the context is full),
         BusyError and DuoError.
         """
-        given = merged_arguments("generate_tokens", GENERATE_ARGUMENTS, places, options)
+        given = merged_arguments("generate_tokens", GENERATE_ARGUMENTS, positional, options)
         reset = given.pop("reset", True)
         self._needs_target("generate_tokens")
         wanted = _of_samplers(given, text_defaults(self, given))
@@ -241,12 +241,12 @@ class Evaluation(Completions):
     if not TYPE_CHECKING:  # checkers know duo's own `generate`; typed programs say `generate_tokens`
 
         @keywords(GenerateOptions)
-        def generate(self, prompt: Prompt, *places: Any, **options: Any) -> Any:
+        def generate(self, prompt: Prompt, *positional: Any, **options: Any) -> Any:
             """The whole text, when it has ended. Keywords and errors are those of `stream`.
 
             With arguments that only llama_cpp.Llama.generate has (temp, reset, penalize_nl, tfs_z, mirostat_mode, or
-            arguments by place), it is `generate_tokens`.
+            positional arguments), it is `generate_tokens`.
             """
-            if places or options.keys() & ONLY_OF_LLAMA:
-                return self.generate_tokens(prompt, *places, **options)
+            if positional or options.keys() & ONLY_OF_LLAMA:
+                return self.generate_tokens(prompt, *positional, **options)
             return super().generate(prompt, **options)

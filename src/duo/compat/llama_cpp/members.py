@@ -1,4 +1,4 @@
-"""What else of llama_cpp.Llama code asks for: arguments by place, the model's figures under their names there."""
+"""What else of llama_cpp.Llama code asks for: positional arguments, the model's figures under their names there."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from huggingface_hub.utils import WeakFileLock, build_hf_headers, logging  # typ
 
 from duo.errors import DoesNotFitError, PeerLostError
 from duo.models.hub.failures import FAILURES, NO_NETWORK, hub_error, no_listing, unreachable
-from duo.models.hub.listing import HubFile, is_blob, is_safe, is_whole
+from duo.models.hub.listing import HubFile, Listing, is_blob, is_safe, is_whole
 from duo.models.hub.settings import HubSettings
 from duo.support.wording import gigabytes
 
@@ -37,7 +37,7 @@ class UnreachableError(PeerLostError):
     """No network, or no hub at the other end. The message is half a sentence; what the cache has is the other half."""
 
 
-def listing(hub: HubSettings, repo: str) -> tuple[dict[str, HubFile], str]:
+def listing(hub: HubSettings, repo: str) -> Listing:
     """The files of a repository, without those whose names lead out of its folder, and the commit.
 
     Raises UnreachableError, and what hub_error returns (unknown, private, too many requests).

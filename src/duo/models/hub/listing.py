@@ -33,6 +33,9 @@ class HubFile(NamedTuple):
     blob: str  # name of its data in the cache; empty if the hub does not say
 
 
+Listing = tuple[dict[str, HubFile], str]  # the files of a repository by name, and the commit
+
+
 def is_safe(name: str) -> bool:
     """Whether this path, which comes from a server, stays inside the folder that it is put into."""
     # Windows does not allow a colon or a backslash in a name; they are refused everywhere.

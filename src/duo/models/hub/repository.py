@@ -80,12 +80,12 @@ class Hub(HubSettings):
 
     def _look(self, source: HubModel) -> tuple[Path | None, tuple[dict[str, hub_files.HubFile], str]]:
         """The model in the cache if there is no network; otherwise its files with their sizes, and the commit."""
-        from duo.models.hub.download import UnreachableError, listing
+        from duo.models.hub.download import UnreachableError
 
         if self.offline:
             return self._cached(source), ({}, "")
         try:
-            files, commit = listing(self, source.repo)
+            files, commit = self._listed(source.repo)
         except UnreachableError as e:
             try:
                 path = self._cached(source)
@@ -95,6 +95,15 @@ class Hub(HubSettings):
             return path, ({}, "")
         names = self._chosen(list(files), source, f"{self.endpoint}/{source.repo}")
         return None, ({n: files[n] for n in names}, commit)
+
+    def _listed(self, repo: str) -> hub_files.Listing:
+        """Raises as download.listing."""
+        from duo.models.hub.download import listing
+
+        known = {} if self.listings is None else self.listings
+        if repo not in known:
+            known[repo] = listing(self, repo)
+        return known[repo]
 
     def _chosen(self, names: list[str], source: HubModel, where: str) -> list[str]:
         files = [n for n in names if n.lower().endswith(".gguf")]

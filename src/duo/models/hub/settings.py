@@ -8,9 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from duo.errors import BadValueError
+
+if TYPE_CHECKING:
+    from duo.models.hub.listing import Listing
 
 PUBLIC = "https://huggingface.co"
 
@@ -67,6 +71,8 @@ class HubSettings:
     cache: Path = field(default_factory=_cache)
     offline: bool = field(default_factory=_offline)
     note: Callable[[str], None] = field(default=lambda _: None, repr=False)  # receives notes for the user
+    # Of the repositories that were asked, so that none is asked twice. None: each is asked each time.
+    listings: dict[str, Listing] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):

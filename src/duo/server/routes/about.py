@@ -30,7 +30,7 @@ CREATED = int(time.time())
 # What the server says of its model, by route, as long as it is loaded.
 ANSWERS: dict[str, Callable[[ServerSettings, Duo], Any]] = {
     "models": lambda s, duo: model_list(duo, s.names, s.tags),
-    "props": lambda s, duo: properties(duo, s.names[0]),
+    "props": lambda s, duo: properties(duo, s.names[0], s.n_body),
     "slots": lambda _s, duo: slot_list(duo, []),
 }
 
@@ -149,7 +149,8 @@ def model_list(duo: Duo, names: tuple[str, ...], tags: tuple[str, ...]) -> dict[
     return {"models": [listed], "object": "list", "data": [one]}
 
 
-def properties(duo: Duo, name: str) -> dict[str, Any]:
+def properties(duo: Duo, name: str, n_body: int) -> dict[str, Any]:
+    """As llama-server's, and what only duo has. n_body: bytes of a request at most."""
     m = duo.local_model
     try:
         template, variables = duo.chat_template.source, duo.chat_template.variables
@@ -177,7 +178,7 @@ def properties(duo: Duo, name: str) -> dict[str, Any]:
         "bos_token": _special(duo, m.token_bos),
         "eos_token": _special(duo, m.token_eos),
         "build_info": f"duo {__version__}",
-        "duo": {"draft": _draft_name(duo), "speculates": duo.session.has_draft},
+        "duo": {"draft": _draft_name(duo), "speculates": duo.session.has_draft, "max_body": n_body},
     }
 
 

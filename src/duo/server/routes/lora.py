@@ -30,7 +30,7 @@ def add(router: RouteTable, service: Service) -> None:
         duo = service.check_ready()
         asked = parsed(request.scope["duo.body"])
         if not isinstance(asked, list):
-            raise ApiError(400, 'the body is no list; send [{"id": 0, "scale": 1.0}]')
+            raise ApiError(400, 'the body is not a list; send [{"id": 0, "scale": 1.0}]')
         try:
             check_scales(asked, duo)
         except BadValueError as e:

@@ -1,9 +1,12 @@
 // Pictures of the next message: dropped, pasted, or chosen. They are drawn on canvases, so the page loads no images.
 
 import { $, make } from "./dom.js";
+import { mebibytes } from "./words.js";
 
-const N_BYTES_AS_IT_IS = 1e6; // each turn sends all pictures, and the server takes 16 MiB (--max-body)
+const N_BYTES_AS_IT_IS = 1e6; // each turn sends all pictures
 const N_BYTES_MOST = 4e6; // of one that is drawn anew; few need more
+const SHARE_OF_BODY = 0.7; // of the largest request: base64 needs four bytes for three, and there are words beside it
+const SIDE_LEAST = 32; // pixels; nobody sees anything on a smaller one
 const SIDE_SENT = 2048; // pixels; projectors scale down further
 const N_PIXELS_MOST = 50e6; // as the server
 const SIDE = 96; // of a thumbnail, pixels
@@ -40,19 +43,21 @@ function isOpaque(canvas) {
   return true;
 }
 
-/** The picture as the page sends it: upright, and not larger than a model can use. */
-async function redrawn(bitmap, name) {
-  for (let side = SIDE_SENT; ; side /= 2) {
+/** The picture as the page sends it: upright, not larger than a model can use, and of so many bytes at most. */
+async function redrawn(bitmap, name, mostBytes) {
+  for (let side = SIDE_SENT; side >= SIDE_LEAST; side /= 2) {
     const canvas = fitted(bitmap, side);
     const kind = isOpaque(canvas) ? "image/jpeg" : "image/png";
     const blob = await new Promise((done) => canvas.toBlob(done, kind, 0.92));
     if (!blob) throw new Error(`The browser cannot scale ${name} down. Try a smaller picture.`);
-    if (blob.size <= N_BYTES_MOST) return blob;
+    if (blob.size <= mostBytes) return blob;
   }
+  return null;
 }
 
-/** A picture's name, its data: URL, and a canvas. Throws an Error with a sentence: it is none, or too large. */
-async function read(file) {
+/** A picture's name, its data: URL, and a canvas. mostOfBody: bytes of a request. Throws an Error with a sentence: it is
+    none, or too large. */
+async function read(file, mostOfBody) {
   const name = file.name || "The picture";
   const bitmap = await createImageBitmap(file).catch(() => null);
   if (!bitmap) throw new Error(`${name} is no picture that this browser can read.`);
@@ -61,8 +66,10 @@ async function read(file) {
     throw new Error(`${name} has ${millions(width * height)} million pixels, and ${millions(N_PIXELS_MOST)} million are allowed. Scale it down.`);
   }
   const start = String.fromCharCode(...new Uint8Array(await file.slice(0, 4).arrayBuffer()));
-  const fits = file.size <= N_BYTES_AS_IT_IS && Math.max(width, height) <= SIDE_SENT;
-  const sent = fits && STARTS.some((s) => start.startsWith(s)) ? file : await redrawn(bitmap, name);
+  const most = SHARE_OF_BODY * mostOfBody;
+  const fits = file.size <= Math.min(N_BYTES_AS_IT_IS, most) && Math.max(width, height) <= SIDE_SENT;
+  const sent = fits && STARTS.some((s) => start.startsWith(s)) ? file : await redrawn(bitmap, name, Math.min(N_BYTES_MOST, most));
+  if (!sent) throw new Error(`${name} does not fit into a request, which has at most ${mebibytes(mostOfBody)} (--max-body).`);
   const canvas = fitted(bitmap, SIDE);
   canvas.setAttribute("role", "img");
   canvas.setAttribute("aria-label", name);
@@ -80,6 +87,7 @@ export function contentOf(text, pictures) {
 /** The pictures above the message. Each conversation has a list of its own, which this changes. */
 export class PictureStrip {
   sees = null; // whether the model does; null: not known yet
+  mostOfBody = Infinity; // bytes of a request
   ready = Promise.resolve(); // when all that was given is read
 
   constructor(listOfCurrent) {
@@ -93,8 +101,8 @@ export class PictureStrip {
     for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) addEventListener(kind, (e) => this.#dragged(e));
   }
 
-  knows(sees) {
-    this.sees = sees;
+  knows(sees, mostOfBody) {
+    Object.assign(this, { sees, mostOfBody });
     $("attach").hidden = !sees;
   }
 
@@ -113,7 +121,7 @@ export class PictureStrip {
   async #add(file, list) {
     try {
       if (this.sees === false) throw new Error(NO_EYES);
-      list.push(await read(file));
+      list.push(await read(file, this.mostOfBody));
     } catch (e) {
       this.say(e.message);
     }

@@ -27,7 +27,7 @@ def arms_on(client: EndpointClient, chosen: Sequence[Arm]) -> list[Arm]:
 class EndpointWriter:
     """fields: of every request, besides prompt, model and mode. limit_...: of goodput, in ms; None: there is none.
 
-    count_chunks: if a server tells no number of tokens, its pieces of text count.
+    count_chunks: if a server does not report the number of tokens, its pieces of text count.
     """
 
     def __init__(
@@ -95,10 +95,10 @@ class EndpointWriter:
             return answer.usage_tokens
         if not self._count_chunks:
             raise BadValueError(
-                f"the server {name} tells no number of tokens (usage) in a stream; --count-chunks counts its pieces of "
-                "text instead"
+                f"the server {name} does not report the number of tokens (usage) of a stream; give --count-chunks, and "
+                "its pieces of text count instead"
             )
-        self.notes[f"{name} tells no number of tokens: its pieces of text were counted"] = None
+        self.notes[f"{name} does not report the number of tokens: its pieces of text were counted"] = None
         return answer.n_chunks
 
 
