@@ -9,7 +9,7 @@ N_FUNCTIONS, N_MEMBERS = 25, 20
 
 VECTORS = {"neon", "half", "raw", "twice"}  # vector types of csrc/cpu: a function for each instruction
 TABLES = {"model_options", "sampling_params", "verify_stats"}  # what users may set, and what they are told
-HEAD = re.compile(r"\b(?:class|struct)\s+(?:alignas\([^)]*\)\s*)?(\w+)(?:\s+final)?\s*(?::[^{;()]*)?\{")
+HEAD = re.compile(r"(?<!enum )\b(?:class|struct)\s+(?:alignas\([^)]*\)\s*)?(\w+)(?:\s+final)?\s*(?::[^{;()]*)?\{")
 OTHERS = re.compile(r"(using|friend|static_assert|typedef|enum|class|struct|template\s*<[^>]*>\s*(class|struct))\b")
 
 
@@ -30,6 +30,13 @@ def body(text: str, begin: int) -> str:
     return found
 
 
+def without_arguments(words: str) -> str:
+    """Without what templates, functions and initializers are given, whose commas separate no members."""
+    while (less := re.sub(r"<[^<>]*>|\([^()]*\)|\{[^{}]*\}?", "", words)) != words:
+        words = less
+    return words
+
+
 def sizes(text: str) -> Iterator[tuple[str, int, int]]:
     """Name, functions and members of each class."""
     for head in HEAD.finditer(text):
@@ -40,16 +47,17 @@ def sizes(text: str) -> Iterator[tuple[str, int, int]]:
                 continue
             is_function = re.match(r"[^=]*\(", words) is not None
             n_functions += is_function
-            n_members += not is_function and " " in words and "constexpr" not in words
+            if not is_function and " " in words and "constexpr" not in words:
+                n_members += 1 + without_arguments(words).count(",")
         yield head[1], n_functions, n_members
 
 
 def test_sizes_are_counted() -> None:
     text = """class a : public b { public: a() = default; explicit a(int i) : i_(i) {} void g();
         int f() const { return i_; }
-        struct inner { int x; }; using t = int; static constexpr int n = 3;
-        private: int i_ = f(1); std::vector<int> v_{}; };"""
-    assert list(sizes(text)) == [("a", 3, 2), ("inner", 0, 1)]
+        struct inner { int x, y, z; }; using t = int; static constexpr int n = 3;
+        private: int i_ = f(1), j_; std::map<int, std::pair<int, int>> v_{}; };"""
+    assert list(sizes(text)) == [("a", 3, 3), ("inner", 0, 3)]
 
 
 def test_no_class_is_large() -> None:

@@ -39,5 +39,27 @@ def test_includes_run_downward_only() -> None:
     assert upward == []
 
 
+# Passed on by pointer, and never looked into: a request carries them from the engine to the worker.
+POINTERS_UP = {("base", "request"), ("text", "errand"), ("text", "pair_profile")}
+
+
+def test_what_is_only_declared_is_not_above() -> None:
+    """Declarations that a file does not define or include: `class x;`."""
+    found: set[tuple[str, str]] = set()
+    homes = {
+        name: f.parent.name
+        for f in FILES
+        for name in re.findall(
+            r"^(?:class|struct) (\w+)(?: final)?(?: : [^;{]*)? \{", f.read_text("utf-8"), re.MULTILINE
+        )
+    }
+    for f in FILES:
+        for name in re.findall(r"^(?:class|struct) (\w+);", f.read_text("utf-8"), re.MULTILINE):
+            home = homes.get(name, f.parent.name)
+            if home != f.parent.name and home not in MAY[f.parent.name]:
+                found.add((f.parent.name, name))
+    assert found == POINTERS_UP
+
+
 def test_no_header_includes_itself() -> None:
     TopologicalSorter({f: includes(f) for f in FILES}).prepare()

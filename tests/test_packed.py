@@ -1,7 +1,10 @@
 """Files of packed weights (`duo pack`): the same bits, whatever becomes of the file."""
 
+import ctypes
+import mmap
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +57,40 @@ def test_every_form_has_the_same_bits(kind: str, tmp_path: Path) -> None:
     p = probe(model, packed_file(model))
     assert p.n_from_file == p.n_duo_products and p.packed_file and not p.warning
     assert np.array_equal(logits(p), logits(probe(model)))
+
+
+def is_in_memory(file: Path) -> bool:
+    """Any page of its first MiB, as far as the system tells."""
+    with file.open("rb") as f, mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE) as m:
+        pages = (ctypes.c_ubyte * -(-min(len(m), 1 << 20) // mmap.PAGESIZE))()
+        libc = ctypes.CDLL(None, use_errno=True)
+        at = np.frombuffer(m, np.uint8)
+        assert libc.mincore(ctypes.c_void_p(at.ctypes.data), ctypes.c_size_t(min(len(m), 1 << 20)), pages) == 0
+        del at
+        return any(page & 1 for page in pages)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the page cache of Linux")
+@pytest.mark.parametrize("architecture", ["mixtral", "llama"])
+def test_weights_that_are_not_in_memory_are_asked_for(architecture: str, tmp_path: Path) -> None:
+    model = random_model(tmp_path / "m.gguf", architecture, "q4_K")
+    expected = logits(probe(model))
+    file = packed_file(model)
+
+    def read_ahead() -> int:
+        o = options(model)
+        o.packed = (os.fsencode(file), packed.source_of(str(model)), False)
+        p = _core.Probe(o)
+        assert p.n_from_file and np.array_equal(logits(p), expected)
+        return p.n_read_ahead
+
+    assert read_ahead() == 0  # the file was just written
+    with file.open("rb") as f:
+        os.fsync(f.fileno())
+        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if is_in_memory(file):
+        pytest.skip("this file system keeps its files in memory")
+    assert read_ahead() > 0
 
 
 @pytest.mark.parametrize(

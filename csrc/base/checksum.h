@@ -1,4 +1,4 @@
-// A sum that finds damage, at the speed of memory. It is no protection against somebody who wants to deceive.
+// A fast checksum that detects damage. It does not protect against forgery.
 #pragma once
 
 #include <cstddef>

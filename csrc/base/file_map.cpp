@@ -1,5 +1,7 @@
 #include "file_map.h"
 
+#include <algorithm>
+
 #include "error.h"
 #include "huge_page.h"
 
@@ -74,6 +76,12 @@ file_map::~file_map() {
     }
 }
 
+void file_map::use_small_pages() const {
+#if defined(MADV_NOHUGEPAGE)
+    madvise(data_, size_, MADV_NOHUGEPAGE);
+#endif
+}
+
 void file_map::lock() const {
     mlock(data_, size_);
 }
@@ -86,6 +94,20 @@ void file_map::forget(size_t offset, size_t n) const {
     }
 }
 
+void file_map::want(size_t offset, size_t n) const {
+    const size_t first = offset / page_size() * page_size();
+    madvise(data_ + first, std::min(offset + n, size_) - first, MADV_WILLNEED);
+}
+
+bool file_map::in_memory(size_t offset) const {
+#if defined(__linux__)
+    unsigned char page = 1;
+#else
+    char page = 1;
+#endif
+    return mincore(data_ + offset / page_size() * page_size(), 1, &page) != 0 || (page & 1) != 0;
+}
+
 #else
 
 file_map::file_map(const std::string & path, bool) {
@@ -94,10 +116,20 @@ file_map::file_map(const std::string & path, bool) {
 
 file_map::~file_map() = default;
 
+void file_map::use_small_pages() const {
+}
+
 void file_map::lock() const {
 }
 
 void file_map::forget(size_t, size_t) const {
+}
+
+void file_map::want(size_t, size_t) const {
+}
+
+bool file_map::in_memory(size_t) const {
+    return true;
 }
 
 #endif

@@ -18,10 +18,16 @@ class file_map {
     [[nodiscard]] const uint8_t * data() const { return data_; }
     [[nodiscard]] size_t          size() const { return size_; }
 
+    // The file does not fit into memory. A missing page then brings few others: with huge pages it brings 2 MiB.
+    void use_small_pages() const;
     // Keeps the file in memory as far as the system allows.
     void lock() const;
     // The pages of [offset, offset + n) are not needed again soon.
     void forget(size_t offset, size_t n) const;
+    // They are needed soon. The system begins to read those that are not in memory, all at once, and this returns.
+    void want(size_t offset, size_t n) const;
+    // Whether the page of this byte is in memory, as far as the system tells.
+    [[nodiscard]] bool in_memory(size_t offset) const;
 
   private:
     uint8_t * data_ = nullptr;

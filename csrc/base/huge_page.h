@@ -1,4 +1,4 @@
-// Memory that begins where a huge page does. Only then can the system give huge pages.
+// Memory that is aligned to huge pages. Only then can the system give huge pages.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Does something when a block is left, however it is left.
+// Runs a function when a scope ends, however it ends.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,4 @@
-// How far two texts are the same.
+// The length of the beginning that two texts have in common.
 #pragma once
 
 #include <algorithm>

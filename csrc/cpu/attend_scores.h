@@ -22,7 +22,7 @@ inline void load_keys(const attention & a, const attended & t, const int32_t * c
         std::memset(keys, 0, size_t(n_cells_at_once * n_k) * sizeof(float));
     }
     for (int i = 0; i < n; ++i) {
-        const uint8_t * k = t.k + size_t(cells[i]) * a.k_cell;
+        const uint8_t * k = t.k + size_t(cells[i]) * a.stride.k_cell;
         for (int64_t j = 0; j < n_k; j += V::L) {
             V::store(keys + j * n_cells_at_once + i * V::L, V::load_f16(k + 2 * j));
         }

@@ -27,7 +27,7 @@ inline void weigh_some(const attention & a, attended & t, int row, int64_t colum
     }
     const float * const w = t.scores + row * t.stride + from;
     for (int i = 0; i < n; ++i) {
-        const uint8_t *    v = t.v + size_t(cells[i]) * a.v_cell + 2 * column;
+        const uint8_t *    v = t.v + size_t(cells[i]) * a.stride.v_cell + 2 * column;
         typename V::floats value[C];
         DUO_UNROLL(4)
         for (int c = 0; c < C; ++c) {

@@ -49,8 +49,8 @@ inline attended set_of(const attention & a, const attention_piece & p, const att
     t.kv_head = p.kv_head + h;
     t.row     = p.row + first;
     t.n_rows  = std::min(n_rows_together, p.n_rows - first);
-    t.k       = a.k + size_t(t.kv_head) * a.k_head;
-    t.v       = a.v + size_t(t.kv_head) * a.v_head;
+    t.k       = a.k + size_t(t.kv_head) * a.stride.k_head;
+    t.v       = a.v + size_t(t.kv_head) * a.stride.v_head;
     t.scores  = m.scores + in_piece * m.stride;
     t.stride  = m.stride;
     t.rows    = m.rows + in_piece;
@@ -58,9 +58,10 @@ inline attended set_of(const attention & a, const attention_piece & p, const att
         const int64_t row   = t.row + r;
         const int64_t token = row / a.group();
         const int64_t head  = t.kv_head * a.group() + row % a.group();
-        t.q[r]     = reinterpret_cast<const float *>(a.q + size_t(token) * a.q_token + size_t(head) * a.q_head);
+        t.q[r] =
+            reinterpret_cast<const float *>(a.q + size_t(token) * a.stride.q_token + size_t(head) * a.stride.q_head);
         t.out[r]   = a.out + (token * a.n_heads + head) * a.n_v;
-        t.mask[r]  = a.mask == nullptr ? nullptr : a.mask + size_t(token) * a.mask_token;
+        t.mask[r]  = a.mask == nullptr ? nullptr : a.mask + size_t(token) * a.stride.mask_token;
         t.slope[r] = slope_of(a, head);
         t.sink[r]  = a.sinks == nullptr ? minus_infinity : a.sinks[head];
     }
@@ -87,7 +88,7 @@ inline int64_t list_cells(const attention & a, const attention_piece & p, const 
     std::memset(m.seen, a.mask == nullptr ? 1 : 0, n);
     const int64_t last = (p.row + p.n_rows - 1) / a.group();
     for (int64_t token = p.row / a.group(); token <= last && a.mask != nullptr; ++token) {
-        const auto * mask = reinterpret_cast<const uint16_t *>(a.mask + size_t(token) * a.mask_token);
+        const auto * mask = reinterpret_cast<const uint16_t *>(a.mask + size_t(token) * a.stride.mask_token);
         for (size_t i = 0; i < n; ++i) {
             m.seen[i] = uint8_t(m.seen[i] | (mask[i] != half_minus_infinity));
         }

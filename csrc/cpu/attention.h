@@ -7,18 +7,22 @@
 
 namespace duo::cpu {
 
-// Softmax over the cells that a row sees. A row is one head of one token. Distances are in bytes.
+// Distances in bytes.
+struct attention_strides {
+    size_t q_token, q_head, k_cell, k_head, v_cell, v_head, mask_token;
+};
+
+// Softmax over the cells that a row sees. A row is one head of one token.
 struct attention {
     int64_t n_k, n_v; // columns of a key and of a value: multiples of 16
     int64_t n_cells, n_tokens, n_heads, n_kv_heads;
 
-    const uint8_t * q; // float
-    const uint8_t * k; // half
-    const uint8_t * v; // half
-    size_t          q_token, q_head, k_cell, k_head, v_cell, v_head;
+    const uint8_t *   q; // float
+    const uint8_t *   k; // half
+    const uint8_t *   v; // half
+    attention_strides stride;
 
-    const uint8_t * mask; // half, [n_tokens][n_cells]; -infinity hides a cell; nullptr hides none
-    size_t          mask_token;
+    const uint8_t * mask;  // half, [n_tokens][n_cells]; -infinity hides a cell; nullptr hides none
     const int32_t * order; // [n_cells], the cells in the order in which they are added; nullptr: as they lie
     const int32_t * texts; // [n_tokens], a number for each token's text; nullptr: one text
     const float *   sinks; // [n_heads], an additional score per head; nullptr: none

@@ -19,7 +19,8 @@ thread_local int64_t      n_computed = 0;
 thread_local experts_read experts;
 thread_local cell_order * order_now = nullptr; // see set_cell_order
 
-thread_local const row_choice * rows_now = nullptr; // see choose_rows
+thread_local page_reader *      pages_now = nullptr; // see set_page_reader
+thread_local const row_choice * rows_now  = nullptr; // see choose_rows
 
 // The parameters as ggml_flash_attn_ext stores them in the node.
 struct attention_params {
@@ -44,6 +45,10 @@ const experts_read & read_of_experts() {
 
 cell_order * set_cell_order(cell_order * order) {
     return std::exchange(order_now, order);
+}
+
+page_reader * set_page_reader(page_reader * pages) {
+    return std::exchange(pages_now, pages);
 }
 
 choose_rows::choose_rows(const row_choice * rows) : before_(std::exchange(rows_now, rows)) {
@@ -108,6 +113,9 @@ void backend::multiply_matrix(ggml_tensor * node) {
     const ggml_tensor * w = node->src[0];
     const ggml_tensor * x = node->src[1];
     const matrix_shape  s = shape_of(w);
+    if (pages_now != nullptr) {
+        pages_now->before_matrix(static_cast<const uint8_t *>(w->data), s.bytes());
+    }
     jobs_.resize(1);
     jobs_[0].weights = static_cast<const uint8_t *>(w->data);
     jobs_[0].columns.clear();
@@ -150,6 +158,14 @@ void backend::multiply_experts(ggml_tensor * node) {
         }
     }
     std::erase_if(jobs_, [](const job & j) { return j.columns.empty(); });
+    if (pages_now != nullptr) {
+        const auto * const first = static_cast<const uint8_t *>(w->data);
+        chosen_.clear();
+        for (const job & j : jobs_) {
+            chosen_.push_back(int32_t(size_t(j.weights - first) / s.bytes()));
+        }
+        pages_now->before_experts(first, s.bytes(), ids, chosen_);
+    }
     ++experts.n_products;
     experts.n_experts += std::ssize(jobs_);
     experts.n_bytes += std::ssize(jobs_) * int64_t(s.bytes());
@@ -189,14 +205,14 @@ void backend::attend_cells(ggml_tensor * node) {
     a.q          = static_cast<const uint8_t *>(q->data);
     a.k          = static_cast<const uint8_t *>(k->data);
     a.v          = static_cast<const uint8_t *>(v->data);
-    a.q_token    = q->nb[1];
-    a.q_head     = q->nb[2];
-    a.k_cell     = k->nb[1];
-    a.k_head     = k->nb[2];
-    a.v_cell     = v->nb[1];
-    a.v_head     = v->nb[2];
     a.mask       = mask == nullptr ? nullptr : static_cast<const uint8_t *>(mask->data);
-    a.mask_token = mask == nullptr ? 0 : mask->nb[1];
+    a.stride     = {.q_token    = q->nb[1],
+                    .q_head     = q->nb[2],
+                    .k_cell     = k->nb[1],
+                    .k_head     = k->nb[2],
+                    .v_cell     = v->nb[1],
+                    .v_head     = v->nb[2],
+                    .mask_token = mask == nullptr ? 0 : mask->nb[1]};
     a.sinks      = sinks == nullptr ? nullptr : static_cast<const float *>(sinks->data);
     a.out        = static_cast<float *>(node->data);
     a.scale      = p.scale;

@@ -9,6 +9,7 @@
 #include "ggml_device.h"
 #include "ggml_interface.h"
 #include "kernel.h"
+#include "page_reader.h"
 #include "product.h"
 
 namespace duo::cpu {
@@ -21,6 +22,9 @@ const experts_read & read_of_experts();
 // For the attentions that this thread computes from now on; nullptr: cells are added as they lie. Returns the one
 // before.
 cell_order * set_cell_order(cell_order * order);
+
+// Told of each product that this thread computes from now on; nullptr: of none. Returns the one before.
+page_reader * set_page_reader(page_reader * pages);
 
 // Rows of a weight that products compute; the others become -inf.
 struct row_choice {
@@ -58,9 +62,10 @@ class backend {
     void get_rows(ggml_tensor * node);
     void attend_cells(ggml_tensor * node);
 
-    workspace        memory_;
-    workspace        scores_; // separate, because memory_ keeps prepared inputs
-    std::vector<job> jobs_;
+    workspace            memory_;
+    workspace            scores_; // separate, because memory_ keeps prepared inputs
+    std::vector<job>     jobs_;
+    std::vector<int32_t> chosen_; // scratch: experts of a product
 
     // The input prepared in memory_, and the products that have used it.
     const ggml_tensor *              input_ = nullptr;

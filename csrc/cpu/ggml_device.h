@@ -11,6 +11,7 @@
 
 #include "cell_order.h"
 #include "ggml_build.h"
+#include "page_reader.h"
 
 namespace duo::cpu {
 
@@ -52,6 +53,18 @@ class take_attention {
   private:
     bool         before_;
     cell_order * order_before_;
+};
+
+// While it exists, `pages` is told of each product that this thread computes. nullptr: weights are in memory.
+class read_pages_ahead {
+  public:
+    explicit read_pages_ahead(page_reader * pages);
+    ~read_pages_ahead();
+    read_pages_ahead(const read_pages_ahead &)             = delete;
+    read_pages_ahead & operator=(const read_pages_ahead &) = delete;
+
+  private:
+    page_reader * before_;
 };
 
 // What this thread's products with experts have read so far.

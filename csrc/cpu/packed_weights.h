@@ -1,6 +1,7 @@
 // Weights that lie in memory in the form of format.h before their model is loaded, as a packed file has them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include <ggml.h>
 
 #include "base/file_map.h"
+#include "page_system.h"
 
 namespace duo::cpu {
 
@@ -34,10 +36,15 @@ class packed_weights {
 
     // Its pages are not needed again soon.
     void forget(const packed_weight & w) const { file_->forget(size_t(w.data - file_->data()), w.n_bytes); }
+    // Keeps the file mapped.
+    [[nodiscard]] page_system pages() const;
+    // Bytes that page readers have asked for so far.
+    [[nodiscard]] uint64_t n_wanted() const { return n_wanted_->load(std::memory_order_relaxed); }
 
   private:
     std::shared_ptr<const file_map>                file_;
     std::unordered_map<std::string, packed_weight> all_;
+    std::shared_ptr<std::atomic<uint64_t>>         n_wanted_ = std::make_shared<std::atomic<uint64_t>>(0);
 };
 
 } // namespace duo::cpu

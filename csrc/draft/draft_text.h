@@ -1,5 +1,4 @@
-// One text that the draft works on: its request, what the target wants of it, what is cached of it, and which of its
-// nodes come next.
+// One text that the draft works on: its request, the target's orders, its cached tokens, and the nodes that come next.
 #pragma once
 
 #include <cstdint>

@@ -87,6 +87,9 @@ model_context::model_context(const model_weights & w, llama_context * target, bo
     params.ctx_other            = w.head ? target : nullptr;
     call_back(params);
     check_memory(params);
+    if (w.mapped != nullptr) {
+        pages_.emplace(w.mapped->pages());
+    }
     create(params);
     keep_hidden();
     use_loras(get(), w.loras, lora_scales(w.loras.size(), 1.0f)); // the trial pass is to have room for all
@@ -191,6 +194,7 @@ bool model_context::evaluate(const llama_batch & batch, const std::atomic<bool> 
     }
     const cpu::take_attention   attention(own_attention_, &cells_);
     const cpu::offload_products offload(weights_.devices.helpers);
+    const cpu::read_pages_ahead ahead(pages_ ? &*pages_ : nullptr);
     const cpu::team_size        unpacking(std::max(1, weights_.options.n_threads_batch));
 
     stop_            = stop;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -11,6 +12,7 @@
 
 #include "context_shape.h"
 #include "cpu/cell_order.h"
+#include "cpu/page_reader.h"
 #include "model_weights.h"
 #include "text/lora_scales.h"
 
@@ -96,6 +98,8 @@ class model_context {
     bool                      keys_move_ = false;
     cpu::cell_order::nodes    seen_;  // in the graphs so far
     cpu::cell_order           cells_; // of own attention
+
+    std::optional<cpu::page_reader> pages_; // of mapped weights
 };
 
 } // namespace duo

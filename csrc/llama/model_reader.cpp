@@ -113,6 +113,7 @@ model_ptr load(model_weights & w, llama_model_params params) {
     model_ptr m   = owned(llama_model_load_from_file(w.options.path.c_str(), params));
     w.packed_file = weights.n_packed() > 0 ? w.options.packed.path : "";
     w.n_from_file = int32_t(weights.n_packed());
+    w.mapped      = weights.n_packed() > 0 && !weights.wanted().copy ? packed : nullptr;
     if (m != nullptr && packed != nullptr && weights.n_packed() == 0) {
         w.warning = "nothing in " + w.options.packed.path + " is what duo's kernels use here; run duo pack again" +
                     (w.is_draft ? " with --draft" : "");

@@ -8,6 +8,7 @@
 
 #include <llama.h>
 
+#include "cpu/packed_weights.h"
 #include "head_file.h"
 #include "model_options.h"
 
@@ -43,12 +44,15 @@ struct model_weights {
     std::vector<llama_adapter_lora *> loras; // the model's
     device_choice                     devices;
     kernel_choice                     kernels;
-    std::string packed_file;         // where packed weights come from; empty: they were packed when they were read
-    int32_t     n_from_file = 0;     // number of weights that come from there
-    bool        has_mtp     = false; // the file has MTP layers that can be its draft
-    int32_t     n_positions = 0;     // that the file has vectors of, as GPT-2's; 0: it needs none
+    std::string packed_file;     // where packed weights come from; empty: they were packed when they were read
+    int32_t     n_from_file = 0; // number of weights that come from there
+    std::shared_ptr<const cpu::packed_weights> mapped;          // these, if they stay in the file; nullptr: they do not
+    bool                                       has_mtp = false; // the file has MTP layers that can be its draft
+    int32_t     n_positions = 0; // that the file has vectors of, as GPT-2's; 0: it needs none
     std::string warning; // why duo's kernels or a packed file are not used although they were requested; or empty
 
+    // Bytes of mapped weights that were asked for before their products, so far.
+    [[nodiscard]] uint64_t    n_read_ahead() const { return mapped ? mapped->n_wanted() : 0; }
     [[nodiscard]] std::string description() const;
     [[nodiscard]] std::string meta(const std::string & key) const; // empty: absent
     [[nodiscard]] std::string architecture() const { return meta("general.architecture"); }

@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "cpu/team.h"
+#include "memory.h"
 #include "packed_header.h"
 
 namespace duo {
@@ -33,6 +34,9 @@ packed_file::packed_file(const std::string & path, const std::string & source) :
     }
     if (head.source != source) {
         throw unusable(path, "were made from another file, or the model's file has changed since");
+    }
+    if (map_->size() > memory_available()) {
+        map_->use_small_pages();
     }
     tensors_ = std::move(head.tensors);
     sums_    = std::move(head.sums);

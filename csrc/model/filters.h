@@ -1,5 +1,5 @@
-// Filters over candidates, in place of libllama's: its XTC has a random state, its typical-p gives NaN after its
-// top-n-sigma, and that needs the whole vocabulary as candidates.
+// Filters over candidates, in place of libllama's. Its XTC has a random state, its typical-p gives NaN after its
+// top-n-sigma, and its top-n-sigma needs the whole vocabulary as candidates.
 #pragma once
 
 #include <algorithm>

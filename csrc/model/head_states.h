@@ -1,4 +1,4 @@
-// What a draft head reads of its target, and what it makes of that.
+// The hidden states that a draft head reads from its target, and those that it makes from them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What does not change about a model while texts are written.
+// Facts about a model that do not change after loading.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,7 @@
 
 namespace duo {
 
-constexpr int32_t n_step_cap  = 16;   // nodes of a draft step
-constexpr double  alone_share = 0.25; // a pass or step counts as alone if the other model worked for less of it
+constexpr double alone_share = 0.25; // a pass or step counts as alone if the other model worked for less of it
 
 // A running average. Of the first samples it uses the smallest, because the first passes of a shape include its set-up.
 // If its value is old, a smaller new sample replaces it.

@@ -28,7 +28,7 @@ int32_t wish_rule::n_ahead(const text_share & t) const {
         return p.mode == run_mode::sync ? t.shape->depth() : 2 * t.shape->depth() + 2;
     }
     if (!turns(p)) { // twice what is verified, so that the tree goes on behind an accepted path
-        return p.n_ahead > 0 ? p.n_ahead : std::min(2 * t.n_most, n_draft_cap) + 2;
+        return std::min(2 * t.n_most, n_draft_cap) + 2;
     }
     if (t.fixed) {
         return t.n_most;

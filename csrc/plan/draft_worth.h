@@ -1,4 +1,4 @@
-// Whether a draft that has not begun is worth its reading of the text.
+// Whether it pays to start a draft that must first read the text.
 #pragma once
 
 #include <algorithm>

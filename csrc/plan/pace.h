@@ -14,9 +14,8 @@ struct pace {
     double  tokens   = 0.0;
     double  squares  = 0.0; // of the tokens of each pass
     double  expected = 0.0; // tokens, by the planner
-    double  time_us  = 0.0;
     double  weight   = 0.0; // of the passes in these sums
-    double  usual_us = 0.0; // time_us without the delays of single late passes
+    double  usual_us = 0.0; // their time without the delays of single late passes
 
     // Tokens per microsecond, without single late passes; 0: nothing measured. Few passes may be unlucky, so what was
     // expected counts, as far as the passes do not contradict it: up to two standard errors above what they wrote.
@@ -38,7 +37,6 @@ struct pace {
         tokens            = tokens * memory + n_tokens;
         squares           = squares * memory + double(n_tokens) * n_tokens;
         expected          = expected * memory + n_expected;
-        time_us           = time_us * memory + us;
         ++n;
     }
 };

@@ -47,4 +47,15 @@ int64_t planner::next(std::span<text_share> texts, int32_t n_rows) {
     return rows_.choose(texts, n_rows);
 }
 
+void planner::exchange_draft(draft_memory & other) {
+    other.ways.try_emplace({}); // first what may throw
+    profile_.exchange_draft(other.profile);
+    stances_.memory().swap(other.ways);
+}
+
+void planner::forget() {
+    stances_.memory().forget();
+    profile_.forget();
+}
+
 } // namespace duo

@@ -53,7 +53,6 @@ class planner {
     [[nodiscard]] bool   measuring() const { return stances_.measuring(); } // see stance_choice
     // The draft works while the target does.
     [[nodiscard]] bool                draft_works() const { return stances_.draft_works(); }
-    [[nodiscard]] double              rate() const { return stances_.rate(); }
     [[nodiscard]] core_split          threads() const { return stances_.threads(); }
     [[nodiscard]] const draft_worth & worth() const { return worth_; }
 

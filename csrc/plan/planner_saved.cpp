@@ -57,15 +57,4 @@ void planner::restore(std::span<const double> numbers) {
     }
 }
 
-void planner::exchange_draft(draft_memory & other) {
-    other.ways.try_emplace({}); // first what may throw
-    profile_.exchange_draft(other.profile);
-    stances_.memory().swap(other.ways);
-}
-
-void planner::forget() {
-    stances_.memory().forget();
-    profile_.forget();
-}
-
 } // namespace duo

@@ -34,8 +34,8 @@ int64_t row_choice::choose(std::span<text_share> texts, int32_t n_rows) {
         return 0;
     }
     const bool    alone  = n_texts == 1;
-    const int32_t n_most = std::min(
-        {n_rows, alone ? any->n_most : n_rows, std::max(profile_.passes().widest_try(any->plan->n_min), n_texts)});
+    const int32_t n_most = std::min({n_rows, alone ? any->n_most : n_rows,
+                                     std::max(profile_.passes().widest_try(alone ? any->plan->n_min : 0), n_texts)});
     if (!alone) {
         values_.sort();
     }

@@ -1,5 +1,5 @@
-// What a draft has saved earlier texts. Each text counts as one, however long it was: texts differ in how well they
-// can be guessed, and the last one alone says little of the next.
+// How much time a draft has saved in earlier texts. Each text counts once, however long it was: texts differ in how
+// well they can be guessed, and the last one alone says little about the next.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// How long texts are: what is still to come of one is foreseen from those before it.
+// How many tokens a text will probably still get, by the lengths of earlier texts.
 #pragma once
 
 #include <algorithm>

@@ -38,17 +38,38 @@ py::tuple event_tuple(const char * lane, const trace_event & e) {
                           e.depth, e.n_branch, e.expected, name_of(e.stance_now));
 }
 
+// A model while one of its members is read. If the engine was closed meanwhile, this frees the model, which takes long:
+// other Python threads run on.
+class model_in_use {
+  public:
+    explicit model_in_use(std::shared_ptr<const llama_token_model> model) : model_(std::move(model)) {}
+    model_in_use(const model_in_use &)             = delete;
+    model_in_use & operator=(const model_in_use &) = delete;
+    ~model_in_use() {
+        if (model_.use_count() == 1 && PyGILState_Check() == 1) {
+            const py::gil_scoped_release released;
+            model_.reset();
+        }
+    }
+
+    const llama_token_model & operator*() const { return *model_; }
+    const llama_token_model * operator->() const { return model_.get(); }
+
+  private:
+    std::shared_ptr<const llama_token_model> model_;
+};
+
 // A model as Python sees it. It may outlive the engine; its members then throw.
 class model_view {
   public:
     explicit model_view(const std::shared_ptr<const llama_token_model> & model) : model_(model) {}
 
-    std::shared_ptr<const llama_token_model> get() const {
+    model_in_use get() const {
         auto model = model_.lock();
         if (!model) {
             throw error(error_kind::cancelled, "this Duo is closed; make a new one");
         }
-        return model;
+        return model_in_use(std::move(model));
     }
 
     // Turns a getter of the model, or of one of its parts, into a getter of the view.
@@ -89,6 +110,7 @@ void register_model(py::module_ & m) {
         .def_property_readonly("n_cpu_products", [](const v & x) { return x.get()->weights().kernels.n_cpu; })
         .def_property_readonly("packed_as", [](const v & x) { return x.get()->weights().kernels.packed_as; })
         .def_property_readonly("packed_file", [](const v & x) { return path_text(x.get()->weights().packed_file); })
+        .def_property_readonly("n_read_ahead", &v::of_weights<&w::n_read_ahead>)
         .def_property_readonly("n_proposed", [](const v & x) { return x.get()->facts().n_proposed; })
         .def_property_readonly("n_setups",
                                [](const v & x) {

@@ -209,6 +209,7 @@ void register_probe(py::module_ & m) {
         .def_property_readonly("n_proposed", [](const probe & p) { return p.model().facts().n_proposed; })
         .def_property_readonly("packed_as", [](const probe & p) { return p.model().weights().kernels.packed_as; })
         .def_property_readonly("n_from_file", [](const probe & p) { return p.model().weights().n_from_file; })
+        .def_property_readonly("n_read_ahead", [](const probe & p) { return p.model().weights().n_read_ahead(); })
         .def_property_readonly("packed_file",
                                [](const probe & p) { return path_text(p.model().weights().packed_file); })
         .def_property_readonly("warning", [](const probe & p) { return text_of(p.model().weights().warning); })

@@ -87,7 +87,7 @@ py::dict usage_of(const engine_usage & u) {
         }
     }
     const py::dict passes("by_width"_a = by_width, "n_rows"_a = p.n_rows, "n_texts"_a = p.n_texts,
-                          "stance_us"_a = p.stance_us);
+                          "stance_us"_a = p.kind_us);
     return py::dict("target"_a = of(u.target), "draft"_a = of(u.draft), "n_threads"_a = u.n_threads,
                     "n_open"_a = u.n_open, "n_queued"_a = u.n_queued, "n_unfreed"_a = u.n_unfreed, "passes"_a = passes);
 }

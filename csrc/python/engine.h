@@ -98,7 +98,7 @@ class engine {
 
   private:
     // What uses the pipeline holds this lock, so that close() does not free it meanwhile. Nobody waits for it with the
-    // GIL, and nobody frees anything under it. Throws duo::error if closed.
+    // GIL, and close() frees nothing under it. Throws duo::error if closed.
     [[nodiscard]] std::shared_lock<std::shared_mutex> enter() const;
     std::shared_ptr<const model_weights>              join_vocabularies(std::shared_ptr<const model_weights> draft);
     void                                              check_scales(const lora_scales & scales) const;

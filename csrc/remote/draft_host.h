@@ -1,4 +1,5 @@
-// A draft for targets in other processes: one model, one thread, one batch a step for the texts of all clients.
+// A draft for targets in other processes: one model and one thread. Each step is one batch for the texts of all
+// clients.
 //
 // It has a place for each text at once. The methods may be called from any thread; of one place, one at a time, except
 // that take() and give() may run at the same time. Nobody waits for another place's client: what one of them does not

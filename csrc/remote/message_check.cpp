@@ -64,8 +64,7 @@ void check_sampling(const sampling_params & s) {
 }
 
 void check_plan(const plan_params & p) {
-    if (p.mode > run_mode::async || p.use > tree_use::dynamic || p.ngram.kind > ngram_kind::mod ||
-        !within(p.n_ahead, 0, 1024)) {
+    if (p.mode > run_mode::async || p.use > tree_use::dynamic || p.ngram.kind > ngram_kind::mod) {
         refuse("an impossible plan");
     }
     each_plan_limit([&p](const char * name, auto get, double least, double most) {

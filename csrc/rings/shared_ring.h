@@ -1,5 +1,5 @@
-// The writing end of a ring that several texts share: each may have so many messages in it, so that a text that writes
-// too much is in nobody's way.
+// The writing end of a ring that several texts share. Each may have a limited number of messages in it, so a text that
+// writes too much does not block the others.
 #pragma once
 
 #include <cstddef>

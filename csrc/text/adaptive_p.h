@@ -1,5 +1,5 @@
-// Adaptive-p: tokens are preferred whose chance is near a target, so that chances stay near it in the mean. llama.cpp:
-// llama_sampler_init_adaptive_p (pull request 17927).
+// Adaptive-p: prefers tokens whose probability is near a target, so that the mean of the chosen ones stays near it.
+// llama.cpp: llama_sampler_init_adaptive_p (pull request 17927).
 //
 // The target moves with the tokens before, which a draft only guesses. So it is a hook of the target, as mirostat is.
 #pragma once

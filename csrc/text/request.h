@@ -35,6 +35,7 @@ enum class tree_use : uint8_t {
 
 constexpr int32_t n_draft_auto = -1; // the planner's choice
 constexpr int32_t n_draft_cap  = 64; // drafted tokens in one verification at most
+constexpr int32_t n_step_cap   = 16; // nodes that a draft expands in one step at most
 constexpr int32_t n_ages       = 5;  // of a draft head's guesses that are counted separately: 0 to 3, 4 and more
 
 struct plan_params {
@@ -42,7 +43,6 @@ struct plan_params {
     int32_t  n_max     = n_draft_auto; // drafted tokens in a verification at most
     int32_t  n_min     = 0;            // fewer than this are not worth verifying
     float    p_min     = 0.0f;         // the draft stops below this probability
-    int32_t  n_ahead   = 0;            // levels that the draft may run ahead; 0: the planner's choice
     int32_t  n_branch  = 0; // frontier nodes that the draft expands at once, at most; 0: the planner's choice
     int32_t  n_window  = n_window_auto; // last tokens of the prompt that the draft reads; see draft_window.h
     bool     has_model = true;          // the draft model takes part

@@ -1,5 +1,5 @@
-// Ends a thought that has become too long: the model then gets no choice but the tokens that end it (llama.cpp's
-// common/reasoning-budget.h, which looks for tokens; here the text counts, however it is cut into tokens).
+// Ends a thought that has become too long: from then on, only the tokens that end it are allowed. llama.cpp:
+// common/reasoning-budget.h, which looks for tokens; here the text counts, however it is cut into tokens.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Drafts without a model: finds earlier places where the text reads like its end does now, and proposes what followed
-// there.
+// Drafts without a model: finds earlier places where the text had the same last tokens as now, and proposes what
+// followed there.
 //
 // Prompt lookup decoding (Saxena 2023) and LLMA (Yang et al., arXiv 2304.04487); the kinds and their parameters are
 // those of llama.cpp's common/ngram-map.h. Two things differ. Where a longer key has no match, a shorter key is tried,

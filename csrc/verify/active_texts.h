@@ -1,4 +1,4 @@
-// The texts that are written, in the order of their begin. Parked ones are not among them (full_cache.h).
+// The texts that are being written, oldest first. Parked ones are not among them (full_cache.h).
 #pragma once
 
 #include <algorithm>

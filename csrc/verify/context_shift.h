@@ -1,4 +1,4 @@
-// A text whose context is full, and is to be shifted (text_context.h).
+// What the target does with a text whose full context is shifted (text_context.h).
 #pragma once
 
 #include "model/token_model.h"

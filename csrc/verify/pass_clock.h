@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "base/clock.h"
 #include "wires/pass_counts.h"
@@ -15,21 +14,21 @@ class pass_clock {
     void stop() { t_ = 0; } // there is no text
     void start() { t_ = t_ == 0 ? now_us() : t_; }
 
-    void begin_pass() { kind_.reset(); }
-    void is_made() { kind_ = kind_.value_or(pass_counts::reading); }
-    void is_for(stance s) { kind_ = size_t(s); }
+    void begin_pass() { kind_ = pass_kind::none; }
+    void is_made() { kind_ = kind_ == pass_kind::none ? pass_kind::reading : kind_; }
+    void is_for(stance s) { kind_ = pass_kind_of(s); }
 
     void book(pass_board & on) {
-        if (kind_.has_value()) {
+        if (kind_ != pass_kind::none) {
             const int64_t now = now_us();
-            on.spend(*kind_, now - t_);
+            on.spend(kind_, now - t_);
             t_ = now;
         }
     }
 
   private:
-    std::optional<size_t> kind_;  // what the pass was for, see pass_counts; none: no pass was made
-    int64_t               t_ = 0; // time is booked up to here; 0: there was no text
+    pass_kind kind_ = pass_kind::none; // none: no pass was made
+    int64_t   t_    = 0;               // time is booked up to here; 0: there was no text
 };
 
 } // namespace duo

@@ -6,8 +6,8 @@
 namespace duo {
 
 pass_evaluator::pass_evaluator(wires & w, target_cache & cache, target_pass & pass, pass_planner & plans,
-                               drafts & all_drafts, const reading_plan & reading, token_walk & walk, text_desk & texts)
-    : wires_(w), cache_(cache), pass_(pass), plans_(plans), drafts_(all_drafts), reading_(reading), walk_(walk),
+                               drafts & all_drafts, const pass_texts & in_pass, token_walk & walk, text_desk & texts)
+    : wires_(w), cache_(cache), pass_(pass), plans_(plans), drafts_(all_drafts), pass_texts_(in_pass), walk_(walk),
       texts_(texts) {
     again_.reserve(cache.slots().size());
 }
@@ -63,7 +63,7 @@ void pass_evaluator::work_again(verify_slot & s, size_t n_good) {
     const size_t n_piece = std::min(s.n_read, s.n_missing() - 1);
     do { // a recurrent state may have gone back to the text's begin
         pass_.drop_rows();
-        const size_t n_read = n_piece > 0 ? reading_plan::one_kind(s, n_piece) : reading_.n_to_read(s);
+        const size_t n_read = n_piece > 0 ? pass_texts::one_kind(s, n_piece) : pass_texts_.n_to_read(s);
         texts_.make_room(n_read > 0 ? n_read : s.n_missing()); // planning may have failed before it did
         if (s.parked.waits) {
             return;

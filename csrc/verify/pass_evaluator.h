@@ -7,7 +7,7 @@
 #include "drafts.h"
 #include "pass_clock.h"
 #include "pass_planner.h"
-#include "reading_plan.h"
+#include "pass_texts.h"
 #include "target_cache.h"
 #include "target_pass.h"
 #include "text_desk.h"
@@ -21,7 +21,7 @@ class pass_evaluator {
   public:
     // All must outlive it.
     pass_evaluator(wires & w, target_cache & cache, target_pass & pass, pass_planner & plans, drafts & all_drafts,
-                   const reading_plan & reading, token_walk & walk, text_desk & texts);
+                   const pass_texts & in_pass, token_walk & walk, text_desk & texts);
 
     // A pass without texts begins.
     void begin();
@@ -50,7 +50,7 @@ class pass_evaluator {
     target_pass &              pass_;
     pass_planner &             plans_;
     drafts &                   drafts_;
-    const reading_plan &       reading_;
+    const pass_texts &         pass_texts_;
     token_walk &               walk_;
     text_desk &                texts_;
     std::vector<verify_slot *> again_; // scratch: texts of a pass that failed

@@ -108,4 +108,11 @@ void pass_planner::measure(const target_pass & pass, int32_t n_threads) {
                                double(beside) / double(pass.us()));
 }
 
+void pass_planner::on_verdict(const verify_slot & s, double us) {
+    planner_.on_pass({.n_tokens = int32_t(s.text.accepted().size()) + 1,
+                      .expected = s.expected,
+                      .us       = us,
+                      .drafting = s.drafting() && !s.told.spared});
+}
+
 } // namespace duo

@@ -47,6 +47,10 @@ class pass_planner {
     bool set_orders(const verify_slot & s, verdict_msg & v) const;
     // A pass was evaluated. n_threads: of the target; 0: all.
     void measure(const target_pass & pass, int32_t n_threads);
+    // The text that is written alone has tokens of another pass, us after those of the one before.
+    void on_verdict(const verify_slot & s, double us);
+    // Texts that are written together have tokens of another pass.
+    void on_shared_pass(const pass_result & pass) { planner_.on_pass(pass); }
 
   private:
     [[nodiscard]] int32_t    n_verify_most(const verify_slot & s) const;

@@ -13,11 +13,11 @@ void planned_texts::begin_alone(verify_slot & s) {
     params.kind        = req.sampling.kind();
     planner_.begin(params, {.n_undo  = model_.facts().n_undo,
                             .copy    = model_.facts().undo == undo_kind::copy,
-                            .goes_on = req.id == last_alone_});
-    alone_      = &s;
-    last_alone_ = req.id;
-    together_   = {};
-    any_draft_  = s.for_draft;
+                            .goes_on = req.id == last_planned_});
+    planned_slot_ = &s;
+    last_planned_ = req.id;
+    together_     = {};
+    any_draft_    = s.for_draft;
 }
 
 // Their drafts run ahead if one of them may. What is known of guesses is that of the first text with a draft.
@@ -35,7 +35,7 @@ void planned_texts::begin_together(const std::vector<verify_slot *> & texts) {
             now.always = now.always || (!wires_.on_host && s->text.req().plan.always);
         }
     }
-    if (alone_ == nullptr && now == together_) {
+    if (planned_slot_ == nullptr && now == together_) {
         return;
     }
     planner_.begin(
@@ -44,9 +44,9 @@ void planned_texts::begin_together(const std::vector<verify_slot *> & texts) {
          .always    = now.always,
          .kind      = now.kind},
         {.n_texts = now.n_texts, .n_undo = n_undo(now.n_texts), .no_waits = wires_.on_host, .goes_on = true});
-    alone_     = nullptr;
-    together_  = now;
-    any_draft_ = now.drafts;
+    planned_slot_ = nullptr;
+    together_     = now;
+    any_draft_    = now.drafts;
 }
 
 // Texts that cannot share a pass take turns, one in each pass.

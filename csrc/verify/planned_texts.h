@@ -1,4 +1,4 @@
-// Of which texts the planner was told: one that is written alone, or several that share each pass.
+// The texts that the planner knows of: one that is written alone, or several that share each pass.
 #pragma once
 
 #include <algorithm>
@@ -24,18 +24,18 @@ class planned_texts {
     // These texts share each pass from now on.
     void begin_together(const std::vector<verify_slot *> & texts);
 
-    [[nodiscard]] bool is_alone(const verify_slot & s) const { return alone_ == &s; }
-    [[nodiscard]] bool is_alone() const { return alone_ != nullptr; }
+    [[nodiscard]] bool is_alone(const verify_slot & s) const { return planned_slot_ == &s; }
+    [[nodiscard]] bool is_alone() const { return planned_slot_ != nullptr; }
     [[nodiscard]] bool any_draft() const { return any_draft_; }
     // Guesses that the target can take back in a pass over them.
     [[nodiscard]] int32_t n_undo() const { return n_undo(std::max(1, together_.n_texts)); }
 
-    void end_alone() { alone_ = nullptr; }
+    void end_alone() { planned_slot_ = nullptr; }
     // A text has ended: whoever is left is told to the planner anew. A text that is parked while a pass is planned
     // leaves the others with the terms that they have.
     void on_end() {
-        alone_    = nullptr;
-        together_ = {};
+        planned_slot_ = nullptr;
+        together_     = {};
     }
 
   private:
@@ -57,8 +57,8 @@ class planned_texts {
     const wires &       wires_;
     planner &           planner_;
     client_drafts &     clients_;
-    const verify_slot * alone_      = nullptr;
-    node_id             last_alone_ = no_node; // the last text that was
+    const verify_slot * planned_slot_ = nullptr; // of the text that is written alone
+    node_id             last_planned_ = no_node; // id of the last text that was written alone
     terms               together_{};
     bool                any_draft_ = false;
 };

@@ -10,8 +10,8 @@
 namespace duo {
 
 text_desk::text_desk(token_model & model, wires & w, target_cache & cache, target_pass & pass, pass_planner & plans,
-                     drafts & all_drafts, const reading_plan & reading)
-    : model_(model), wires_(w), cache_(cache), plans_(plans), drafts_(all_drafts), reading_(reading),
+                     drafts & all_drafts, const pass_texts & in_pass)
+    : model_(model), wires_(w), cache_(cache), plans_(plans), drafts_(all_drafts), pass_texts_(in_pass),
       errands_(model, cache, all_drafts, w), active_(cache.slots().size()),
       full_cache_(active_, cache, pass, plans, all_drafts, w.on_host), board_(cache.slots().size()) {
     waiting_.reserve(cache.slots().size()); // the pipeline sends no more requests than there are slots
@@ -111,7 +111,7 @@ void text_desk::end_finished() noexcept {
             continue;
         }
         // Without tokens to write, the prompt is read for the next text.
-        const bool reads = s.text.req().n_predict == 0 && reading_.n_to_read(s) > 0;
+        const bool reads = s.text.req().n_predict == 0 && pass_texts_.n_to_read(s) > 0;
         if (s.text.finish() != finish_reason::none && !(reads && !s.text.cancelled())) {
             end(s, s.text.finish());
         } else if (s.text.cancelled()) {

@@ -9,7 +9,7 @@
 #include "errand_desk.h"
 #include "full_cache.h"
 #include "pass_planner.h"
-#include "reading_plan.h"
+#include "pass_texts.h"
 #include "target_cache.h"
 #include "target_pass.h"
 #include "wires/usage.h"
@@ -22,7 +22,7 @@ class text_desk {
   public:
     // All must outlive it.
     text_desk(token_model & model, wires & w, target_cache & cache, target_pass & pass, pass_planner & plans,
-              drafts & all_drafts, const reading_plan & reading);
+              drafts & all_drafts, const pass_texts & in_pass);
 
     [[nodiscard]] const active_texts & active() const { return active_; }
     // Makes room for n more rows: see full_cache.
@@ -52,16 +52,16 @@ class text_desk {
     void send_end(const request & req, finish_reason why, int32_t n_drop = 0) noexcept;
     void shift_contexts();
 
-    token_model &        model_;
-    wires &              wires_;
-    target_cache &       cache_;
-    pass_planner &       plans_;
-    drafts &             drafts_;
-    const reading_plan & reading_;
-    errand_desk          errands_;
-    active_texts         active_;
-    full_cache           full_cache_;
-    ngram_pool           pool_; // empty on a host: one client's texts are no guesses for another's
+    token_model &      model_;
+    wires &            wires_;
+    target_cache &     cache_;
+    pass_planner &     plans_;
+    drafts &           drafts_;
+    const pass_texts & pass_texts_;
+    errand_desk        errands_;
+    active_texts       active_;
+    full_cache         full_cache_;
+    ngram_pool         pool_; // empty on a host: one client's texts are no guesses for another's
     // Not begun yet: an errand waits until no text is written, and a text until none is parked. First come, first
     // served. Like the other lists of texts it has room for all from the beginning.
     std::vector<request *> waiting_;

@@ -105,10 +105,7 @@ void token_walk::walk(verify_slot & s, stance now) {
 void token_walk::commit(verify_slot & s) {
     const int64_t now = now_us();
     if (const auto us = s.text.us_since_verdict(now); us.has_value() && plans_.texts().is_alone(s)) {
-        plans_.plans().on_pass({.n_tokens = int32_t(s.text.accepted().size()) + 1,
-                                .expected = s.expected,
-                                .us       = double(*us),
-                                .drafting = s.drafting() && !s.told.spared});
+        plans_.on_verdict(s, double(*us)); // first: the verdict carries what the planner wants now
     }
     drafts_.send_features(s);
     verdicts_.clear();

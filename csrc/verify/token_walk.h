@@ -1,4 +1,5 @@
-// What happens to a text after its pass: it grows as far as the target agrees with the tree, and all are told.
+// What happens to a text after its pass: it grows as far as the target agrees with the tree. Then its draft, the
+// planner and its reader are told.
 #pragma once
 
 #include <cstddef>

@@ -23,9 +23,9 @@ void count_wait(int64_t t0, verify_slot & s, wires & w) {
 } // namespace
 
 verify_round::verify_round(token_model & model, wires & w, target_cache & cache, target_pass & pass,
-                           pass_planner & plans, drafts & all_drafts, reading_plan & reading, text_desk & texts,
+                           pass_planner & plans, drafts & all_drafts, pass_texts & in_pass, text_desk & texts,
                            token_walk & walk, pass_evaluator & evaluator)
-    : model_(model), wires_(w), cache_(cache), pass_(pass), plans_(plans), drafts_(all_drafts), reading_(reading),
+    : model_(model), wires_(w), cache_(cache), pass_(pass), plans_(plans), drafts_(all_drafts), pass_texts_(in_pass),
       texts_(texts), walk_(walk), evaluator_(evaluator) {
 }
 
@@ -52,11 +52,11 @@ void verify_round::make() {
     }
     const bool alone = plans_.texts().is_alone(); // a text that fails is not any more
     if (!alone) {
-        reading_.measure(pass_);
+        pass_texts_.measure(pass_);
     }
     const result r = finish(slots, now);
     if (alone) {
-        return; // it has told the planner and its reader (token_walk::commit)
+        return; // token_walk::commit has told the planner and the reader
     }
     walk_.wake_all();
     if (!texts_.active().empty()) { // or all have failed, and a reader may look at the measurements now
@@ -81,7 +81,7 @@ bool verify_round::begin(const std::vector<verify_slot *> & texts) {
 // are not ready gives one row, or is waited for if that pays. False: a text has come or was cancelled, so the plan
 // would be stale.
 bool verify_round::plan() {
-    reading_.fill(pass_, texts_.active().all());
+    pass_texts_.fill(pass_, texts_.active().all());
     texts_.make_room(pass_.n_base_rows());
     std::erase_if(pass_.slots(), [](const verify_slot * s) { return s->parked.waits; });
     if (!wait_for_drafts()) {
@@ -96,7 +96,7 @@ bool verify_round::plan() {
 
 // Asks the planner which rows the pass has, and waits for drafts if that pays. False: a text has come or was cancelled.
 bool verify_round::wait_for_drafts() {
-    const int32_t n_most = n_drafted_most();
+    const int32_t n_most = n_room();
     int64_t       t0     = 0;
     waiting_.clear();
     for (int32_t i = 0;; ++i) {
@@ -140,8 +140,9 @@ void verify_round::take_nodes() {
     }
 }
 
-// Several texts have drafted rows only where cells and batch have room; a text alone has what earlier texts left.
-int32_t verify_round::n_drafted_most() const {
+// For drafted rows. Several texts have them only where cells and batch have room; a text alone has what earlier texts
+// left.
+int32_t verify_round::n_room() const {
     if (plans_.texts().is_alone()) {
         return n_draft_cap;
     }
@@ -193,11 +194,11 @@ verify_round::result verify_round::finish(const std::vector<verify_slot *> & slo
 void verify_round::tell_planner(const result & r, bool drafts_begin) {
     const int64_t t = now_us();
     if (t_together_ > 0 && r.n_tokens > 0 && (r.usual || plans_.drafts_rest())) {
-        plans_.plans().on_pass({.n_tokens = r.n_tokens,
-                                .expected = r.expected,
-                                .us       = double(t - t_together_),
-                                .drafting = r.drafting,
-                                .usual    = r.usual && !drafts_begin});
+        plans_.on_shared_pass({.n_tokens = r.n_tokens,
+                               .expected = r.expected,
+                               .us       = double(t - t_together_),
+                               .drafting = r.drafting,
+                               .usual    = r.usual && !drafts_begin});
     }
     t_together_ = t;
 }

@@ -8,7 +8,7 @@
 #include "drafts.h"
 #include "pass_evaluator.h"
 #include "pass_planner.h"
-#include "reading_plan.h"
+#include "pass_texts.h"
 #include "target_cache.h"
 #include "target_pass.h"
 #include "text_desk.h"
@@ -22,7 +22,7 @@ class verify_round {
   public:
     // All must outlive it.
     verify_round(token_model & model, wires & w, target_cache & cache, target_pass & pass, pass_planner & plans,
-                 drafts & all_drafts, reading_plan & reading, text_desk & texts, token_walk & walk,
+                 drafts & all_drafts, pass_texts & in_pass, text_desk & texts, token_walk & walk,
                  pass_evaluator & evaluator);
 
     // One pass over the texts that are written, of which there is one at least. Throws what the model throws.
@@ -44,7 +44,7 @@ class verify_round {
     bool                  plan();
     bool                  wait_for_drafts();
     void                  take_nodes();
-    [[nodiscard]] int32_t n_drafted_most() const;
+    [[nodiscard]] int32_t n_room() const;
     [[nodiscard]] bool    any_cancelled() const;
     result                finish(const std::vector<verify_slot *> & slots, stance now);
     void                  tell_planner(const result & r, bool drafts_begin);
@@ -55,7 +55,7 @@ class verify_round {
     target_pass &              pass_;
     pass_planner &             plans_;
     drafts &                   drafts_;
-    reading_plan &             reading_;
+    pass_texts &               pass_texts_;
     text_desk &                texts_;
     token_walk &               walk_;
     pass_evaluator &           evaluator_;

@@ -8,10 +8,10 @@ namespace duo {
 verify_worker::verify_worker(token_model & model, wires & w, drafts::place draft, const pair_prior & prior,
                              int32_t n_texts, int64_t n_kept_bytes)
     : wires_(w), cache_(model, size_t(n_texts), n_kept_bytes, w.features != nullptr), pass_(model, w, size_t(n_texts)),
-      plans_(model, cache_, w, prior), drafts_(model, cache_, plans_, w, draft), reading_(model, size_t(n_texts)),
-      texts_(model, w, cache_, pass_, plans_, drafts_, reading_), walk_(model, cache_, pass_, plans_, drafts_, w),
-      evaluator_(w, cache_, pass_, plans_, drafts_, reading_, walk_, texts_),
-      round_(model, w, cache_, pass_, plans_, drafts_, reading_, texts_, walk_, evaluator_) {
+      plans_(model, cache_, w, prior), drafts_(model, cache_, plans_, w, draft), pass_texts_(model, size_t(n_texts)),
+      texts_(model, w, cache_, pass_, plans_, drafts_, pass_texts_), walk_(model, cache_, pass_, plans_, drafts_, w),
+      evaluator_(w, cache_, pass_, plans_, drafts_, pass_texts_, walk_, texts_),
+      round_(model, w, cache_, pass_, plans_, drafts_, pass_texts_, texts_, walk_, evaluator_) {
 }
 
 void verify_worker::run() noexcept {

@@ -6,7 +6,7 @@
 #include "drafts.h"
 #include "pass_evaluator.h"
 #include "pass_planner.h"
-#include "reading_plan.h"
+#include "pass_texts.h"
 #include "target_cache.h"
 #include "target_pass.h"
 #include "text_desk.h"
@@ -44,7 +44,7 @@ class verify_worker {
     target_pass    pass_;
     pass_planner   plans_;
     drafts         drafts_;
-    reading_plan   reading_;
+    pass_texts     pass_texts_;
     text_desk      texts_;
     token_walk     walk_;
     pass_evaluator evaluator_;

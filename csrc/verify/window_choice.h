@@ -1,4 +1,4 @@
-// How much of a prompt the draft is to read, by what reading costs and what the draft would save.
+// How much of a prompt the draft reads: reading costs time, and a draft that knows more saves more.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,6 @@ constexpr size_t  n_breakers_most      = 64;
 constexpr size_t  n_breaker_bytes_most = 40;
 constexpr size_t  n_tree_most          = 63; // nodes; with the root a pass of 64 rows
 constexpr int32_t n_rank_most          = 63;
-constexpr int32_t n_step_most          = 16; // frontier nodes that a draft expands at once
 
 // Calls f(name in Python, member, least, most) for each number of the sampling. A seed has no limits.
 template <typename F> void each_sampling_limit(F && f) {
@@ -58,7 +57,7 @@ template <typename F> void each_plan_limit(F && f) {
     f("n_draft", [](const p & x) { return x.n_max; }, double(n_draft_auto), double(n_draft_cap));
     f("n_draft_min", [](const p & x) { return x.n_min; }, 0.0, double(n_draft_cap));
     f("p_min", [](const p & x) { return x.p_min; }, 0.0, 1.0);
-    f("n_branch", [](const p & x) { return x.n_branch; }, 0.0, double(n_step_most));
+    f("n_branch", [](const p & x) { return x.n_branch; }, 0.0, double(n_step_cap));
     f("n_window", [](const p & x) { return x.n_window; }, double(n_window_auto), double(n_text_most));
     f("ngram_size_n", [](const p & x) { return x.ngram.size_n; }, 1.0, 1024.0);
     f("ngram_size_m", [](const p & x) { return x.ngram.size_m; }, 1.0, 1024.0);

@@ -135,6 +135,8 @@ class Probe:
     @property
     def n_from_file(self) -> int: ...  # weights that come from the packed file
     @property
+    def n_read_ahead(self) -> int: ...  # bytes of mapped weights that were asked for before their products
+    @property
     def packed_file(self) -> str: ...
     @property
     def warning(self) -> str: ...
@@ -326,6 +328,8 @@ class Model:
     def n_cpu_products(self) -> int: ...
     @property
     def n_proposed(self) -> int: ...  # tokens for which a draft computes logits, before the first text
+    @property
+    def n_read_ahead(self) -> int: ...  # bytes of mapped weights that were asked for before their products
     @property
     def packed_file(self) -> str: ...  # where packed weights come from; empty: they were packed when they were read
     @property

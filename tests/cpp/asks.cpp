@@ -35,7 +35,6 @@ ask random_ask(dice & d, const language & lang, int32_t n_ctx) {
     q.plan.always               = q.plan.n_max != n_draft_auto;
     q.plan.n_min                = d.chance(0.15) ? d.between(1, 4) : 0;
     q.plan.p_min                = d.chance(0.15) ? 0.8f : 0.0f;
-    q.plan.n_ahead              = d.chance(0.2) ? d.between(1, 20) : 0;
     q.plan.n_branch             = d.chance(0.6) ? d.between(0, 16) : 0;
     q.plan.use = d.chance(0.2) ? tree_use::chain : d.chance(0.6) ? tree_use::dynamic : tree_use::automatic;
     if (d.chance(0.15)) {

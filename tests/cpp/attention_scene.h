@@ -65,24 +65,25 @@ struct scene {
         a.n_tokens   = to - from;
         a.n_heads    = n_heads;
         a.n_kv_heads = n_kv_heads;
-        a.q_head     = size_t(n_k) * 4;
-        a.q_token    = size_t(n_heads * n_k) * 4;
-        a.k_head     = size_t(n_k) * 2;
-        a.k_cell     = size_t(n_kv_heads * n_k) * 2;
-        a.v_head     = size_t(n_v) * 2;
-        a.v_cell     = size_t(n_kv_heads * n_v) * 2;
-        a.mask_token = size_t(n_cells) * 2;
-        a.q          = reinterpret_cast<const uint8_t *>(q.data()) + size_t(from) * a.q_token;
+        a.stride     = {.q_token    = size_t(n_heads * n_k) * 4,
+                        .q_head     = size_t(n_k) * 4,
+                        .k_cell     = size_t(n_kv_heads * n_k) * 2,
+                        .k_head     = size_t(n_k) * 2,
+                        .v_cell     = size_t(n_kv_heads * n_v) * 2,
+                        .v_head     = size_t(n_v) * 2,
+                        .mask_token = size_t(n_cells) * 2};
+        a.q          = reinterpret_cast<const uint8_t *>(q.data()) + size_t(from) * a.stride.q_token;
         a.k          = reinterpret_cast<const uint8_t *>(k.data());
         a.v          = reinterpret_cast<const uint8_t *>(v.data());
-        a.mask  = mask.empty() ? nullptr : reinterpret_cast<const uint8_t *>(mask.data()) + size_t(from) * a.mask_token;
-        a.sinks = sinks.empty() ? nullptr : sinks.data();
-        a.texts = texts.empty() ? nullptr : texts.data() + from;
-        a.order = order.empty() ? nullptr : order.data();
-        a.out   = out.data() + from * n_heads * n_v;
-        a.scale = scale;
-        a.softcap  = softcap;
-        a.max_bias = max_bias;
+        a.mask       = mask.empty() ? nullptr
+                                    : reinterpret_cast<const uint8_t *>(mask.data()) + size_t(from) * a.stride.mask_token;
+        a.sinks      = sinks.empty() ? nullptr : sinks.data();
+        a.texts      = texts.empty() ? nullptr : texts.data() + from;
+        a.order      = order.empty() ? nullptr : order.data();
+        a.out        = out.data() + from * n_heads * n_v;
+        a.scale      = scale;
+        a.softcap    = softcap;
+        a.max_bias   = max_bias;
         return a;
     }
 

@@ -122,6 +122,7 @@ TEST(close_with_more_to_send_than_the_ring_holds) {
     });
     p.line.close();
     later.join();
+    check_closed(p);
 }
 
 TEST(a_pipeline_that_cannot_be_made_throws) {

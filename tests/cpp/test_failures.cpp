@@ -49,7 +49,7 @@ TEST(draft_throws_at_its_nth_call) {
                 } else {
                     CHECK(a.warning.find("fails") != std::string::npos, a.warning);
                 }
-                CHECK(n > 5 || !a.warning.empty(), note);
+                CHECK((mode == run_mode::async && n > 5) || n_untouched > 0 || !a.warning.empty(), note);
                 // Later texts have their draft again.
                 int32_t n_drafted = 0;
                 for (int i = 0; i < 1000 && n_drafted == 0; ++i) {

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <system_error>
 
 #include "pair.h"
 
@@ -87,6 +88,45 @@ TEST(no_thread_is_left) {
         }
     }
     check_threads(before);
+}
+
+// Copied, it throws, as std::thread does that cannot start: a thread copies what it is to do.
+struct throws_when_copied {
+    throws_when_copied() = default;
+    throws_when_copied(const throws_when_copied & other) : armed(other.armed) {
+        if (*armed) {
+            throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+        }
+    }
+    void operator()() const {}
+
+    std::shared_ptr<bool> armed = std::make_shared<bool>(false);
+};
+
+TEST(a_thread_that_cannot_start_leaves_none_behind) {
+    std::thread([] {}).join();
+    const int                before = n_threads();
+    const throws_when_copied hook;
+    scripted_model           target{behaviour{}}, draft{behaviour{}};
+    for (const bool of_target : {true, false}) { // the other thread runs already where it is the draft's
+        for (int i = 0; i < 20; ++i) {
+            pipeline::options opt;
+            (of_target ? opt.on_target_thread : opt.on_draft_thread) = hook;
+            *hook.armed                                              = true;
+            bool failed                                              = false;
+            try {
+                const pipeline p(&target, &draft, opt);
+            } catch (const std::system_error &) {
+                failed = true;
+            }
+            *hook.armed = false;
+            CHECK(failed);
+        }
+    }
+    check_threads(before);
+    pipeline p(&target, &draft, {}); // the models are as they were
+    p.begin(ask{}.make());
+    CHECK(read_all(p).finish == finish_reason::length);
 }
 
 TEST(without_a_draft_every_mode_is_plain) {

@@ -45,7 +45,7 @@ TEST(each_limit_is_kept) {
     each_plan_limit([&](const char * name, auto get, double least, double most) {
         CHECK(get(text.plan) >= least && get(text.plan) <= most, name);
     });
-    CHECK(!passes([](text_params & t) { t.plan.n_branch = n_step_most + 1; }));
+    CHECK(!passes([](text_params & t) { t.plan.n_branch = n_step_cap + 1; }));
     CHECK(!passes([](text_params & t) { t.plan.n_min = n_draft_cap + 1; }));
     CHECK(!passes([](text_params & t) { t.plan.ngram.size_n = 0; }));
     CHECK(!passes([](text_params & t) { t.plan.ngram.size_m = 1025; }));

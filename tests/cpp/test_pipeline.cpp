@@ -137,10 +137,6 @@ TEST(p_min_and_n_min) {
             CHECK(n_min < 9 || a.stats.n_drafted == 0);
         }
         q.plan.n_min = 0;
-        for (const int32_t n_ahead : {1, 2, 50}) {
-            q.plan.n_ahead = n_ahead;
-            p.run(q, "n_ahead");
-        }
     }
 }
 

@@ -58,7 +58,6 @@ TEST(plan_fits_the_room) {
         pp.n_min        = d.between(0, 5);
         pp.use          = tree_use(d.between(0, 2));
         pp.always       = d.chance(0.2);
-        pp.n_ahead      = d.chance(0.2) ? d.between(1, 100) : 0;
         pp.n_branch     = d.chance(0.5) ? d.between(1, 16) : 0;
         if (d.chance(0.2)) {
             pp.tree = {{0, 0}, {1}, {0, 2}};

@@ -169,6 +169,36 @@ TEST(nodes_of_all_texts_compete_for_rows) {
     CHECK_EQ(texts.trees[0].rows().size(), 1u);
 }
 
+// On a verify host the texts are those of several clients.
+TEST(no_text_widens_the_passes_of_others) {
+    planner plans;
+    for (const double beside : {0.0, 1.0}) {
+        for (int i = 0; i < 3; ++i) { // no pass was wider than two rows
+            plans.profile().on_pass(1, 20000, beside);
+            plans.profile().on_pass(2, 20100, beside);
+            plans.profile().on_step(1, 6000.0f, beside);
+            plans.profile().on_step(2, 6000.0f, beside);
+        }
+    }
+    token_tree sure;
+    sure.reset(1, 5);
+    for (node_id i = 2; i < 20; ++i) {
+        sure.insert(i, i - 1, 6, -0.01f);
+    }
+    const plan_params eager{.n_min = 64};
+    for (const size_t i_eager : {size_t(0), size_t(1)}) {
+        plans.begin(asynchronous, {.n_texts = 2});
+        company texts(plans.profile(), 2);
+        for (pass_tree & t : texts.trees) {
+            t.begin(sure, plans.profile().guesses(guess_kind::noise), 0.0);
+        }
+        texts.shares[i_eager].plan = &eager;
+        REQUIRE(plans.next(texts.shares) == 0);
+        const size_t n = texts.trees[0].rows().size() + texts.trees[1].rows().size();
+        CHECK(n > 0 && n <= 4, std::to_string(n)); // twice as wide as the widest
+    }
+}
+
 TEST(a_host_waits_for_no_client) {
     for (const bool shared : {false, true}) {
         for (const plan_params & options : {asynchronous, turn_taking}) {

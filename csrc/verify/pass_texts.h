@@ -1,4 +1,4 @@
-// Which rows of their prompts the texts read in the next pass.
+// Which texts share the next pass, and which rows of their prompts they read in it.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 namespace duo {
 
 // Belongs to the verify worker's thread.
-class reading_plan {
+class pass_texts {
   public:
     // The model must outlive it. n_slots: texts at most.
-    reading_plan(const token_model & model, size_t n_slots) : model_(model), n_slots_(n_slots) {}
+    pass_texts(const token_model & model, size_t n_slots) : model_(model), n_slots_(n_slots) {}
 
     // Rows that a text reads alone before the pass that verifies. 0: the next pass verifies.
     [[nodiscard]] size_t n_to_read(const verify_slot & s) const;

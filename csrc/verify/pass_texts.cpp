@@ -1,4 +1,4 @@
-#include "reading_plan.h"
+#include "pass_texts.h"
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@ constexpr double longest_piece  = 1.7; // time of a piece, in the first pieces' 
 constexpr size_t n_short        = 16;  // missing rows of a text that is being written
 } // namespace
 
-size_t reading_plan::n_to_read(const verify_slot & s) const {
+size_t pass_texts::n_to_read(const verify_slot & s) const {
     const size_t n_batch = size_t(model_.facts().n_batch);
     const bool copy = model_.facts().undo == undo_kind::copy; // what was right after a wrong guess is in the next pass
     const size_t n_last = s.text.req().n_predict == 0 ? 1
@@ -38,13 +38,13 @@ size_t reading_plan::n_to_read(const verify_slot & s) const {
     return n == 1 && copy ? 0 : n; // the model might not keep a single row
 }
 
-size_t reading_plan::one_kind(const verify_slot & s, size_t n_rows) {
+size_t pass_texts::one_kind(const verify_slot & s, size_t n_rows) {
     const size_t n = n_to_picture(s);
     return n == 0 ? n_of_picture(s) : std::min(n, n_rows);
 }
 
 // A picture takes long, so texts that are written have a pass between two of them.
-bool reading_plan::read_picture(target_pass & pass, const std::vector<verify_slot *> & texts) {
+bool pass_texts::read_picture(target_pass & pass, const std::vector<verify_slot *> & texts) {
     verify_slot * first  = nullptr;
     bool          others = false;
     for (verify_slot * s : texts) {
@@ -61,7 +61,7 @@ bool reading_plan::read_picture(target_pass & pass, const std::vector<verify_slo
     return was_picture_;
 }
 
-void reading_plan::fill(target_pass & pass, const std::vector<verify_slot *> & all) {
+void pass_texts::fill(target_pass & pass, const std::vector<verify_slot *> & all) {
     if (all.size() == 1) {
         pass.begin(*all.front());
         all.front()->n_read = n_to_read(*all.front());
@@ -87,7 +87,7 @@ void reading_plan::fill(target_pass & pass, const std::vector<verify_slot *> & a
 }
 
 // Sets n_read of the texts.
-void reading_plan::share(const std::vector<verify_slot *> & texts) {
+void pass_texts::share(const std::vector<verify_slot *> & texts) {
     const size_t n_all  = size_t(model_.facts().n_batch);
     size_t       n_left = n_all;
     const auto   n_most = [this](const verify_slot & s) { // a text that is to have no tokens only reads
@@ -127,7 +127,7 @@ void reading_plan::share(const std::vector<verify_slot *> & texts) {
 
 // Late in a long prompt attention takes most of a pass. Pieces become shorter then, so that a text that is written
 // waits about as long as before.
-void reading_plan::measure(const target_pass & pass) {
+void pass_texts::measure(const target_pass & pass) {
     size_t n = 0;
     for (const verify_slot * s : pass.slots()) {
         n += s->n_read;
@@ -143,7 +143,7 @@ void reading_plan::measure(const target_pass & pass) {
 
 // Of texts with a recurrent state, a pass has one, or several that each give one row and equally many guesses: libllama
 // would divide other passes. Those take turns.
-void reading_plan::keep_one_width(std::vector<verify_slot *> & slots) {
+void pass_texts::keep_one_width(std::vector<verify_slot *> & slots) {
     if (model_.facts().undo == undo_kind::cells || slots.empty()) {
         return;
     }
