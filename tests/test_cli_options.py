@@ -23,7 +23,7 @@ VALUED = [p for p in OPTIONS if not p.is_flag]
 # What a model may be called, say, or be told to write, has no nonsense; files are checked below.
 FREE_TEXT = {
     "model", "model_draft", "prompt", "stop", "dry_sequence_breakers", "file", "trace", "log_file", "hf_token",
-    "prompt_cache", "reasoning_budget_message", "in_prefix", "in_suffix", "images",
+    "prompt_cache", "reasoning_budget_message", "in_prefix", "in_suffix", "images", "lookup_cache_dynamic",
 }  # fmt: skip
 # Only the loader knows which devices and CPUs there are.
 KNOWN_TO_THE_ENGINE = {"device", "device_draft"}

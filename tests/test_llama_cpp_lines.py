@@ -27,7 +27,6 @@ SERVERS = ("llama-server", "server")
 # What lines say that duo does not have, or takes otherwise, and duo's answer.
 REFUSED = {
     "--image": "llama.cpp's --image is not in duo",
-    "--lookup-cache-static": "llama.cpp's --lookup-cache-static is not in duo",
     "--instruct": "unknown option --instruct",  # llama.cpp has removed these
     "-ins": "unknown option -ins",
     "--chatml": "unknown option --chatml",
@@ -43,7 +42,7 @@ REFUSED = {
 # What needs hosts, devices or files that a test cannot make.
 ELSEWHERE = (
     "--rpc", "--device", "--device-draft", "-dev", "-devd", "--lora", "--rerank", "--reranking", "-hf", "--hf-repo",
-    "--fim-qwen-7b-default", "draft-mtp", "draft-eagle3",
+    "--fim-qwen-7b-default", "draft-mtp", "draft-eagle3", "--lookup-cache-static",
 )  # fmt: skip
 LONGEST = 2048  # tokens of a context
 

@@ -106,7 +106,7 @@ def test_values_that_change_something_are_refused_with_what_is_possible(run: Run
         (["--cache-reuse", "x"], "--cache-reuse x: it has to be a whole number"),
         (["--cache-reuse", "1.5"], "--cache-reuse 1.5: it has to be a whole number"),
         (["--log-colors", "maybe"], "--log-colors maybe: it has to be on, off or auto"),
-        (["--lookup_cache_static", "x"], "--lookup-cache-static is not in duo"),
+        (["--docker_repo", "x"], "--docker-repo is not in duo"),
         (["--poll=101"], "--poll 101: it has to be a whole number from 0 to 100"),
         (["--rope-scale", "0"], "--rope-scale 0: it has to be a number above 0"),
         (["--samplers", "top_k;typical"], "(--samplers) is 'top_k;typical', but duo has no sampler 'typical'"),

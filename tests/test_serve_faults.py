@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
@@ -16,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from conftest import EXACT, HANG_S
-from served import GREEDY, TALE, Server, parsed, raw, request_for, served
+from served import GREEDY, TALE, Server, all_of, parsed, raw, request_for, served
 from storms import held, threads
 
 from duo import Duo
@@ -136,6 +137,27 @@ def test_clients_that_vanish_in_mid_stream(server: Server, alone: Duo, n: int) -
             assert answer.status_code == 429 or answer.json()["content"] == right
         assert sum(g.result() for g in gone) > n * 500
     assert server.post("/completion", {"prompt": "The king said", **GREEDY}).json()["content"] == right
+
+
+def test_two_hundred_clients_at_once(alone: Duo) -> None:
+    """Each has a connection of its own. With room in the queue all get their text; without, those left over get 429."""
+    n = 200
+    right = alone.generate("The king said", temperature=0.0, max_tokens=3).text
+    body = {"prompt": "The king said", "temperature": 0, "n_predict": 3}
+    ask = request_for("/completion", body).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
+    for room, codes in ((n, {200}), (4, {200, 429})):
+        with served({"queue": room, "header_timeout": HANG_S}, n_parallel=4, n_ctx=512, **EXACT) as s:
+            clients = [raw(s) for _ in range(n)]
+            for c in clients:
+                c.sendall(ask)
+            answers = [all_of(c) for c in clients]
+            for c in clients:
+                c.close()
+            assert s.get("/health").status_code == 200
+        assert {int(a[9:12]) for a in answers} <= codes
+        for a in answers:
+            found = json.loads(a.partition(b"\r\n\r\n")[2])
+            assert found["content"] == right if a.startswith(b"HTTP/1.1 200") else found["error"]["code"] == 429
 
 
 def test_clients_that_crawl(alone: Duo) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -234,3 +235,33 @@ def test_a_server_that_cannot_start_says_why(
     code, out, err = run("serve", "--port", "0", *args)
     assert code == 1 and out == ""
     assert words in err.splitlines()[-1] and "Traceback" not in err
+
+
+def test_a_server_that_is_killed_under_its_streams_leaves_its_port_free(program: Program) -> None:
+    """kill -9: every client sees that its stream has broken off, and the next server has the port at once."""
+    p, url = program("-np", "4")
+    begun = threading.Barrier(5)
+
+    def read() -> str:
+        body = {"prompt": "Once", "n_predict": 1900, "ignore_eos": True, "stream": True}
+        try:
+            with httpx.stream("POST", url + "/completion", json=body, timeout=HANG_S) as answer:
+                chunks = answer.iter_bytes()
+                next(chunks)
+                begun.wait(HANG_S)
+                for _ in chunks:
+                    pass
+        except httpx.TransportError as e:
+            return type(e).__name__
+        return "whole"
+
+    with ThreadPoolExecutor(4) as pool:
+        readers = [pool.submit(read) for _ in range(4)]
+        begun.wait(HANG_S)
+        p.kill()
+        ends = {r.result(HANG_S) for r in readers}
+    assert p.wait(HANG_S) == -signal.SIGKILL
+    assert ends <= {"RemoteProtocolError", "ReadError"}
+    _, again = program("--port", url.rsplit(":", 1)[1])
+    assert again == url
+    write(url)

@@ -45,7 +45,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Texts": ("generate", "stream", "generate_many", "agenerate", "astream"),
     "Tokens": ("tokenize", "detokenize", "decode"),
     "Caches": ("save_state", "load_state"),
-    "Models": ("target", "draft", "local_model", "n_parallel", "placement", "timings", "chat_template"),
+    "Models": (
+        "target", "draft", "local_model", "n_parallel", "placement", "timings", "lora_scales", "chat_template",
+    ),
     "Completions and chats in llama_cpp's and OpenAI's shape": (
         "create_completion", "create_chat_completion", "create_chat_completion_openai_v1",
     ),

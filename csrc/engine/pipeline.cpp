@@ -20,6 +20,7 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
       reader_(text_model_, wires_, opt.n_texts) {
     using place    = drafts::place;
     wires_.tracing = opt.tracing;
+    wires_.lookup  = opt.lookup;
     if (target != nullptr && draft != nullptr && draft->facts().n_inputs > 0) {
         wires_.features = std::make_unique<feature_ring>(draft->facts().n_inputs, n_feature_rows);
     }

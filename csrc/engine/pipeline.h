@@ -17,15 +17,16 @@ namespace duo {
 class pipeline {
   public:
     struct options {
-        bool                  tracing      = false;
-        bool                  remote_draft = false; // a draft_link stands in for it
-        int32_t               n_ctx_remote = 0;     // > 0: the target is elsewhere and has a context of this size
-        bool                  on_host      = false; // see wires
-        int32_t               n_texts      = 1;     // texts at once; more wait in a queue
-        int64_t               n_kept_bytes = 0;     // see kept_texts
-        pair_prior            prior{};
-        std::function<void()> on_target_thread{}; // first thing in the thread: CPU affinity
-        std::function<void()> on_draft_thread{};
+        bool                          tracing      = false;
+        bool                          remote_draft = false; // a draft_link stands in for it
+        int32_t                       n_ctx_remote = 0; // > 0: the target is elsewhere and has a context of this size
+        bool                          on_host      = false; // see wires
+        int32_t                       n_texts      = 1;     // texts at once; more wait in a queue
+        int64_t                       n_kept_bytes = 0;     // see kept_texts
+        pair_prior                    prior{};
+        std::shared_ptr<lookup_cache> lookup{};           // see wires
+        std::function<void()>         on_target_thread{}; // first thing in the thread: CPU affinity
+        std::function<void()>         on_draft_thread{};
     };
 
     // `draft` null: plain decoding only, or the draft is elsewhere. With n_ctx_remote, `target` is null, a target_link

@@ -6,8 +6,10 @@
 
 #include "base/error.h"
 #include "context_shape.h"
+#include "control_vector.h"
 #include "cpu/team.h"
 #include "log.h"
+#include "lora.h"
 #include "weights_loader.h"
 
 namespace duo {
@@ -53,6 +55,8 @@ void embedder::create(const std::string & pooling) {
     params.abort_callback          = [](void * stopped) { return static_cast<std::atomic<bool> *>(stopped)->load(); };
     params.abort_callback_data     = &stopped_;
     context_                       = new_context(*weights_, params, "a context for embeddings", "-c or -b");
+    use_loras(context_.get(), weights_->loras, loaded_scales(opt));
+    use_control_vectors(context_.get(), weights_->model.get(), opt);
 }
 
 std::string embedder::pooling() const {

@@ -27,14 +27,22 @@ std::vector<llama_adapter_lora *> load_loras(llama_model * model, const model_op
     return all;
 }
 
-void use_loras(llama_context * context, std::vector<llama_adapter_lora *> adapters, const model_options & opt) {
-    std::vector<float> scales;
+lora_scales loaded_scales(const model_options & opt) {
+    lora_scales scales;
     for (const auto & [path, scale] : opt.loras) {
         scales.push_back(scale);
     }
+    return scales;
+}
+
+// libllama prepares its graphs anew in the next pass, unless these are the scales that it has.
+void use_loras(llama_context * context, std::vector<llama_adapter_lora *> adapters, lora_scales scales) {
+    if (adapters.size() != scales.size()) {
+        throw error(error_kind::bad_value, "there are " + std::to_string(adapters.size()) + " LoRA adapters and " +
+                                               std::to_string(scales.size()) + " scales; give one for each");
+    }
     if (!adapters.empty() && llama_set_adapters_lora(context, adapters.data(), adapters.size(), scales.data()) != 0) {
-        throw error(error_kind::bad_value,
-                    "the LoRA adapters do not fit " + opt.path + "; check which model they were made for");
+        throw error("libllama did not take the scales of the LoRA adapters");
     }
 }
 

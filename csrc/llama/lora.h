@@ -6,13 +6,16 @@
 #include <llama.h>
 
 #include "model_options.h"
+#include "text/lora_scales.h"
 
 namespace duo {
 
 // The adapters that the options name; the model frees them. Throws duo::error.
 std::vector<llama_adapter_lora *> load_loras(llama_model * model, const model_options & opt);
 
-// From now on the context computes with them. Throws duo::error.
-void use_loras(llama_context * context, std::vector<llama_adapter_lora *> adapters, const model_options & opt);
+[[nodiscard]] lora_scales loaded_scales(const model_options & opt);
+
+// From now on the context computes with them. One whose scale is 0 costs nothing. Throws duo::error.
+void use_loras(llama_context * context, std::vector<llama_adapter_lora *> adapters, lora_scales scales);
 
 } // namespace duo

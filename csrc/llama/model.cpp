@@ -26,11 +26,11 @@ model_facts facts_of(const model_weights & weights, model_decoder * decoder) {
 } // namespace
 
 llama_token_model::llama_token_model(std::shared_ptr<const model_weights> weights, const llama_token_model * target,
-                                     std::shared_ptr<projector> eyes)
-    : weights_(std::move(weights)), vocabulary_(weights_->model, weights_->options.path), eyes_(std::move(eyes)) {
+                                     std::shared_ptr<projector> sees)
+    : weights_(std::move(weights)), vocabulary_(weights_->model, weights_->options.path), eyes(std::move(sees)) {
     if (!weights_->options.vocab_only) {
         decoder_ = model_decoder::make(*weights_, target == nullptr ? nullptr : target->decoder_->context().get());
-        decoder_->use(eyes_);
+        decoder_->use(eyes);
         sampler_ = std::make_unique<row_sampler>(*weights_, *decoder_);
     }
     facts_ = facts_of(*weights_, decoder_.get());

@@ -33,6 +33,7 @@ class llama_token_model : public token_model {
         return decoder_->decode(rows, stop);
     }
     void use_threads(int32_t n) override { decoder_->context().use_threads(n); }
+    void use_scales(const lora_scales & scales) override { decoder_->context().use_scales(scales); }
 
     int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                        std::span<candidate> out) override {
@@ -49,8 +50,6 @@ class llama_token_model : public token_model {
     float logprobs(int32_t i_row, token_id token, std::span<candidate> out) override {
         return sampler_->logprobs(i_row, token, out);
     }
-
-    [[nodiscard]] const std::shared_ptr<projector> & eyes() const { return eyes_; } // null: it sees nothing
 
     head_states & states() override { return decoder_->hidden(); }
 
@@ -76,7 +75,9 @@ class llama_token_model : public token_model {
     std::unique_ptr<model_decoder>       decoder_; // none without a context
     std::unique_ptr<row_sampler>         sampler_;
     model_facts                          facts_;
-    std::shared_ptr<projector>           eyes_;
+
+  public:
+    const std::shared_ptr<projector> eyes; // null: it sees nothing. The weights outlive it
 };
 
 } // namespace duo

@@ -92,7 +92,7 @@ model_context::model_context(const model_weights & w, llama_context * target, bo
     }
     create(params);
     keep_hidden();
-    use_loras(get(), w.loras, w.options);
+    use_loras(get(), w.loras, lora_scales(w.loras.size(), 1.0f)); // the trial pass is to have room for all
     use_control_vectors(get(), w.model.get(), w.options);
 }
 
@@ -227,6 +227,10 @@ void model_context::use_threads(int32_t n) {
         llama_set_n_threads(get(), n > 0 ? n : opt.n_threads, n > 0 ? n : opt.n_threads_batch);
         n_threads_ = n;
     }
+}
+
+void model_context::use_scales(const lora_scales & scales) {
+    use_loras(get(), weights_.loras, scales.empty() ? loaded_scales(weights_.options) : scales);
 }
 
 // Layers of a hybrid model that do not attend have no cells.

@@ -14,6 +14,7 @@
 #include "cpu/cell_order.h"
 #include "cpu/page_reader.h"
 #include "model_weights.h"
+#include "text/lora_scales.h"
 
 namespace duo {
 
@@ -62,6 +63,8 @@ class model_context {
     // The states that a head's encoder makes; valid until the next pass. Throws duo::error.
     const float * encode(const llama_batch & batch);
     void          use_threads(int32_t n);
+    // Of the model's LoRA adapters, in the next passes; empty: those of the load. Throws duo::error.
+    void use_scales(const lora_scales & scales);
     // The next pass begins with moving keys.
     void keys_move() { keys_move_ = true; }
 

@@ -37,6 +37,7 @@ std::unique_ptr<model_decoder> model_decoder::make(const model_weights & w, llam
         again();
         made->probe();
     }
+    made->context_.use_scales({});
     made->choose_shortlist();
     return made;
 }

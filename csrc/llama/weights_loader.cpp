@@ -103,7 +103,7 @@ void weights_loader::load() {
     }
     check_kind();
     check_borrowed();
-    w_.loras = load_loras(w_.model.get(), opt_);
+    w_.loras = opt_.vocab_only ? std::vector<llama_adapter_lora *>() : load_loras(w_.model.get(), opt_);
     if (const std::string why = w_.head ? head_fault(opt_.path, w_.n_vocab()) : ""; !why.empty()) {
         throw error(error_kind::bad_value, why);
     }

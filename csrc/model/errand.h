@@ -15,9 +15,10 @@ namespace duo {
 // What a model's cache holds: the leading tokens of a text.
 struct cache_image {
     std::vector<token_id> tokens{};
-    std::string           saved{}; // save: as token_model::save() gives it; empty: nothing is cached
-    std::span<const char> given{}; // restore: the same; empty: the cache stays as it is
-    std::vector<int32_t>  held{};  // look: positions that the model holds of each branch, by its own account
+    std::string           saved{};  // save: as token_model::save() gives it; empty: nothing is cached
+    std::span<const char> given{};  // restore: the same; empty: the cache stays as it is
+    std::vector<int32_t>  held{};   // look: positions that the model holds of each branch, by its own account
+    lora_scales           scales{}; // of a target's adapters, with which it was computed
     // Of a draft: tokens of the text that it has left out (draft_window.h). Then `tokens` are those that it has read.
     // It is not saved then, because there is little to read again.
     int32_t n_left_out = 0;

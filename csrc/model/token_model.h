@@ -11,6 +11,7 @@
 #include "base/messages.h"
 #include "head_states.h"
 #include "model_facts.h"
+#include "text/lora_scales.h"
 #include "text/pictures.h"
 #include "text/sampling.h"
 
@@ -55,6 +56,9 @@ class token_model {
 
     // Sets the number of threads of the next passes. 0: all the threads that the model was given.
     virtual void use_threads(int32_t /*n*/) {}
+
+    // Sets the scales of the model's LoRA adapters in the next passes. Empty: those of the load.
+    virtual void use_scales(const lora_scales & /*scales*/) {}
 
     // Candidates to follow row `i_row` of the last decode, best first by log-probability + noise, at most out.size().
     // `text`: all tokens up to and including that row's; penalties read its end, and its size is the noise's position.

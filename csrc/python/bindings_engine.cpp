@@ -127,7 +127,7 @@ void register_model(py::module_ & m) {
                                                          llama_vocab_fim_mid(vocab));
                                })
         .def_property_readonly("warning", [](const v & x) { return text_of(x.get()->weights().warning); })
-        .def_property_readonly("projector", [](const v & x) { return x.get()->eyes(); })
+        .def_property_readonly("projector", [](const v & x) { return x.get()->eyes; })
         .def_property_readonly("vocabulary", [](const v & x) { return x.get()->vocabulary(); })
         .def(
             "is_end", [](const v & x, token_id id) { return x.get()->is_end(id); }, "token"_a)
@@ -200,6 +200,8 @@ void register_engine(py::module_ & m) {
         .def_property_readonly("target_links", &engine::links_to_target)
         .def_property_readonly("running", py::cpp_function(&engine::running, released))
         .def_property_readonly("shared_vocabulary", &engine::shared_vocabulary)
+        // Of the target's adapters, for what begins later.
+        .def_property("lora_scales", &engine::scales, &engine::set_scales)
         .def_property_readonly("usage",
                                [](const engine & e) {
                                    engine_usage now;
@@ -215,7 +217,7 @@ void register_engine(py::module_ & m) {
                const plan_params & plan, std::vector<std::string> stop, int32_t n_logprobs, const py::object & hook,
                std::vector<std::shared_ptr<token_hook>> hooks, const std::optional<sampling_params> & chosen_from,
                int32_t place, bool use_cache, int32_t n_mark, bool shift, int32_t n_keep, int32_t n_discard,
-               bool filtered_logprobs, const seen_prompt * pictures) {
+               bool filtered_logprobs, const seen_prompt * pictures, lora_scales scales) {
                 auto                         own_hook = joined_hooks(hook, std::move(hooks));
                 const py::gil_scoped_release released;
 
@@ -234,13 +236,14 @@ void register_engine(py::module_ & m) {
                 r->n_mark            = n_mark;
                 r->shift             = {.on = shift, .n_keep = n_keep, .n_discard = n_discard};
                 r->pictures          = pictures == nullptr ? picture_spans() : pictures->pictures;
+                r->scales            = std::move(scales);
                 return text_handle(e, e.begin(std::move(r)));
             },
             py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "plan"_a, "stop"_a, "n_logprobs"_a,
             "hook"_a = py::none(), "hooks"_a = std::vector<std::shared_ptr<token_hook>>(),
             "chosen_from"_a = std::nullopt, "place"_a = -1, "use_cache"_a = true, "n_mark"_a = 0,
             "context_shift"_a = false, "n_keep"_a = 0, "n_discard"_a = 0, "filtered_logprobs"_a = false,
-            "pictures"_a = py::none())
+            "pictures"_a = py::none(), "lora_scales"_a = lora_scales())
         .def(
             "begin_errand",
             [](engine & e, std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place) {
@@ -260,6 +263,7 @@ void register_engine(py::module_ & m) {
             py::call_guard<py::gil_scoped_release>())
         .def("cancel_all", &engine::cancel_all, py::call_guard<py::gil_scoped_release>())
         .def("close", &engine::close, py::call_guard<py::gil_scoped_release>())
+        .def("save_lookup", &engine::save_lookup, "path"_a, py::call_guard<py::gil_scoped_release>())
         // Between two texts: the measurements of the pair, to a file and back.
         .def(
             "profile", [](const engine & e) { return of_plans(e, [](planner & p) { return p.saved(); }); }, released)

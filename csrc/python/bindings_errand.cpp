@@ -53,10 +53,12 @@ void register_errand(py::module_ & m) {
              "kind"_a, py::kw_only(), "n_keep"_a = -1, "n_top"_a = 0)
         .def(
             "give_target",
-            [](e & x, std::vector<token_id> tokens, const py::bytes & saved) {
+            [](e & x, std::vector<token_id> tokens, const py::bytes & saved, lora_scales scales) {
                 give(x.target, x.of_target, std::move(tokens), saved);
+                x.target.scales = std::move(scales);
             },
-            "tokens"_a, "saved"_a)
+            "tokens"_a, "saved"_a, "lora_scales"_a = lora_scales())
+        .def_property_readonly("lora_scales", [](const e & x) { return x.target.scales; })
         .def(
             "give_draft",
             [](e & x, std::vector<token_id> tokens, const py::bytes & saved) {

@@ -201,6 +201,8 @@ void register_engine_options(py::module_ & m) {
         .def_readwrite("n_ctx_remote", &e::n_ctx_remote)
         .def_readwrite("n_parallel", &e::n_parallel)
         .def_readwrite("n_kept_bytes", &e::n_kept_bytes)
+        .def_readwrite("lookup_static", &e::lookup_static)
+        .def_readwrite("lookup_dynamic", &e::lookup_dynamic)
         .def_readwrite("tracing", &e::tracing)
         .def_property(
             "split", [](const e & o) { return std::pair(o.prior.split.target, o.prior.split.draft); },

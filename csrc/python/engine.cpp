@@ -1,5 +1,7 @@
 #include "engine.h"
 
+#include <algorithm>
+#include <cmath>
 #include <exception>
 #include <system_error>
 
@@ -10,6 +12,7 @@
 
 #include "base/error.h"
 #include "llama/lone_head.h"
+#include "llama/lora.h"
 #include "llama/pair_check.h"
 #include "llama/shared_rpc.h"
 #include "llama/stock_kernels.h"
@@ -78,6 +81,7 @@ engine::engine(const engine_options & opt) {
         auto weights     = load_weights(t, false);
         auto eyes        = opt.projector.path.empty() ? nullptr : std::make_shared<projector>(opt.projector, *weights);
         target_          = std::make_shared<llama_token_model>(std::move(weights), nullptr, std::move(eyes));
+        scales_          = loaded_scales(opt.target);
     }
     if (opt.target.vocab_only) {
         target_view_ = target_;
@@ -101,6 +105,14 @@ engine::engine(const engine_options & opt) {
             draft_->sampler()->limit_vocab(target_->facts().n_vocab);
         }
     }
+    if (!opt.lookup_static.empty() || !opt.lookup_dynamic.empty()) {
+        if (!target_) {
+            throw error(error_kind::bad_value,
+                        "--lookup-cache-static and --lookup-cache-dynamic need the target in this "
+                        "process, and it is in another one; leave them out");
+        }
+        lookup_ = std::make_shared<lookup_cache>(opt.lookup_static, opt.lookup_dynamic, target_->facts().n_vocab);
+    }
     target_view_          = target_;
     draft_view_           = draft_;
     token_model * t       = target_.get();
@@ -118,6 +130,7 @@ engine::engine(const engine_options & opt) {
            .n_texts          = opt.n_parallel,
            .n_kept_bytes     = opt.n_kept_bytes,
            .prior            = opt.prior,
+           .lookup           = lookup_,
            .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
            .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});
     if (opt.remote_draft) {
@@ -212,7 +225,45 @@ std::shared_lock<std::shared_mutex> engine::enter() const {
 
 std::shared_ptr<open_text> engine::begin(std::unique_ptr<request> req) {
     const auto entered = enter();
+    if (req->scales.empty()) {
+        req->scales = scales();
+    } else {
+        check_scales(req->scales);
+    }
     return pipeline_->begin(std::move(req));
+}
+
+void engine::save_lookup(const std::string & path) const {
+    const std::shared_lock entered(gate_);
+    if (pipeline_) {
+        throw error(error_kind::busy, "texts may still be written; close this first");
+    }
+    if (lookup_) {
+        lookup_->save(path);
+    }
+}
+
+void engine::check_scales(const lora_scales & scales) const {
+    const size_t n = target_ ? target_->weights().loras.size() : 0;
+    if (scales.size() != n) {
+        throw error(error_kind::bad_value, std::to_string(scales.size()) + " scales of LoRA adapters were given, and " +
+                                               (target_ ? std::to_string(n) + " adapters are loaded (--lora)"
+                                                        : "the target is in another process, where they are set"));
+    }
+    if (!std::ranges::all_of(scales, [](float x) { return std::isfinite(x); })) {
+        throw error(error_kind::bad_value, "a LoRA adapter's scale is no finite number; give one, such as 1");
+    }
+}
+
+void engine::set_scales(const lora_scales & scales) {
+    check_scales(scales);
+    const std::lock_guard locked(scales_lock_);
+    scales_ = scales;
+}
+
+lora_scales engine::scales() const {
+    const std::lock_guard locked(scales_lock_);
+    return scales_;
 }
 
 std::shared_ptr<open_text> engine::begin(std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <string>
@@ -36,7 +37,9 @@ struct engine_options {
     bool              remote_draft = false; // the draft is elsewhere: see draft_link()
     int32_t           n_ctx_remote = 0; // > 0: the target is elsewhere, with a context of this size: see target_link()
     pair_prior        prior{};          // where the two models are placed, and the expected cost of passes
-    int32_t           n_parallel   = 1; // texts at once
+    int32_t           n_parallel = 1;   // texts at once
+    std::string       lookup_static{};  // files of lookup_cache; empty: none
+    std::string       lookup_dynamic{};
     int64_t           n_kept_bytes = 0; // RAM for texts that leave the target's cache; 0: none; -1: no limit
     bool              tracing      = false;
     model_wrapper     wrap{}; // empty: the models are used as they are
@@ -53,6 +56,11 @@ class engine {
 
     // Starts a text, or puts it into the queue. Throws duo::error.
     std::shared_ptr<open_text> begin(std::unique_ptr<request> req);
+    // Of the target's LoRA adapters: of what begins later and asks for no others. Throws duo::error if the target is
+    // elsewhere, or for another number of them.
+    void                      set_scales(const lora_scales & scales);
+    [[nodiscard]] lora_scales scales() const;
+
     // Starts an errand; `prompt` is for the kinds that need one. place: in the target's cache; -1: see errand_desk.
     // Like a text, it ends with a chunk whose `finish` is set. Throws duo::error.
     std::shared_ptr<open_text> begin(std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place);
@@ -78,6 +86,8 @@ class engine {
     [[nodiscard]] bool running() const;
     // What it holds at this moment. Throws duo::error if closed.
     [[nodiscard]] engine_usage usage() const;
+    // The dynamic n-gram cache, to this file. Throws duo::error, also while this is not closed.
+    void save_lookup(const std::string & path) const;
     // The rings and bells. Throws duo::error if closed.
     [[nodiscard]] std::shared_ptr<wires> ends() const;
 
@@ -95,6 +105,7 @@ class engine {
     void                                 require_home() const;
     void                                 leave_to_parent() noexcept;
     std::shared_ptr<const model_weights> join_vocabularies(std::shared_ptr<const model_weights> draft);
+    void                                 check_scales(const lora_scales & scales) const;
     void start(token_model * target, token_model * draft, const pipeline::options & opt);
 
     const home_process home_;
@@ -112,6 +123,9 @@ class engine {
     std::unique_ptr<token_model>              wrapped_target_;
     std::unique_ptr<token_model>              wrapped_draft_;
     std::optional<double>                     shared_vocabulary_;
+    std::shared_ptr<lookup_cache>             lookup_; // null: there are no files
+    mutable std::mutex                        scales_lock_;
+    lora_scales                               scales_;
     mutable std::shared_mutex                 gate_; // of the pipeline and what it uses
     std::unique_ptr<pipeline>                 pipeline_;
     std::vector<std::shared_ptr<draft_link>>  draft_links_; // by the text's slot

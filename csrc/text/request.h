@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/messages.h"
 #include "draft_window.h"
+#include "lora_scales.h"
 #include "pictures.h"
 #include "sampling.h"
 #include "token_hook.h"
@@ -147,6 +148,7 @@ struct request : text_params {
     bool          use_cache = true; // false: the whole prompt is evaluated
     context_shift shift;
     picture_spans pictures; // in the prompt; only for a target in this process that sees
+    lora_scales   scales;   // of the target's adapters; only for a target in this process
     // Later prompts will probably begin with so many tokens of this one, and then differ. 0: unknown.
     int32_t                     n_mark = 0;
     std::shared_ptr<token_hook> hook; // null: none. Only for a target in this process

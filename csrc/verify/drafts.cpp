@@ -157,7 +157,7 @@ void drafts::tell(verify_slot & s, verdict_msg v) {
     if (missed && !s.told.spared && s.draft.drafting() && !s.draft.late()) { // it now reads all that it was spared
         begin_reading(s, plans_.window().missed_us(s));
     }
-    const bool rests = plans_.set_orders(s, v) && verdict && ++s.n_quiet % n_quiet_most != 0;
+    const bool rests = plans_.set_orders(s, v) && verdict && ++s.told.n_quiet % n_quiet_most != 0;
     const bool quiet = rests || (verdict && !plans_.texts().is_alone());
     wakes_           = wakes_ || (quiet && !rests);
     s.told.n_ahead   = v.n_ahead;

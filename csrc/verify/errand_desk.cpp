@@ -55,7 +55,7 @@ verify_slot & errand_desk::choose_slot(const request & req) {
         return cache_.slots()[size_t(req.wanted)];
     }
     if (what == errand::kind::look || what == errand::kind::save || what == errand::kind::erase) {
-        return req.prompt.empty() ? *last_ : cache_.nearest_slot(req.prompt);
+        return req.prompt.empty() ? *last_ : cache_.nearest_slot(req.prompt, nullptr);
     }
     if (what == errand::kind::restore && req.job->target.given.empty()) {
         return *last_;
@@ -100,6 +100,7 @@ void errand_desk::carry_out(verify_slot & s, request & req) {
                 s.cached.resize(size_t(job.n_keep));
             }
             job.target.tokens = s.cached;
+            job.target.scales = s.scales;
             if (!s.cached.empty()) {
                 job.target.saved = model_.save(s.first_branch);
             }
@@ -111,6 +112,7 @@ void errand_desk::carry_out(verify_slot & s, request & req) {
                 cache_.make_room(job.target.tokens.size());
                 model_.restore(s.first_branch, job.target.given);
                 s.cached = job.target.tokens;
+                s.scales = job.target.scales;
             }
             break;
         case errand::kind::erase:
@@ -132,6 +134,8 @@ void errand_desk::score(verify_slot & s, request & req) {
     cache_.save_to_ram(s);
     cache_.clear(s);
     cache_.make_room(tokens.size());
+    s.scales = req.scales;
+    model_.use_scales(s.scales);
     best_.resize(size_t(job.n_top));
     while (s.cached.size() + 1 < tokens.size()) {
         const size_t first = s.cached.size();

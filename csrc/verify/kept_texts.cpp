@@ -7,13 +7,19 @@
 
 namespace duo {
 
-bool kept_texts::wants(std::span<const token_id> tokens) {
+namespace {
+// Leading tokens of the text that these cells could be used for.
+size_t n_of_use(const kept_texts::text & t, std::span<const token_id> tokens, const lora_scales & scales) {
+    return t.scales == scales ? size_t(n_same(t.tokens, tokens)) : 0;
+}
+} // namespace
+
+bool kept_texts::wants(std::span<const token_id> tokens, const lora_scales & scales) {
     if (n_bytes_most_ == 0) {
         return false;
     }
-    const auto longer = std::find_if(texts_.begin(), texts_.end(), [tokens](const text & t) {
-        return size_t(n_same(t.tokens, tokens)) == tokens.size();
-    });
+    const auto longer = std::find_if(texts_.begin(), texts_.end(),
+                                     [&](const text & t) { return n_of_use(t, tokens, scales) == tokens.size(); });
     if (longer == texts_.end()) {
         return true;
     }
@@ -21,14 +27,14 @@ bool kept_texts::wants(std::span<const token_id> tokens) {
     return false;
 }
 
-void kept_texts::add(std::span<const token_id> tokens, std::string && saved) {
-    text fresh{{tokens.begin(), tokens.end()}, std::move(saved)};
+void kept_texts::add(std::span<const token_id> tokens, std::string && saved, const lora_scales & scales) {
+    text fresh{{tokens.begin(), tokens.end()}, std::move(saved), scales};
     if (n_bytes_most_ >= 0 && fresh.bytes() > n_bytes_most_) {
         return;
     }
     for (auto t = texts_.begin(); t != texts_.end();) {
         const auto here = t++;
-        if (size_t(n_same(here->tokens, tokens)) == here->tokens.size()) {
+        if (n_of_use(*here, tokens, scales) == here->tokens.size()) {
             erase(here);
         }
     }
@@ -39,11 +45,11 @@ void kept_texts::add(std::span<const token_id> tokens, std::string && saved) {
     texts_.push_back(std::move(fresh));
 }
 
-const kept_texts::text * kept_texts::find(std::span<const token_id> tokens) {
-    auto    best   = texts_.end();
-    int32_t n_best = 0;
+const kept_texts::text * kept_texts::find(std::span<const token_id> tokens, const lora_scales & scales) {
+    auto   best   = texts_.end();
+    size_t n_best = 0;
     for (auto t = texts_.begin(); t != texts_.end(); ++t) {
-        const int32_t n = n_same(t->tokens, tokens);
+        const size_t n = n_of_use(*t, tokens, scales);
         // Of equal ones the shortest: fewer cells have to come back.
         if (n > n_best || (n > 0 && n == n_best && t->tokens.size() < best->tokens.size())) {
             best   = t;

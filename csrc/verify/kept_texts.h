@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/messages.h"
+#include "text/lora_scales.h"
 
 namespace duo {
 
@@ -19,6 +20,7 @@ class kept_texts {
     struct text {
         std::vector<token_id> tokens;
         std::string           saved; // as token_model::save() gives it
+        lora_scales           scales{};
 
         [[nodiscard]] int64_t bytes() const { return int64_t(saved.size() + tokens.size() * sizeof(token_id)); }
     };
@@ -27,14 +29,14 @@ class kept_texts {
     explicit kept_texts(int64_t n_bytes_most) : n_bytes_most_(n_bytes_most) {}
 
     // Whether the text should be saved: texts are kept, and no kept one begins with it. If one does, it counts as used.
-    [[nodiscard]] bool wants(std::span<const token_id> tokens);
+    [[nodiscard]] bool wants(std::span<const token_id> tokens, const lora_scales & scales);
     // Keeps it instead of those that it begins with. The oldest ones go if there is no room, or the text itself if it
     // is larger than all the room.
-    void add(std::span<const token_id> tokens, std::string && saved);
+    void add(std::span<const token_id> tokens, std::string && saved, const lora_scales & scales);
 
-    // The text that has the longest beginning in common with these tokens; null: none has any. It counts as used, and
-    // is valid until the next call of add() or drop().
-    [[nodiscard]] const text * find(std::span<const token_id> tokens);
+    // The text that has the longest beginning in common with these tokens, computed with the same scales; null: none
+    // has any. It counts as used, and is valid until the next call of add() or drop().
+    [[nodiscard]] const text * find(std::span<const token_id> tokens, const lora_scales & scales);
     // Forgets a text that find() gave.
     void drop(const text & t);
 

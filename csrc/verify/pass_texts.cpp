@@ -61,12 +61,13 @@ bool pass_texts::read_picture(target_pass & pass, const std::vector<verify_slot 
     return was_picture_;
 }
 
-void pass_texts::fill(target_pass & pass, const std::vector<verify_slot *> & texts) {
-    if (texts.size() == 1) {
-        pass.begin(*texts.front());
-        texts.front()->n_read = n_to_read(*texts.front());
+void pass_texts::fill(target_pass & pass, const std::vector<verify_slot *> & all) {
+    if (all.size() == 1) {
+        pass.begin(*all.front());
+        all.front()->n_read = n_to_read(*all.front());
         return;
     }
+    const std::vector<verify_slot *> & texts = scales_.choose(all);
     pass.clear();
     if (read_picture(pass, texts)) {
         return;
@@ -79,6 +80,10 @@ void pass_texts::fill(target_pass & pass, const std::vector<verify_slot *> & tex
         }
     }
     keep_one_width(pass.slots());
+    ++n_turns_;
+    for (verify_slot * s : pass.slots()) {
+        s->n_turn = n_turns_;
+    }
 }
 
 // Sets n_read of the texts.
@@ -155,10 +160,6 @@ void pass_texts::keep_one_width(std::vector<verify_slot *> & slots) {
     // libllama takes sequences together that follow each other (llama_batch_allocr::split_equal).
     std::sort(slots.begin(), slots.end(),
               [](const verify_slot * a, const verify_slot * b) { return a->index < b->index; });
-    ++n_turns_;
-    for (verify_slot * s : slots) {
-        s->n_turn = n_turns_;
-    }
 }
 
 } // namespace duo

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/token_model.h"
+#include "scale_turns.h"
 #include "target_pass.h"
 #include "verify_slot.h"
 
@@ -40,6 +41,7 @@ class pass_texts {
     size_t                     n_piece_      = SIZE_MAX; // rows of the next piece at most
     uint64_t                   n_turns_      = 0;        // see verify_slot::n_turn
     bool                       was_picture_  = false;    // the last pass read one
+    scale_turns                scales_;
 };
 
 } // namespace duo

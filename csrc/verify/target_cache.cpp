@@ -13,6 +13,11 @@ namespace duo {
 namespace {
 // Tokens that are worth a copy of their text: evaluating so many takes about as long as several passes.
 constexpr size_t n_worth = 64;
+
+// Leading tokens of a text with these scales that the slot holds; null: with any.
+int32_t n_held_of(const verify_slot & s, std::span<const token_id> tokens, const lora_scales * scales) {
+    return scales == nullptr || s.scales == *scales ? n_same(s.cached, tokens) : 0;
+}
 } // namespace
 
 target_cache::target_cache(token_model & model, size_t n_slots, int64_t n_kept_bytes, bool for_head)
@@ -24,14 +29,14 @@ target_cache::target_cache(token_model & model, size_t n_slots, int64_t n_kept_b
     }
 }
 
-verify_slot & target_cache::nearest_slot(std::span<const token_id> tokens) {
+verify_slot & target_cache::nearest_slot(std::span<const token_id> tokens, const lora_scales * scales) {
     verify_slot * best   = nullptr;
     int32_t       n_best = -1;
     for (verify_slot & s : slots_) {
         if (s.text.active()) {
             continue;
         }
-        const int32_t n = n_same(s.cached, tokens);
+        const int32_t n = n_held_of(s, tokens, scales);
         if (n > n_best || (n == n_best && s.n_begun < best->n_begun)) {
             best   = &s;
             n_best = n;
@@ -46,14 +51,16 @@ verify_slot & target_cache::choose_slot(const request & req) {
             return s;
         }
     }
-    verify_slot & nearest = nearest_slot(req.prompt);
-    return !req.use_cache || kept_beyond(nearest, req.prompt) != nullptr ? *oldest_slot() : nearest;
+    verify_slot & nearest = nearest_slot(req.prompt, &req.scales);
+    return !req.use_cache || kept_beyond(nearest, req.prompt, req.scales) != nullptr ? *oldest_slot() : nearest;
 }
 
 // The text in RAM that has clearly more of the tokens than the slot's cache has. Null: none has.
-const kept_texts::text * target_cache::kept_beyond(const verify_slot & s, std::span<const token_id> tokens) {
-    const kept_texts::text * kept = kept_.find(tokens);
-    const bool worth = kept != nullptr && n_same(kept->tokens, tokens) >= n_same(s.cached, tokens) + int32_t(n_worth);
+const kept_texts::text * target_cache::kept_beyond(const verify_slot & s, std::span<const token_id> tokens,
+                                                   const lora_scales & scales) {
+    const kept_texts::text * kept = kept_.find(tokens, scales);
+    const bool               worth =
+        kept != nullptr && n_same(kept->tokens, tokens) >= n_held_of(s, tokens, &scales) + int32_t(n_worth);
     return worth ? kept : nullptr;
 }
 
@@ -69,10 +76,15 @@ verify_slot * target_cache::oldest_slot(bool with_cells) {
 }
 
 void target_cache::keep_beginning(verify_slot & s) {
-    const bool   uses_cache = s.text.req().use_cache;
-    const size_t n_here     = uses_cache ? size_t(n_same(s.cached, s.text.context().tokens())) : 0;
+    const lora_scales & scales     = s.text.req().scales;
+    const bool          uses_cache = s.text.req().use_cache;
+    const size_t        n_here     = uses_cache ? size_t(n_held_of(s, s.text.context().tokens(), &scales)) : 0;
     if (s.cached.size() >= n_here + n_worth) {
         save_to_ram(s);
+    }
+    if (s.scales != scales) {
+        clear(s);
+        s.scales = scales;
     }
     if (uses_cache) {
         restore_from_ram(s);
@@ -187,8 +199,8 @@ void target_cache::forget_rejected(verify_slot & s) noexcept {
 void target_cache::save_to_ram(verify_slot & s) noexcept {
     const bool whole = !s.text.active() || s.text.context().n_left_out() == 0;
     try {
-        if (whole && s.cached.size() >= n_worth && kept_.wants(s.cached)) {
-            kept_.add(s.cached, model_.save(s.first_branch));
+        if (whole && s.cached.size() >= n_worth && kept_.wants(s.cached, s.scales)) {
+            kept_.add(s.cached, model_.save(s.first_branch), s.scales);
         }
         if (!whole && !s.cached.empty() && !s.keys_move()) { // to read it again would give other bits
             s.parked.cells = {.tokens = s.cached, .saved = model_.save(s.first_branch)};
@@ -212,7 +224,7 @@ void target_cache::restore_from_ram(verify_slot & s) noexcept {
         }
         return;
     }
-    const kept_texts::text * kept = kept_beyond(s, tokens);
+    const kept_texts::text * kept = kept_beyond(s, tokens, s.scales);
     if (kept == nullptr) {
         return;
     }
@@ -227,7 +239,7 @@ void target_cache::restore_from_ram(verify_slot & s) noexcept {
     save_to_ram(s);
     clear(s);
     make_room(n_kept);
-    kept = kept_beyond(s, tokens); // the copies may have taken its room
+    kept = kept_beyond(s, tokens, s.scales); // the copies may have taken its room
     if (kept == nullptr || kept->tokens.size() > n_kept) {
         return;
     }

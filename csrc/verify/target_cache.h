@@ -30,8 +30,9 @@ class target_cache {
     // For a text that begins: the wanted slot, if it is free. What is kept of the text in RAM goes into the place of
     // the text that is missed least, and so does a text that is not to use the cache.
     verify_slot & choose_slot(const request & req);
-    // The free slot whose cache has the longest beginning of the text; of equal ones the one used least recently.
-    verify_slot & nearest_slot(std::span<const token_id> tokens);
+    // The free slot whose cache has the longest beginning of the text, computed with these scales (null: any); of equal
+    // ones the one used least recently.
+    verify_slot & nearest_slot(std::span<const token_id> tokens, const lora_scales * scales);
     // The free slot that was used least recently; with_cells: of those whose cells another text could have. Null: there
     // is none.
     verify_slot * oldest_slot(bool with_cells = false);
@@ -71,7 +72,8 @@ class target_cache {
     void restore_from_ram(verify_slot & s) noexcept;
 
   private:
-    const kept_texts::text * kept_beyond(const verify_slot & s, std::span<const token_id> tokens);
+    const kept_texts::text * kept_beyond(const verify_slot & s, std::span<const token_id> tokens,
+                                         const lora_scales & scales);
     void                     cut(verify_slot & s);
     void                     take_back(verify_slot & s, size_t n_kept);
 

@@ -78,6 +78,7 @@ decode_status target_pass::evaluate(int32_t n_threads) {
     const int64_t t_forks = now_us();
     const bool    forked  = fork_branches();
     model_.use_threads(n_threads);
+    model_.use_scales(slots_.front()->scales); // those of all its texts (scale_turns.h)
     const decode_status status = timed_decode();
     drop_branches();
     branches_us_ = forked ? t0_ - t_forks + now_us() - t1_ : 0;

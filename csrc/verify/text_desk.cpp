@@ -76,7 +76,7 @@ void text_desk::begin_text(verify_slot & s, request & req) {
     } else {
         s.draft.begin(without_pictures(req.prompt));
     }
-    s.text.begin(req, &pool_);
+    s.text.begin(req, {.pool = &pool_, .lookup = wires_.lookup.get()});
     req.place.store(s.index, std::memory_order_relaxed);
     cache_.touch(s);
     s.parked = {};
@@ -163,6 +163,9 @@ void text_desk::end(verify_slot & s, finish_reason why) noexcept {
     send_end(req, why, n_drop);
     if (remembered) {
         pool_.add(s.text.tokens(), n_known); // the slot keeps them until its next text
+    }
+    if (wires_.lookup != nullptr && !wires_.on_host && why != finish_reason::error) {
+        wires_.lookup->add(s.text.tokens(), n_known);
     }
 }
 

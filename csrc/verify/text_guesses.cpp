@@ -5,32 +5,50 @@
 
 namespace duo {
 
-void text_guesses::begin(const request & req, tokens text, const ngram_pool * pool) {
+void text_guesses::begin(const request & req, tokens text, const other_texts & others) {
     was_hit_ = false;
     mirror_.begin(req.id, text);
     proposals_.begin();
     ngrams_.begin(req.plan.ngram, text);
     shape_       = tree_shape(req.plan.tree);
     repeats_on_  = req.plan.ngram.kind != ngram_kind::none && req.plan.mode != run_mode::plain && shape_.empty();
-    pool_        = repeats_on_ && req.plan.ngram.kind == ngram_kind::mod ? pool : nullptr;
+    others_      = {.pool   = repeats_on_ && req.plan.ngram.kind == ngram_kind::mod ? others.pool : nullptr,
+                    .lookup = repeats_on_ ? others.lookup : nullptr};
     ngram_right_ = true;
     find_repeats(text);
 }
 
 void text_guesses::find_repeats(tokens text) {
     n_repeats_ = repeats_on_ ? ngrams_.propose(text, {}, n_draft_cap, repeats_) : 0;
-    if (propose_from_pool(text, {}, n_draft_cap, n_repeats_ > 0 ? repeats_.data() : nullptr)) {
-        std::swap(repeats_[0], from_pool_);
+    if (propose_from_others(text, {}, n_draft_cap, n_repeats_ > 0 ? repeats_.data() : nullptr)) {
+        std::swap(repeats_[0], from_others_);
         n_repeats_ = 1;
     }
+}
+
+// Where other texts match better than this one.
+bool text_guesses::propose_from_others(tokens text, tokens tail, int32_t n_most, const ngram_proposal * own) {
+    const bool any = propose_from_pool(text, tail, n_most, own);
+    if (propose_from_lookup(text, tail, n_most, any ? &from_others_ : own)) {
+        std::swap(from_others_, from_lookup_);
+        return true;
+    }
+    return any;
+}
+
+// The caches know short n-grams only.
+bool text_guesses::propose_from_lookup(tokens text, tokens tail, int32_t n_most, const ngram_proposal * own) {
+    return others_.lookup != nullptr && (own == nullptr || own->n_match < int32_t(ngram_counts::n_longest)) &&
+           others_.lookup->propose(text, tail, std::min(n_most, ngrams_.params().size_m), from_lookup_) &&
+           (own == nullptr || from_lookup_.n_match > own->n_match);
 }
 
 // Where an earlier text matches better than this one. A match of this one's longest key may be longer than it says.
 bool text_guesses::propose_from_pool(tokens text, tokens tail, int32_t n_most, const ngram_proposal * own) {
     const ngram_params & wanted = ngrams_.params();
-    return pool_ != nullptr && (own == nullptr || own->n_match < wanted.size_n) &&
-           pool_->propose(text, tail, std::min(n_most, wanted.size_m), from_pool_) &&
-           from_pool_.n_hits >= wanted.min_hits && (own == nullptr || from_pool_.n_match > own->n_match);
+    return others_.pool != nullptr && (own == nullptr || own->n_match < wanted.size_n) &&
+           others_.pool->propose(text, tail, std::min(n_most, wanted.size_m), from_others_) &&
+           from_others_.n_hits >= wanted.min_hits && (own == nullptr || from_others_.n_match > own->n_match);
 }
 
 std::span<const double> text_guesses::repeats(const guess_record & record) {
@@ -105,8 +123,8 @@ void text_guesses::add_ngrams(tokens text, const guess_record & record, double l
 // What follows the text and tail_.
 bool text_guesses::propose_below(tokens text, int32_t n_most) {
     const bool any = ngrams_.propose(text, tail_, n_most, std::span(&proposal_below_, 1)) == 1;
-    if (propose_from_pool(text, tail_, n_most, any ? &proposal_below_ : nullptr)) {
-        std::swap(proposal_below_, from_pool_);
+    if (propose_from_others(text, tail_, n_most, any ? &proposal_below_ : nullptr)) {
+        std::swap(proposal_below_, from_others_);
         return true;
     }
     return any;

@@ -11,6 +11,7 @@
 #include "plan/guess_record.h"
 #include "plan/pass_tree.h"
 #include "text/request.h"
+#include "tree/lookup_cache.h"
 #include "tree/mirror_tree.h"
 #include "tree/ngram_index.h"
 #include "tree/ngram_pool.h"
@@ -20,13 +21,18 @@ namespace duo {
 
 constexpr size_t n_ngram_paths = 4; // continuations from the text itself
 
+// What is known of other texts. It must outlive the text; null: there is none.
+struct other_texts {
+    const ngram_pool *   pool   = nullptr; // of earlier ones; for ngram-mod alone
+    const lookup_cache * lookup = nullptr;
+};
+
 // Belongs to the verify worker's thread. `text`: the committed tokens, the last of which is the root.
 class text_guesses {
   public:
     using tokens = std::span<const token_id>;
 
-    // pool: of earlier texts, which must outlive this one; null: none.
-    void begin(const request & req, tokens text, const ngram_pool * pool);
+    void begin(const request & req, tokens text, const other_texts & others);
     // The draft begins anew below the root, under the id of another request.
     void restart(node_id id, tokens text) { mirror_.begin(id, text); }
 
@@ -74,15 +80,17 @@ class text_guesses {
   private:
     void find_repeats(tokens text);
     bool propose_below(tokens text, int32_t n_most);
+    bool propose_from_others(tokens text, tokens tail, int32_t n_most, const ngram_proposal * own);
     bool propose_from_pool(tokens text, tokens tail, int32_t n_most, const ngram_proposal * own);
+    bool propose_from_lookup(tokens text, tokens tail, int32_t n_most, const ngram_proposal * own);
     void add_ngrams(tokens text, const guess_record & record, double least, int32_t n_most);
 
-    mirror_tree        mirror_;
-    proposals          proposals_;
-    ngram_index        ngrams_;
-    const ngram_pool * pool_ = nullptr; // of earlier texts, if the text's options want them
-    tree_shape         shape_;
-    pass_tree          tree_;
+    mirror_tree mirror_;
+    proposals   proposals_;
+    ngram_index ngrams_;
+    other_texts others_; // those that the text's options want
+    tree_shape  shape_;
+    pass_tree   tree_;
 
     std::array<ngram_proposal, n_ngram_paths> repeats_; // of the text's own end, best first
     size_t                                    n_repeats_   = 0;
@@ -95,7 +103,8 @@ class text_guesses {
     std::vector<float>    said_;           // scratch of learn()
     std::vector<double>   chances_;        // scratch of repeats()
     ngram_proposal        proposal_below_; // scratch of grow()
-    ngram_proposal        from_pool_;      // scratch
+    ngram_proposal        from_others_;    // scratch
+    ngram_proposal        from_lookup_;    // scratch
     std::vector<int32_t>  places_;         // scratch of grow()
     std::vector<token_id> tail_;           // scratch of grow()
 };

@@ -19,6 +19,8 @@ struct parking {
 struct told_orders {
     int32_t n_ahead = 0;     // levels
     bool    spared  = false; // none, because n-grams promise more (wish_rule::spares)
+
+    uint32_t n_quiet = 0; // verdicts for which the draft was not woken
 };
 
 // Belongs to the verify worker's thread.
@@ -31,6 +33,7 @@ struct verify_slot {
 
     verify_text           text;
     std::vector<token_id> cached;            // tokens whose positions the first branch holds
+    lora_scales           scales;            // with which they were evaluated
     uint64_t              n_begun = 0;       // its text was the n-th to begin
     uint64_t              n_turn  = 0;       // its last pass was the n-th over several texts
     parking               parked;            // the cache is full
@@ -41,7 +44,6 @@ struct verify_slot {
     int32_t       message_slot;    // what messages to and from the draft name
     int32_t       end_owed   = -1; // slot of a text whose end its draft has not yet been told; -1: none
     int64_t       read_by_us = 0;  // while its draft reads, the text waits for it until then
-    uint32_t      n_quiet    = 0;  // verdicts for which the draft was not woken
     told_orders   told;            // what the draft was told to make
 
     // In the pass that is being made.

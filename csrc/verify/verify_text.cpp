@@ -23,7 +23,7 @@ void count_ages(verify_stats & st, const text_guesses & guesses, int32_t i_row, 
 
 } // namespace
 
-void verify_text::begin(request & req, const ngram_pool * pool) {
+void verify_text::begin(request & req, const other_texts & others) {
     req_                 = &req;
     finish_              = req.n_predict == 0 ? finish_reason::length : finish_reason::none;
     n_drop_              = 0;
@@ -35,7 +35,7 @@ void verify_text::begin(request & req, const ngram_pool * pool) {
     tokens_              = req.prompt;
     // A text with pictures is not shifted, as in llama-server: where positions have two dimensions, keys cannot move.
     context_.begin(tokens_, req.pictures.empty() ? req.shift : context_shift{}, model_.facts().n_ctx);
-    guesses_.begin(req, tokens_, pool);
+    guesses_.begin(req, tokens_, others);
     stops_.begin(req.stop);
     resume();
 }

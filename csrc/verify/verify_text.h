@@ -22,8 +22,7 @@ class verify_text {
 
     // ---- its life
 
-    // pool: see text_guesses.
-    void               begin(request & req, const ngram_pool * pool = nullptr);
+    void               begin(request & req, const other_texts & others = {});
     void               end();
     [[nodiscard]] bool active() const { return req_ != nullptr; }
 

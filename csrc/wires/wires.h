@@ -11,6 +11,7 @@
 #include "rings/channel.h"
 #include "rings/feature_ring.h"
 #include "text/request.h"
+#include "tree/lookup_cache.h"
 
 namespace duo {
 
@@ -59,6 +60,9 @@ struct wires {
 
     // For a draft that reads the target's hidden states; set before the workers start. Null: it reads none.
     std::unique_ptr<feature_ring> features;
+
+    // Of the verify worker; set before it starts, and its own until it has ended. Null: there are no caches.
+    std::shared_ptr<lookup_cache> lookup;
 
     busy_clock draft_busy;
     busy_clock verify_busy;

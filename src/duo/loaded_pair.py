@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duo import _core
-from duo.errors import BadValueError, DoesNotFitError
+from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.generation.job import draft_of, makes_guesses
 from duo.generation.session import EngineSession
 from duo.generation.trace_file import TraceFile
 from duo.models.head import check_kind
-from duo.models.paths import PathLike, pair, path
+from duo.models.paths import PathLike, pair, path, written
 from duo.models.projector import see_with
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
@@ -22,11 +22,22 @@ from duo.options.model import ModelOptions, with_mtp
 from duo.placement import packed, profiles
 from duo.placement.place import place
 from duo.remote import attach, host_of, in_child, n_ctx_remote
+from duo.support.atomic import replacing
+from duo.support.wording import one_line, quoted
 
 if TYPE_CHECKING:
     from duo.generation.recent_events import RecentEvents
     from duo.remote.client.clients import Clients
     from duo.remote.client.connection import ClientSettings
+
+
+def _save_lookup(engine: _core.Engine, file: Path) -> None:
+    """The dynamic n-gram cache, after the engine was closed. Raises DuoError."""
+    try:
+        with replacing(file) as fresh:
+            engine.save_lookup(os.fsencode(fresh))
+    except OSError as e:
+        raise DuoError(f"the n-gram cache {quoted(str(file))} could not be written ({one_line(e)})") from None
 
 
 class LoadedPair:
@@ -40,6 +51,7 @@ class LoadedPair:
         host, client, child: The address of the model that is elsewhere, the connections to it, and the child process
             that has it. None: there is none.
         profile_key: What this pair teaches is kept under the key. Empty: nothing is.
+        lookup: The file of the dynamic n-gram cache, which is written at the end. None: there is none.
     """
 
     def __init__(
@@ -58,6 +70,7 @@ class LoadedPair:
         """options, defaults: complete. trace: a file, or what keeps events. embedder: makes one of the
         target's file. prepare: may change how the models are loaded; False: nothing that earlier runs learned holds for
         them. Raises as `Duo`."""
+        self.lookup: Path | None = None
         model, draft, o, self.child = in_child(model, draft, options)
         with ExitStack() as undo:
             if self.child is not None:
@@ -135,8 +148,20 @@ class LoadedPair:
         placed.remote_draft = o["draft_host"] is not None
         if o["cache_ram"] and model is None:
             raise BadValueError("--cache-ram is for the cache of a target in this process; leave it out")
+        placed.lookup_static, placed.lookup_dynamic = self._lookup_files(o)
         placed.n_kept_bytes = o["cache_ram"] << 20 if o["cache_ram"] > 0 else o["cache_ram"]
         return placed
+
+    def _lookup_files(self, o: EngineOptions) -> tuple[bytes, bytes]:
+        """Of n-gram caches; empty: none. Sets `lookup`. Raises BadValueError."""
+        static, dynamic = o["lookup_cache_static"], o["lookup_cache_dynamic"]
+        if static is not None and not os.path.isfile(static):
+            raise BadValueError(f"there is no n-gram cache {quoted(static)} (--lookup-cache-static); check the path")
+        if dynamic is not None:
+            self.lookup = Path(written(dynamic, "n-gram cache (--lookup-cache-dynamic)"))
+            if not self.lookup.absolute().parent.is_dir():
+                raise BadValueError(f"{quoted(dynamic)} (--lookup-cache-dynamic) is in no folder; make it first")
+        return os.fsencode(static or ""), os.fsencode(dynamic or "")
 
     def _trace_file(self, file: str, model: PathLike | None, draft: PathLike | None) -> TraceFile:
         names = [None if p is None else Path(os.fsdecode(p)).name for p in (model, draft)]
@@ -153,6 +178,8 @@ class LoadedPair:
                 for other in (self.child, self.client):
                     if other is not None:
                         stack.callback(other.close)
+                if self.lookup is not None:
+                    stack.callback(_save_lookup, engine, self.lookup)
                 stack.callback(engine.close)
                 profiles.keep(engine, self.profile_key)
 

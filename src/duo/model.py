@@ -28,6 +28,7 @@ from duo.models.paths import PathLike, written
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.llama_cpp import DuoOptions, LoadOptions
+from duo.options.lookup import add_ngrams_of_files
 from duo.options.signature import keywords
 from duo.options.speculation import leaves_guesses
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
@@ -126,6 +127,7 @@ class Duo(Chats, Embeddings):
         events = trace if trace is None or isinstance(trace, RecentEvents) else written(trace, "trace file")
         self.options = engine_options({k: v for k, v in remaining.items() if k in ENGINE_OPTIONS})
         self.defaults = cast("GenerateOptions", {k: v for k, v in remaining.items() if k in GENERATE_OPTIONS})
+        add_ngrams_of_files(self.defaults, self.options, drafted=draft is not None)
         defaults = generate_options({**self.defaults})
         if (kind := self.options["numa"]) is not None:
             _core.use_numa(kind)

@@ -12,6 +12,7 @@ std::unique_ptr<request> ask::make() const {
     r->plan       = plan;
     r->shift      = shift;
     r->pictures   = pictures;
+    r->scales     = scales;
     return r;
 }
 

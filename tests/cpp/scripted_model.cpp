@@ -1,5 +1,7 @@
 #include "scripted_model.h"
 
+#include <bit>
+
 namespace duo_test {
 
 scripted_model::scripted_model(const behaviour & b) : scripted_base(b) {
@@ -20,6 +22,11 @@ void scripted_model::use_threads(int32_t n) {
     const one_at_a_time guard(*this);
     REQUIRE(n >= 0 && size_t(n) < n_decoded_with.size());
     n_threads_ = size_t(n);
+}
+
+void scripted_model::use_scales(const duo::lora_scales & scales) {
+    const one_at_a_time guard(*this);
+    scale_ = scales.empty() ? 0.0f : scales.front();
 }
 
 decode_status scripted_model::decode(std::span<const row> rows, const std::atomic<bool> & stop) {
@@ -50,12 +57,14 @@ decode_status scripted_model::decode(std::span<const row> rows, const std::atomi
         for (int32_t b = r.branch; b < r.branch + r.n_branches; ++b) {
             branch_cells & own = cache_[size_t(b)];
             REQUIRE_EQ(size_t(r.pos), own.id.size(), "positions are contiguous, and what is cached was rolled back");
+            REQUIRE(own.scale.empty() || own.scale.back() == scale_, "the cells were computed with the same scales");
             REQUIRE(b == r.branch || std::equal(own.id.begin(), own.id.end(), cache_[size_t(b) - 1].id.begin()),
                     "a row's branches share a past");
         }
         for (int32_t b = r.branch; b < r.branch + r.n_branches; ++b) {
             cache_[size_t(b)].token.push_back(r.token);
             cache_[size_t(b)].id.push_back(n_cells_made_);
+            cache_[size_t(b)].scale.push_back(scale_);
         }
         texts_.push_back(r.output || b_.has_features ? cache_[size_t(r.branch)].token : std::vector<token_id>());
     }
@@ -166,6 +175,7 @@ bool scripted_model::shift(int32_t branch, int32_t pos, int32_t n) {
     }
     cached.token.erase(cached.token.begin() + pos, cached.token.begin() + pos + n);
     cached.id.erase(cached.id.begin() + pos, cached.id.begin() + pos + n);
+    cached.scale.erase(cached.scale.begin() + pos, cached.scale.begin() + pos + n);
     ++n_shifted;
     return true;
 }
@@ -208,7 +218,7 @@ void scripted_model::fork(int32_t from, int32_t to, int32_t pos) {
 
 std::string scripted_model::save(int32_t branch) const {
     const branch_cells &  b = cache_[size_t(branch)];
-    std::vector<token_id> all{token_id(b.token.size())};
+    std::vector<token_id> all{token_id(b.token.size()), b.scale.empty() ? 0 : std::bit_cast<token_id>(b.scale.back())};
     all.insert(all.end(), b.token.begin(), b.token.end());
     return {reinterpret_cast<const char *>(all.data()), all.size() * sizeof(token_id)};
 }
@@ -220,11 +230,12 @@ void scripted_model::restore(int32_t branch, std::span<const char> saved) {
     branch_cells & b = cache_[size_t(branch)];
     b.cut(0);
     marks_[size_t(branch)].clear();
-    if (all.empty() || all.front() != token_id(all.size()) - 1) {
+    if (all.size() < 2 || all.front() != token_id(all.size()) - 2) {
         throw duo::error("what was saved does not fit");
     }
-    for (size_t i = 1; i < all.size(); ++i) {
+    for (size_t i = 2; i < all.size(); ++i) {
         b.token.push_back(all[i]);
+        b.scale.push_back(std::bit_cast<float>(all[1]));
         b.id.push_back(++n_cells_made_);
     }
     ++n_restored;

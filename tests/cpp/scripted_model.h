@@ -28,6 +28,8 @@ class scripted_model : public scripted_base {
 
     void use_threads(int32_t n) override;
 
+    void use_scales(const duo::lora_scales & scales) override;
+
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;
 
     int32_t candidates(int32_t i_row, const sampling_params & s, std::span<const token_id> text,
@@ -78,6 +80,7 @@ class scripted_model : public scripted_base {
     void keep_state(int32_t branch, std::span<const row> rows, bool drops);
 
     size_t               n_threads_ = 0;
+    float                scale_     = 0.0f;
     std::vector<int32_t> n_copied_  = std::vector<int32_t>(size_t(b_.n_branch), -1); // by branch; < 0: none
     std::vector<int32_t> n_back_    = std::vector<int32_t>(size_t(b_.n_branch), 0);  // rows that snapshots reach back
 
@@ -99,8 +102,10 @@ class scripted_model : public scripted_base {
     struct branch_cells {
         std::vector<token_id> token;
         std::vector<int64_t>  id;
+        std::vector<float>    scale; // of an adapter, when it was computed
 
         void cut(size_t n) {
+            scale.resize(std::min(scale.size(), n));
             token.resize(std::min(token.size(), n));
             id.resize(std::min(id.size(), n));
         }

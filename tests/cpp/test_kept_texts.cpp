@@ -47,38 +47,45 @@ TEST(kept_texts_hold_what_fits_and_drop_the_oldest) {
     const auto  bytes = int64_t(10 * sizeof(token_id) + 60);
     kept_texts  kept(2 * bytes + int64_t(sizeof(token_id)));
     std::string image(60, 'x');
-    CHECK(kept.find(a) == nullptr);
-    kept.add(a, std::string(image));
-    kept.add(b, std::string(image));
+    CHECK(kept.find(a, {}) == nullptr);
+    kept.add(a, std::string(image), {});
+    kept.add(b, std::string(image), {});
     CHECK_EQ(kept.bytes(), 2 * bytes);
-    CHECK(!kept.wants(a)); // counts as used
-    kept.add(c, std::string(image));
+    CHECK(!kept.wants(a, {})); // counts as used
+    kept.add(c, std::string(image), {});
     CHECK_EQ(kept.size(), size_t(2));
-    CHECK(kept.find(b) == nullptr);
-    REQUIRE(kept.find(a) != nullptr);
-    CHECK(kept.find(a)->tokens == a);
+    CHECK(kept.find(b, {}) == nullptr);
+    REQUIRE(kept.find(a, {}) != nullptr);
+    CHECK(kept.find(a, {})->tokens == a);
 
     // A text takes the place of those that it begins with, and is not wanted where a longer one is.
     auto longer = a;
     longer.push_back(5);
-    CHECK(kept.wants(longer));
-    kept.add(longer, std::string(image));
+    CHECK(kept.wants(longer, {}));
+    kept.add(longer, std::string(image), {});
     CHECK_EQ(kept.size(), size_t(2));
-    CHECK(kept.find(a)->tokens == longer);
-    CHECK(!kept.wants(a));
+    CHECK(kept.find(a, {})->tokens == longer);
+    CHECK(!kept.wants(a, {}));
 
-    kept.add(b, std::string(1000, 'x')); // larger than all the room
-    CHECK(kept.find(b) == nullptr);
-    kept.drop(*kept.find(c));
+    kept.add(b, std::string(1000, 'x'), {}); // larger than all the room
+    CHECK(kept.find(b, {}) == nullptr);
+    kept.drop(*kept.find(c, {}));
     CHECK_EQ(kept.size(), size_t(1));
-    kept.drop(*kept.find(a));
+    kept.drop(*kept.find(a, {}));
     CHECK_EQ(kept.bytes(), 0);
 
     kept_texts none(0), all(kept_without_limit);
-    CHECK(!none.wants(a));
-    CHECK(all.wants(a));
-    all.add(a, std::string(1 << 20, 'x'));
+    CHECK(!none.wants(a, {}));
+    CHECK(all.wants(a, {}));
+    all.add(a, std::string(1 << 20, 'x'), {});
     CHECK_EQ(all.size(), size_t(1));
+
+    // Cells are of use only with the scales of the adapters with which they were computed.
+    CHECK(all.find(a, {0.5f}) == nullptr && all.wants(a, {0.5f}));
+    all.add(a, std::string(image), {0.5f});
+    CHECK_EQ(all.size(), size_t(2));
+    CHECK_EQ(all.find(a, {0.5f})->saved, image);
+    CHECK_EQ(all.find(a, {})->saved.size(), size_t(1 << 20));
 }
 
 TEST(a_text_that_was_pushed_out_comes_back) {
@@ -127,6 +134,7 @@ TEST(kept_texts_in_random_schedules) {
             q.prompt.resize(q.prompt.size() - 2);
             q.prompt.push_back(token_id(1 + d.below(39)));
             q.plan.mode = d.chance(0.3) ? run_mode::plain : run_mode::async;
+            q.scales    = d.chance(0.4) ? duo::lora_scales{d.chance(0.5) ? 0.5f : 1.0f} : duo::lora_scales{};
             asks.push_back(q);
         }
         std::vector<std::thread> threads;

@@ -150,19 +150,19 @@ TEST(a_text_goes_before_earlier_ones) {
     for (const int32_t size_n : {12, 48}) {
         req.plan.ngram = {.kind = ngram_kind::mod, .size_n = size_n};
         text_guesses guesses;
-        guesses.begin(req, text, &pool);
+        guesses.begin(req, text, {.pool = &pool});
         guesses.grow(text, record, 0.0, 8);
         REQUIRE(!guesses.tree().nodes().empty());
         CHECK_EQ(guesses.tree().nodes().front().token, 2);
     }
     req.plan.ngram = {.kind = ngram_kind::mod};
     text_guesses guesses;
-    guesses.begin(req, same, &pool);
+    guesses.begin(req, same, {.pool = &pool});
     guesses.grow(same, record, 0.0, 8);
     REQUIRE(!guesses.tree().nodes().empty());
     CHECK_EQ(guesses.tree().nodes().front().token, 1);
     req.plan.ngram.min_hits = 2;
-    guesses.begin(req, same, &pool);
+    guesses.begin(req, same, {.pool = &pool});
     guesses.grow(same, record, 0.0, 8);
     CHECK(guesses.tree().nodes().empty());
 }

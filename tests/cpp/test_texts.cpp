@@ -47,6 +47,9 @@ reader random_reader(dice & d, const language & lang, int32_t n_ctx, const std::
     if (n_ctx > 100 && d.chance(0.3)) {
         put_pictures(r.q, d);
     }
+    if (d.chance(0.2)) { // it shares no pass with texts of other scales
+        r.q.scales = {d.chance(0.5) ? 0.5f : 1.0f};
+    }
     if (d.chance(0.2)) {
         r.hook                                               = std::make_shared<scripted_hook>();
         const size_t n                                       = r.q.prompt.size() + d.below(12);

@@ -14,6 +14,7 @@ from duo.options.endpoint import EndpointOptions
 from duo.options.engine import KernelOptions
 from duo.options.experts import ExpertOptions
 from duo.options.generate import GenerateOptions
+from duo.options.lookup import LookupOptions
 from duo.options.pictures import PictureOptions, SeenOptions
 from duo.options.place import PlaceOptions
 from duo.options.sampling import SamplingOptions
@@ -39,7 +40,7 @@ TABLES: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Server", (ServeOptions,)),
     ("Servers that are measured", (EndpointOptions,)),
     ("Sampling, length and grammar", (SamplingOptions,)),
-    ("Speculation", (SpeculationOptions, CheapDraftOptions)),
+    ("Speculation", (SpeculationOptions, CheapDraftOptions, LookupOptions)),
     ("Prompts, caches and thoughts", (GenerateOptions, SpellingOptions)),  # what its bases above do not have
     ("Pictures", (PictureOptions, SeenOptions)),
     ("Devices", (PlaceOptions, ExpertOptions, OffloadOptions)),

@@ -87,6 +87,7 @@ def begin(session: EngineSession, job: Job, task: object, turn: Turn, cache: Pro
             n_discard=o["n_discard"],
             filtered_logprobs=o["post_sampling_probs"],
             pictures=pictures_of(job.tokens),
+            lora_scales=o["lora_scales"] or [],
         )
         if session.network is not None:
             session.network.text_began(text.slot)

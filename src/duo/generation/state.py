@@ -45,18 +45,26 @@ class CacheHead:
     tokens: tuple[int, ...] = field(repr=False)
     n_bytes: int
     sha256: str  # of the other fields and the cache
+    lora_scales: tuple[float, ...] = ()  # a target's
 
     @classmethod
-    def of(cls, role: str, belongs: dict[str, str], tokens: Sequence[int], saved: bytes | memoryview) -> CacheHead:
-        head = json.dumps([role, belongs, list(tokens)], sort_keys=True).encode()
+    def of(
+        cls,
+        role: str,
+        belongs: dict[str, str],
+        tokens: Sequence[int],
+        saved: bytes | memoryview,
+        scales: Sequence[float] = (),
+    ) -> CacheHead:
+        head = json.dumps([role, belongs, list(tokens), *scales], sort_keys=True).encode()
         found = hashlib.sha256(head)
         found.update(saved)
-        return cls(role, belongs, tuple(tokens), len(saved), found.hexdigest())
+        return cls(role, belongs, tuple(tokens), len(saved), found.hexdigest(), tuple(scales))
 
     def check(self, saved: bytes | memoryview) -> None:
         """Raises BadStateError."""
         try:
-            right = CacheHead.of(self.role, self.belongs, self.tokens, saved) == self
+            right = CacheHead.of(self.role, self.belongs, self.tokens, saved, self.lora_scales) == self
         except (TypeError, ValueError):
             right = False
         if not right:
@@ -126,7 +134,8 @@ def save(
     caches = ((errand.target_tokens, errand.target_saved()), (errand.draft_tokens, errand.draft_saved()))
     for role, (tokens, saved) in zip(ROLES, caches, strict=True):
         if role == "target" or (tokens and role in of):
-            heads.append(CacheHead.of(role, of[role], tokens, saved))
+            scales = errand.lora_scales if role == "target" else ()
+            heads.append(CacheHead.of(role, of[role], tokens, saved, scales))
     return errand, heads
 
 
@@ -150,9 +159,11 @@ def restore(session: EngineSession, caches: Sequence[SavedCache], slot: int = -1
             check_target(session, head)
         if head.role in of and not difference(head.belongs, of[head.role]):
             head.check(cache.saved)
-            give = errand.give_target if head.role == "target" else errand.give_draft
             try:
-                give(head.tokens, cache.saved)
+                if head.role == "target":
+                    errand.give_target(head.tokens, cache.saved, head.lora_scales)
+                else:
+                    errand.give_draft(head.tokens, cache.saved)
             except TypeError:
                 raise BadStateError("is damaged") from None
     finish(session, errand, slot=slot)
@@ -184,12 +195,17 @@ def write(path: Path, errand: _core.Errand, heads: Sequence[CacheHead]) -> int:
 
 def _head_of(x: Any) -> CacheHead:
     """A head as its file has it. Raises ValueError, TypeError and KeyError: it is none, whatever its checksum says."""
-    head = CacheHead(**{**x, "tokens": tuple(x["tokens"])})
+    head = CacheHead(**{**x, "tokens": tuple(x["tokens"]), "lora_scales": tuple(x.get("lora_scales", ()))})
     if not isinstance(head.belongs, dict):
         raise TypeError
     texts = [head.role, head.sha256, *head.belongs, *head.belongs.values()]
     numbers = [head.n_bytes, *head.tokens]
-    if not all(isinstance(t, str) for t in texts) or not all(type(n) is int and n >= 0 for n in numbers):
+    scales_are_right = all(type(x) is float for x in head.lora_scales)
+    if (
+        not all(isinstance(t, str) for t in texts)
+        or not scales_are_right
+        or not all(type(n) is int and n >= 0 for n in numbers)
+    ):
         raise ValueError
     return head
 

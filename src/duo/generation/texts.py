@@ -240,6 +240,19 @@ class Texts:
     # ---- models
 
     @property
+    def lora_scales(self) -> list[float]:
+        """The scales of the target's LoRA adapters, in the order of `lora` and `lora_scaled`.
+
+        What you set holds for all texts that begin later and have no `lora_scales` of their own. Raises BadValueError:
+        the number of scales is another one than that of the adapters, or the target is in another process.
+        """
+        return self.engine.lora_scales
+
+    @lora_scales.setter
+    def lora_scales(self, scales: Sequence[float]) -> None:
+        self.engine.lora_scales = [float(x) for x in scales]
+
+    @property
     def timings(self) -> Timings:
         """Figures of the text that ended last. Empty: none has ended yet.
 

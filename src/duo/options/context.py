@@ -178,6 +178,12 @@ class ContextOptions(TypedDict, total=False):
         ScaledFiles | None,
         opt(None, "LoRA adapters for the target, each with a factor.", "--lora-scaled", metavar="FILE:SCALE,..."),
     ]
+    lora_init_without_apply: Annotated[
+        bool,
+        opt(False, "Load the LoRA adapters with the scale 0. A server sets their scales later (POST /lora-adapters), a "
+                   "program with Duo.lora_scales.",
+            "--lora-init-without-apply/--no-lora-init-without-apply"),
+    ]  # fmt: skip
     control_vector: Annotated[
         Files | None,
         opt(None, "Control vectors for the target (GGUF): directions that are added to the outputs of its layers.",

@@ -9,6 +9,7 @@ from duo.options.cheap_draft import CheapDraftOptions
 from duo.options.client import ClientOptions
 from duo.options.context import ContextOptions, OffloadOptions
 from duo.options.experts import ExpertOptions
+from duo.options.lookup import LookupOptions
 from duo.options.option import CpuKernels, LoadMode, opt
 from duo.options.pictures import PictureOptions
 from duo.options.place import PlaceOptions
@@ -45,6 +46,7 @@ class KernelOptions(TypedDict, total=False):
 class EngineOptions(
     PlaceOptions,
     CacheOptions,
+    LookupOptions,
     ThreadOptions,
     KernelOptions,
     ExpertOptions,

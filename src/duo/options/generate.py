@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from duo.options.markers import Field
-from duo.options.option import FilePath, Hook, Int, opt
+from duo.options.option import FilePath, Hook, Int, Scales, opt
 from duo.options.pictures import SeenOptions
 from duo.options.sampling import SamplingOptions
 from duo.options.speculation import SpeculationOptions
@@ -59,6 +59,11 @@ class GenerateOptions(SamplingOptions, SpeculationOptions, SeenOptions, total=Fa
         Annotated[Int, Field(ge=-1, le=15)],
         opt(-1, "The slot to use, if it is free; -1: the slot whose cache has most of the prompt."),
     ]
+    lora_scales: Annotated[
+        Scales | None,
+        opt(None, "The scales of the target's LoRA adapters for this text, in the order of `lora` and `lora_scaled`; "
+                  "0: the adapter is not used. Default: `Duo.lora_scales`. Texts with other scales take turns."),
+    ]  # fmt: skip
     logprobs: Annotated[
         Annotated[Int, Field(ge=0, le=100)] | None,
         opt(None, "Return the target's log-probabilities of each token and of its N best alternatives."),

@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 from duo.options.cheap_draft import CheapDraftOptions
 from duo.options.client import ClientOptions
 from duo.options.context import ContextOptions
+from duo.options.lookup import LookupOptions
 from duo.options.option import Opt, opt
 
 # Options that a draft does not have: it is split over its devices by their free memory.
@@ -59,5 +60,5 @@ def of_one_model(role: str, table: dict[str, Opt]) -> set[str]:
 def of_host(role: str, table: dict[str, Opt]) -> dict[str, Opt]:
     """The engine's options that place the one model of a host. role: "draft" or "verify"."""
     unwanted = of_one_model("draft" if role == "verify" else "verify", table) | set(ClientOptions.__annotations__)
-    unwanted |= {"cache_ram"}  # a host keeps no prompts in RAM
+    unwanted |= {"cache_ram", *LookupOptions.__annotations__}  # a host keeps nothing of its clients' texts
     return {name: o for name, o in table.items() if name not in unwanted}

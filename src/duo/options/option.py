@@ -142,6 +142,19 @@ def _shares(value: Any) -> Any:
 Shares = Annotated[list[float], BeforeValidator(_shares)]
 
 
+def _scales(value: Any) -> Any:
+    try:
+        values = [float(x) for x in value]
+    except (TypeError, ValueError):
+        values = []
+    if not values or not all(abs(x) <= 1e6 for x in values):
+        raise ValueError("input should be a list with a number for each LoRA adapter, such as [0.5, 1.0]")
+    return values
+
+
+Scales = Annotated[list[float], BeforeValidator(_scales)]
+
+
 def _endpoints(value: Any) -> Any:
     """Accepts a list, or comma-separated text, of host:port. libggml resolves IPv4 addresses only."""
     values = value.split(",") if isinstance(value, str) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from duo import _core
@@ -27,8 +28,8 @@ def file_hash(path: str | os.PathLike[str]) -> str:
     return found.hexdigest()[:32]
 
 
-def _files(scaled: list[tuple[str | bytes, float]]) -> str:
-    return ", ".join(f"{file_hash(os.fsdecode(path))} x {scale}" for path, scale in scaled)
+def _files(paths: Iterable[str | bytes]) -> str:
+    return ", ".join(file_hash(os.fsdecode(path)) for path in paths)
 
 
 def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
@@ -37,6 +38,7 @@ def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
     rope = (m.rope_scaling, m.rope_freq_base, m.rope_freq_scale, m.yarn_orig_ctx, m.yarn_ext_factor)
     packed = [f"packed as {model.packed_as}"] if model.packed_as else []
     yarn = (m.yarn_attn_factor, m.yarn_beta_slow, m.yarn_beta_fast)
+    vectors = ", ".join(f"{file_hash(os.fsdecode(file))} x {scale}" for file, scale in m.control_vectors)
     return {
         "build of llama.cpp": _core.ggml_commit(),
         "model": " ".join(file_hash(p) for p in parts(path) or [path]),
@@ -46,9 +48,8 @@ def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
         "choice of CPU kernels": " ".join([_core.KERNELS_VERSION, *sorted(m.cpu_types), "strict" * m.strict, *packed]),
         "RoPE setting": " ".join(map(str, (*rope, *yarn))),
         "choice of header values": str(sorted(m.kv_overrides.items())) if m.kv_overrides else "",
-        "choice of LoRA adapters": _files(m.loras),
-        "choice of control vectors": f"{_files(m.control_vectors)} {m.control_first} {m.control_last}"
-        * bool(m.control_vectors),
+        "choice of LoRA adapters": _files(path for path, _scale in m.loras),  # their scales may change
+        "choice of control vectors": f"{vectors} {m.control_first} {m.control_last}" * bool(m.control_vectors),
     }
 
 

@@ -76,6 +76,8 @@ def _model(
 
 def _set_context(m: _core.ModelOptions, o: ContextOptions) -> None:
     m.loras = scaled_files(o, "lora", "LoRA adapter")
+    if o["lora_init_without_apply"]:
+        m.loras = [(file, 0.0) for file, _ in m.loras]
     m.control_vectors = scaled_files(o, "control_vector", "control vector")
     m.control_first, m.control_last = o["control_vector_layer_range"] or (0, 0)
     m.rope_scaling, m.kv_overrides = o["rope_scaling_type"] or "", o["kv_overrides"] or {}

@@ -1,9 +1,10 @@
-"""The target's LoRA adapters, and what a request says of them. Their scales are set when the models are loaded."""
+"""The target's LoRA adapters, and the scales that requests give them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from duo.errors import BadValueError, DuoError
@@ -14,15 +15,10 @@ if TYPE_CHECKING:
     from duo.model import Duo
 
 
-def scales_of(duo: Duo) -> list[float]:
-    """By the adapters' numbers."""
-    return [scale for _path, scale in duo.placed.target.loras]
-
-
 def shown(duo: Duo) -> list[dict[str, Any]]:
     """As llama-server's GET /lora-adapters."""
     found = []
-    for i, (path, scale) in enumerate(duo.placed.target.loras):
+    for i, ((path, _), scale) in enumerate(zip(duo.placed.target.loras, duo.lora_scales, strict=True)):
         name = os.fsdecode(path)
         try:
             values: Mapping[str, Any] = read_header(name).values
@@ -33,20 +29,15 @@ def shown(duo: Duo) -> list[dict[str, Any]]:
     return found
 
 
-def check_scales(asked: Sequence[object], duo: Duo) -> None:
-    """asked: [{"id", "scale"}], and adapters that are not there have scale 0. Raises BadValueError: it is something
-    else, or these are not the scales that the adapters have."""
-    now = scales_of(duo)
-    wanted = [0.0] * len(now)
+def asked_scales(asked: Sequence[object], duo: Duo) -> list[float]:
+    """asked: [{"id", "scale"}]; adapters that are not there have scale 0, as in llama-server. Raises BadValueError."""
+    scales = [0.0] * len(duo.placed.target.loras)
     for one in asked:
         i, scale = (one.get("id"), one.get("scale", 0.0)) if isinstance(one, Mapping) else (None, None)
-        if not isinstance(i, int) or isinstance(i, bool) or not isinstance(scale, int | float):
+        if type(i) is not int or isinstance(scale, bool) or not isinstance(scale, int | float) or not isfinite(scale):
             raise BadValueError(f'lora has {quoted(one)}; write {{"id": 0, "scale": 1.0}}')
-        if 0 <= i < len(now):
-            wanted[i] = float(scale)
+        if 0 <= i < len(scales):
+            scales[i] = float(scale)
         elif scale:
-            raise BadValueError(f"lora names adapter {i}, and there are {len(now)} (--lora); they count from 0")
-    if any(abs(a - b) > 1e-6 for a, b in zip(now, wanted, strict=True)):
-        raise BadValueError(
-            f"the LoRA adapters have the scales {now}, not {wanted}; they are set at the server's start (--lora-scaled)"
-        )
+            raise BadValueError(f"lora names adapter {i}, and there are {len(scales)} (--lora); they count from 0")
+    return scales

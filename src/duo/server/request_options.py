@@ -12,7 +12,7 @@ from duo.errors import BadValueError
 from duo.generation.texts import text_defaults
 from duo.options.samplers import ALL
 from duo.options.tables import GENERATE_OPTIONS
-from duo.server.adapters import check_scales
+from duo.server.adapters import asked_scales
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
     if f.logit_bias is not None:
         out["logit_bias"] = biases(f.logit_bias, lambda text: duo.tokenize(text, add_bos=False))
     if f.lora:
-        check_scales(f.lora, duo)
+        out["lora_scales"] = asked_scales(f.lora, duo) or None
     _clamp(out)
     _drafts(f, out)
     if out.get("id_slot", -1) >= duo.session.turns.n:
@@ -167,6 +167,7 @@ def settings_shown(options: Mapping[str, Any], duo: Duo) -> dict[str, Any]:
         {"token": i, "bias": b if isfinite(b) else None} for i, b in (*options["logit_bias"].items(), *never)
     ]
     shown["samplers"] = ALL if options["samplers"] is None else options["samplers"]
+    shown["lora"] = [{"id": i, "scale": scale} for i, scale in enumerate(options["lora_scales"] or ())]
     shown["speculative.n_max"] = options["n_draft"]
     shown["speculative.n_min"] = shown.pop("n_draft_min", 0)
     shown["speculative.p_min"] = shown.pop("draft_p_min", 0.0)

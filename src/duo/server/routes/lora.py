@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from duo.errors import BadValueError
-from duo.server.adapters import check_scales, shown
+from duo.server.adapters import asked_scales, shown
 from duo.server.errors import ApiError
 from duo.server.request_body import parsed
 from duo.server.respond import Json
@@ -26,13 +26,13 @@ def add(router: RouteTable, service: Service) -> None:
 
     @router.post("/lora-adapters")
     async def scales(request: Request) -> Response:
-        """Succeeds if the adapters have these scales: they do not change while the server runs (501)."""
+        """Sets the scales of the texts that begin later; an adapter that is not named gets 0."""
         duo = service.check_ready()
         asked = parsed(request.scope["duo.body"])
         if not isinstance(asked, list):
             raise ApiError(400, 'the body is not a list; send [{"id": 0, "scale": 1.0}]')
         try:
-            check_scales(asked, duo)
+            duo.lora_scales = asked_scales(asked, duo)
         except BadValueError as e:
-            raise ApiError(501, str(e)) from None
+            raise ApiError(400, str(e)) from None
         return Json({"success": True})
