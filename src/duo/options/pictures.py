@@ -66,8 +66,10 @@ class SeenOptions(TypedDict, total=False):
         Pictures | None,
         opt(
             None,
-            "Pictures for the prompt, where it has <__media__>, or before it. May be given several times.",
+            "Pictures and sound (WAV, MP3, FLAC) for the prompt, where it has <__media__>, or before it. May be given "
+            "several times.",
             "--image",
+            "--audio",
             metavar="FILE,FILE",
         ),
     ]
