@@ -2,6 +2,9 @@
 
 The target is a llama that reads a picture's rows from a projector of LLaVA's kind; both learn together to say what is
 drawn (tests/drawn_scenes.py). The draft is a smaller llama that learns the captions alone. Every drawing is a new one.
+
+The files of tests/data had 11,300 steps of 192 scenes, four minutes on a GPU. After 300 steps of 64 on a CPU, which
+take minutes if nothing else runs, the loss is 0.05.
 """
 
 from __future__ import annotations
