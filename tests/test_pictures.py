@@ -232,3 +232,25 @@ def test_the_projector_beside_the_target_is_found(tmp_path: Path) -> None:
     assert beside(target) == mine
     projector(tmp_path / "mmproj-y-f16.gguf", "mlp", 8)
     assert beside(target) == mine
+
+
+@pytest.mark.parametrize("template", [None, "{% for m in messages %}USER: {{ m.content }}\n{% endfor %}ASSISTANT:"])
+def test_a_handler_of_llama_cpp_gives_its_projector(tmp_path: Path, template: str | None) -> None:
+    """As llama_cpp's MTMDChatHandler and Llava15ChatHandler (llama_chat_format.py): classes with these attributes."""
+    target = demo_pair()[0]
+    file = projector(tmp_path / "p.gguf", "mlp", read_header(target).n_embd)
+    handler = type("Handler", (), {"__call__": lambda self: None, "clip_model_path": str(file), "use_gpu": False})()
+    if template is not None:
+        handler.CHAT_FORMAT = template
+    content = [
+        {"type": "image_url", "image_url": {"url": url_of(png(seed=1))}},
+        {"type": "text", "text": "What is it?"},
+    ]
+    asked: dict[str, Any] = {"messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 8}
+    options: dict[str, Any] = {"n_ctx": 512, "n_threads": 1, **EXACT}
+    own = {} if template is None else {"chat_template": template}
+    with Duo(target, chat_handler=handler, **options) as a, Duo(target, mmproj=str(file), **own, **options) as b:
+        found, wanted = (d.create_chat_completion(**asked) for d in (a, b))
+        assert found["choices"] == wanted["choices"] and found["usage"]["prompt_tokens"] > 16
+        with pytest.raises(BadValueError, match="when you load"):
+            a.chat_handler = handler

@@ -26,7 +26,6 @@ namespace {
 template <auto free> struct freed_by {
     template <typename T> void operator()(T * x) const { free(x); }
 };
-using bitmap_ptr = std::unique_ptr<mtmd_bitmap, freed_by<mtmd_bitmap_free>>;
 using chunk_ptr  = std::unique_ptr<mtmd_input_chunk, freed_by<mtmd_input_chunk_free>>;
 using chunks_ptr = std::unique_ptr<mtmd_input_chunks, freed_by<mtmd_input_chunks_free>>;
 
@@ -63,34 +62,6 @@ std::string description_of(const mtmd_input_chunk * c) {
     std::string all(n, '\0');
     mtmd_input_chunk_save(c, all.data(), all.size(), &n);
     return all;
-}
-
-// The formats that libmtmd decodes by itself. Others it would hand to a program.
-bool is_known(std::string_view bytes) {
-    using namespace std::string_view_literals;
-    constexpr std::array starts{"\x89PNG\r\n\x1a\n"sv, "\xff\xd8\xff"sv, "GIF87a"sv, "GIF89a"sv, "BM"sv};
-    return std::any_of(starts.begin(), starts.end(), [bytes](std::string_view s) { return bytes.starts_with(s); });
-}
-
-bitmap_ptr decoded(const mtmd_context * context, const picture_file & file, size_t number) {
-    const std::string which = "picture " + std::to_string(number);
-    if (!is_known(file.bytes)) {
-        throw error(error_kind::bad_value, which + " is no PNG, JPEG, GIF or BMP file; convert it to one of them");
-    }
-    const auto * from = reinterpret_cast<const unsigned char *>(file.bytes.data());
-    // A picture that stb_image does not read might be a video, for which libmtmd would start ffprobe from PATH.
-    auto options                        = mtmd_helper_init_opt_default();
-    options.video_params.ffmpeg_bin_dir = "/dev/null"; // where no program is
-    auto       made = mtmd_helper_bitmap_init_from_buf(context, from, file.bytes.size(), false, options);
-    bitmap_ptr bitmap(made.bitmap);
-    if (made.video_ctx != nullptr) {
-        mtmd_helper_video_free(made.video_ctx);
-        bitmap.reset();
-    }
-    if (!bitmap) {
-        throw error(error_kind::bad_value, which + " is damaged or of a kind that cannot be decoded; save it anew");
-    }
-    return bitmap;
 }
 
 uint64_t header_hash(const std::string & path) {
@@ -130,17 +101,19 @@ bool projector::sees() const {
     return mtmd_support_vision(context_.get());
 }
 
+int32_t projector::rate() const {
+    return std::max(0, mtmd_get_audio_sample_rate(context_.get()));
+}
+
 seen_prompt projector::read(std::span<const prompt_part> parts, bool add_special, bool parse_special) const {
-    std::vector<bitmap_ptr>              bitmaps;
     std::vector<mtmd_input_text>         texts;
     std::vector<mtmd_input_part>         all;
     std::vector<const mtmd_input_part *> places;
     texts.reserve(parts.size());
     all.reserve(parts.size());
     for (const prompt_part & part : parts) {
-        if (const auto * file = std::get_if<picture_file>(&part)) {
-            bitmaps.push_back(decoded(context_.get(), *file, bitmaps.size() + 1));
-            all.push_back({.text = nullptr, .bitmap = bitmaps.back().get()});
+        if (const auto * shown = std::get_if<std::shared_ptr<const media>>(&part)) {
+            all.push_back({.text = nullptr, .bitmap = (*shown)->bitmap()});
         } else {
             const auto & text = std::get<std::string>(part);
             texts.push_back({text.data(), text.size(), add_special, parse_special});
@@ -151,7 +124,7 @@ seen_prompt projector::read(std::span<const prompt_part> parts, bool add_special
     const chunks_ptr chunks(mtmd_input_chunks_init());
     log_clear_errors();
     if (mtmd_tokenize_from_parts(context_.get(), chunks.get(), places.data(), places.size(), add_special) != 0) {
-        throw error(error_kind::bad_value, "the pictures could not be prepared for the model" + log_reason());
+        throw error(error_kind::bad_value, "the pictures or sound could not be prepared for the model" + log_reason());
     }
     seen_prompt                     out;
     std::vector<picture_span>       spans;
@@ -230,6 +203,10 @@ projector::~projector() = default;
 
 bool projector::sees() const {
     return false;
+}
+
+int32_t projector::rate() const {
+    return 0;
 }
 
 seen_prompt projector::read(std::span<const prompt_part>, bool, bool) const {

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "media.h"
 #include "model/token_model.h"
 #include "model_weights.h"
 #include "text/pictures.h"
@@ -17,12 +18,7 @@ struct mtmd_context;
 
 namespace duo {
 
-// A picture in a prompt: a file's bytes (PNG, JPEG, GIF, BMP).
-struct picture_file {
-    std::string bytes;
-};
-
-using prompt_part = std::variant<std::string, picture_file>;
+using prompt_part = std::variant<std::string, std::shared_ptr<const media>>;
 
 // A prompt as the target reads it.
 struct seen_prompt {
@@ -49,10 +45,10 @@ class projector {
     projector(const projector &)             = delete;
     projector & operator=(const projector &) = delete;
 
-    [[nodiscard]] bool sees() const;
+    [[nodiscard]] bool    sees() const;
+    [[nodiscard]] int32_t rate() const; // samples a second that it hears; 0: it is deaf
 
-    // The tokens of the text parts, and the rows of the pictures between them. Throws duo::error for a file that is no
-    // picture.
+    // The tokens of the text parts, and the rows of pictures and sound between them. Throws duo::error.
     [[nodiscard]] seen_prompt read(std::span<const prompt_part> parts, bool add_special, bool parse_special) const;
 
     // first: its first position. Throws duo::error.

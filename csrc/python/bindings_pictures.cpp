@@ -2,7 +2,10 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <utility>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -16,17 +19,23 @@ namespace duo {
 
 namespace {
 
-// Text as str, a picture's file as bytes.
+using media_ptr = std::shared_ptr<media>;
+
+// Text as str, the others as Media.
 std::vector<prompt_part> parts_of(const py::sequence & given) {
     std::vector<prompt_part> parts;
     for (const py::handle part : given) {
-        if (py::isinstance<py::bytes>(part)) {
-            parts.emplace_back(picture_file{part.cast<std::string>()});
+        if (py::isinstance<media>(part)) {
+            parts.emplace_back(std::shared_ptr<const media>(part.cast<media_ptr>()));
         } else {
             parts.emplace_back(part.cast<std::string>());
         }
     }
     return parts;
+}
+
+std::span<const char> bytes_of(const py::buffer_info & info) {
+    return {static_cast<const char *>(info.ptr), size_t(info.size * info.itemsize)};
 }
 
 } // namespace
@@ -36,9 +45,28 @@ void register_pictures(py::module_ & m) {
     py::class_<s>(m, "SeenPrompt").def_property_readonly("tokens", [](const s & x) { return x.tokens; });
     m.attr("FIRST_PICTURE_ID") = first_picture_id;
 
+    py::class_<media, media_ptr>(m, "Media")
+        .def_static(
+            "picture",
+            [](const py::buffer & pixels, uint32_t width, uint32_t height, const std::string & id) {
+                const py::buffer_info        info = pixels.request();
+                const py::gil_scoped_release released;
+                return std::make_shared<media>(media::picture(bytes_of(info), width, height, id));
+            },
+            "pixels"_a, "width"_a, "height"_a, "id"_a)
+        .def_static(
+            "sound",
+            [](const py::buffer & samples, const std::string & id) {
+                const py::buffer_info        info = samples.request();
+                const py::gil_scoped_release released;
+                return std::make_shared<media>(media::sound(bytes_of(info), id));
+            },
+            "samples"_a, "id"_a);
+
     using p = projector;
     py::class_<p, std::shared_ptr<p>>(m, "Projector")
         .def_property_readonly("sees", &p::sees)
+        .def_property_readonly("rate", &p::rate)
         .def(
             "read",
             [](const p & x, const py::sequence & given, bool add_special, bool parse_special) {

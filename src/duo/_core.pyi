@@ -208,11 +208,19 @@ class SeenPrompt:
     @property
     def tokens(self) -> list[int]: ...  # rows of pictures have ids of 2**30 and more
 
+class Media:
+    @staticmethod
+    def picture(pixels: bytes | bytearray | memoryview, width: int, height: int, id: str) -> Media: ...  # RGB
+    @staticmethod
+    def sound(samples: bytes | bytearray | memoryview, id: str) -> Media: ...  # 32-bit floats
+
 class Projector:
     @property
     def sees(self) -> bool: ...
+    @property
+    def rate(self) -> int: ...  # samples a second that it hears; 0: it is deaf
     def read(
-        self, parts: Sequence[str | bytes], add_special: bool = True, parse_special: bool = False
+        self, parts: Sequence[str | Media], add_special: bool = True, parse_special: bool = False
     ) -> SeenPrompt: ...
 
 class EngineOptions:

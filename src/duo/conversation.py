@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duo.chat.chat_template import ChatTemplate, check_messages
-from duo.chat.pictures import Pictures, url_of
+from duo.chat.pictures import Pictures, part_of
 from duo.chat.reading import AnswerReader, Part
 from duo.compat.llama_cpp.answer import Reading, Spelled
 from duo.errors import DuoError
-from duo.generation.pictures import SeenTokens, file_of, seen_tokens
+from duo.generation.pictures import SeenTokens, check_media, file_of, seen_tokens
 from duo.generation.result import Result
 from duo.support.atomic import write_whole
-from duo.support.picture_file import check_pictures
 
 if TYPE_CHECKING:
     from duo.generation.stream import Stream
@@ -55,14 +54,14 @@ class Conversation:
         self._text, self._tokens = "", []
 
     def show(self, picture: bytes | str | os.PathLike[str]) -> None:
-        """The next question is about this picture: a file's bytes, or its path. Raises BadValueError."""
+        """The next question is about this picture, or sound: a file's bytes, or its path. Raises BadValueError."""
         data = file_of(picture)
-        check_pictures([data])
+        check_media([data])
         self._shown.append(data)
 
     def ask(self, question: str, **options: Any) -> Stream:
         """Starts the answer; hand its result to `answered`. Raises DuoError, and the question is forgotten then."""
-        parts = [{"type": "image_url", "image_url": {"url": url_of(data)}} for data in self._shown]
+        parts = [part_of(data) for data in self._shown]
         content = [*parts, {"type": "text", "text": question}] if parts else question
         self.messages.append({"role": "user", "content": content})
         pictures = Pictures()

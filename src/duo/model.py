@@ -18,6 +18,7 @@ from typing_extensions import Self, Unpack
 from duo import _core
 from duo.compat.llama_cpp import names as llama_cpp_names
 from duo.compat.llama_cpp.chat import Chats
+from duo.compat.llama_cpp.chat_formats import see_as_handler
 from duo.errors import BadValueError, DuoError
 from duo.generation.embeddings import Embeddings, open_embedder, pooling_named
 from duo.generation.recent_events import RecentEvents
@@ -115,6 +116,7 @@ class Duo(Chats, Embeddings):
         auto = draft == auto_draft.AUTO
         if auto:
             draft, remaining = auto_draft.chosen(model, remaining)
+        see_as_handler(remaining)
         self._choose_chat(remaining)
         remaining.pop("spm_infill", None)  # see the property
         embeds, pooling = bool(remaining.pop("embedding", False)), pooling_named(remaining.pop("pooling_type", -1))

@@ -1,4 +1,4 @@
-"""Pictures in messages and prompts. Each is a marker in the text, and stands there when the target reads it."""
+"""Pictures and sound in messages and prompts. Each is a marker in the text until the target reads it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 
 from duo.errors import BadValueError
 from duo.support.picture_file import N_MOST
+from duo.support.sound_file import is_sound
 from duo.support.wording import quoted
 
 MARKER = "<__media__>"  # llama.cpp's, in prompts that programs write
-KINDS = ("image_url", "input_image", "image")
+KINDS = ("image_url", "input_image", "image", "input_audio")
 
 Fetch = Callable[[str], bytes]  # the file that a URL names; raises BadValueError
 
@@ -36,6 +37,14 @@ def decoded(data: str) -> bytes:
         return base64.b64decode(re.sub(r"\s", "", data).encode(), validate=True)
     except (binascii.Error, UnicodeEncodeError):
         raise BadValueError("a picture's data is not base64; encode its file") from None
+
+
+def part_of(data: bytes) -> dict[str, Any]:
+    """A picture's file, or one of sound, as part of a message."""
+    if not is_sound(data):
+        return {"type": "image_url", "image_url": {"url": url_of(data)}}
+    kind = {b"RIFF": "wav", b"fLaC": "flac"}.get(data[:4], "mp3")
+    return {"type": "input_audio", "input_audio": {"data": base64.b64encode(data).decode(), "format": kind}}
 
 
 def url_of(data: bytes) -> str:
@@ -89,6 +98,8 @@ class Pictures:
         return self.marker
 
     def _file(self, part: Mapping[str, Any]) -> bytes:
+        if part["type"] == "input_audio":
+            return self._sound(part.get("input_audio"))
         given = part.get("image_url") if part["type"] != "image" else part.get("source", part.get("url"))
         if isinstance(given, Mapping) and given.get("type") == "base64" and isinstance(given.get("data"), str):
             return decoded(given["data"])  # Anthropic's
@@ -96,6 +107,15 @@ class Pictures:
         if not isinstance(url, str) or not url:
             raise BadValueError("a picture has no URL; write {'type': 'image_url', 'image_url': {'url': 'data:...'}}")
         return self._fetch(url)
+
+    def _sound(self, given: Any) -> bytes:
+        """OpenAI's: base64 in `data`. llama-server takes a URL there, too, and does not look at `format`."""
+        data = given.get("data", given.get("url")) if isinstance(given, Mapping) else None
+        if not isinstance(data, str) or not data:
+            raise BadValueError(
+                "sound has no data; write {'type': 'input_audio', 'input_audio': {'data': BASE64, 'format': 'wav'}}"
+            )
+        return self._fetch(data) if ":" in data[:32] else decoded(data)
 
     def between(self, text: str) -> list[str | bytes]:
         """The text, and the pictures where their markers are. It may be the beginning of the whole text."""

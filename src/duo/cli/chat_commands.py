@@ -19,6 +19,7 @@ HELP_TEXT = """  /reset          clear the conversation, but keep the system pro
   /save FILE      save the conversation as JSON
   /load FILE      continue a saved conversation
   /image FILE     the next question is about this picture
+  /audio FILE     the next question is about this sound
   /stats          show the figures of the last answer
   /mode MODE      switch to async, sync or plain; without MODE: show the mode
   /help           show this list
@@ -39,6 +40,7 @@ class Commands:
             "save": self._save,
             "load": self._load,
             "image": self._image,
+            "audio": self._audio,
             "stats": self._stats,
             "mode": self._mode,
             "help": self._help,
@@ -72,6 +74,9 @@ class Commands:
 
     def _image(self, rest: str) -> None:
         self._talk.show(self._file(rest, "/image", "photo.png"))
+
+    def _audio(self, rest: str) -> None:
+        self._talk.show(self._file(rest, "/audio", "speech.wav"))
         show.warn(f"the next question is about {rest}")
 
     @staticmethod

@@ -95,7 +95,7 @@ PROGRAM = {name: program for program, names in _ELSEWHERE.items() for name in na
 # Those of llama-server, llama-cli and llama-completion that duo does not have.
 NOT_IN_DUO = frozenset(
     """
-    --agent --audio --docker-repo --mcp-servers-config --mcp-servers-json --server-base
+    --agent --docker-repo --mcp-servers-config --mcp-servers-json --server-base
     --spec-synth-len --spec-synth-rates --tools --tools-runtime --ui-mcp-proxy --video --webui-mcp-proxy -ag
     -dr
     """.split()  # noqa: SIM905 (a line for each otherwise)

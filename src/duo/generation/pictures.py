@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from duo import _core
 from duo.errors import BadValueError
 from duo.support.picture_file import check_pictures
+from duo.support.sound_file import check_sounds, is_sound
 
 
 class SeenTokens(list[int]):
@@ -29,13 +30,40 @@ def words_of(tokens: Sequence[int]) -> list[int]:
 
 
 def seen_tokens(model: _core.Model, parts: Sequence[str | bytes], *, add_special: bool = True) -> SeenTokens:
-    """parts: text, and files of pictures. Control tokens in the text count as such. Raises BadValueError: the model
-    sees nothing, or a file is no picture."""
+    """parts: text, and files of pictures and sound. Control tokens in the text count as such. Raises BadValueError: the
+    model sees or hears nothing, or a file is neither; DuoError: no process can be started that decodes them."""
     projector = model.projector
-    if projector is None or not projector.sees:
+    files = [p for p in parts if isinstance(p, bytes)]
+    n_sounds = sum(map(is_sound, files))
+    if len(files) > n_sounds and (projector is None or not projector.sees):
         raise BadValueError("this model reads no pictures; load it with its projector (--mmproj FILE, or mmproj=)")
-    check_pictures([p for p in parts if isinstance(p, bytes)])
-    return SeenTokens(projector.read(parts, add_special, True))
+    if projector is None or (n_sounds and projector.rate == 0):
+        raise BadValueError("this model hears nothing; load it with a projector that hears (--mmproj FILE, or mmproj=)")
+    check_media(files)
+    return SeenTokens(projector.read([*_decoded(parts, projector.rate)], add_special, True))
+
+
+def check_media(files: Sequence[bytes]) -> None:
+    """Raises BadValueError: there are too many files, one is no picture and no sound, or they are too large."""
+    check_pictures([f for f in files if not is_sound(f)])
+    check_sounds([f for f in files if is_sound(f)])
+
+
+def _decoded(parts: Sequence[str | bytes], rate: int) -> Iterator[str | _core.Media]:
+    """rate: samples a second that the model hears."""
+    from duo.generation.decoding import decoders
+    from duo.generation.hearing import hearing
+
+    n_pictures = n_sounds = 0
+    for part in parts:
+        if isinstance(part, str):
+            yield part
+        elif is_sound(part):
+            n_sounds += 1
+            yield decoders.media(part, f"sound {n_sounds}", hearing(rate))
+        else:
+            n_pictures += 1
+            yield decoders.media(part, f"picture {n_pictures}")
 
 
 def file_of(picture: str | bytes | os.PathLike[str]) -> bytes:

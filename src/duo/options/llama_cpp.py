@@ -38,7 +38,9 @@ class LlamaOptions(TypedDict, total=False):
     lora_base: Annotated[str | None, opt(None, "Only None: the adapter is added to the weights as they are.")]
     lora_scale: Annotated[float, opt(1.0, "Factor of `lora_path`.")]
     lora_path: Annotated[str | None, opt(None, "One LoRA adapter; for several see `lora_scaled`.")]
-    chat_handler: Annotated[Any, opt(None, "A function of llama_cpp that makes prompt and answer, not for images.")]
+    chat_handler: Annotated[
+        Any, opt(None, "A function of llama_cpp that makes prompt and answer. One for images gives its projector.")
+    ]
     tokenizer: Annotated[Any, opt(None, "Only None: target and draft must read the same tokens.")]
     spm_infill: Annotated[bool, opt(False, "With `suffix` in a completion: the suffix comes before the prefix.")]
 

@@ -67,9 +67,10 @@ class SeenOptions(TypedDict, total=False):
         Pictures | None,
         opt(
             None,
-            "Pictures for the prompt. Each takes the place of a <__media__> in it; without these marks they come "
-            "before the prompt. May be given several times.",
+            "Pictures and sound (WAV, MP3, FLAC) for the prompt. Each takes the place of a <__media__> in it; without "
+            "these marks they come before the prompt. May be given several times.",
             "--image",
+            "--audio",
             metavar="FILE,FILE",
         ),
     ]

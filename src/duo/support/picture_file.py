@@ -15,6 +15,7 @@ from duo.errors import BadValueError
 N_BYTES_MOST = 32 << 20
 N_PIXELS_MOST = 50_000_000
 N_PIXELS_TOGETHER = 150_000_000  # of a prompt: each takes three bytes while it is prepared
+N_BYTES_DECODED = 3 * N_PIXELS_MOST  # of one file
 _N_SCANNED_MOST = 1_000_000_000  # pixels of a JPEG file times its scans: each goes over all of them
 _N_SEGMENTS_MOST = 100_000  # of a JPEG file
 _JPEG_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # others are data, filling, or restarts

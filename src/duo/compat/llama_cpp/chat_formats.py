@@ -40,6 +40,20 @@ def handler_of(name: str) -> Handler | None:
     return found
 
 
+def see_as_handler(options: dict[str, Any]) -> None:
+    """Replaces a handler for images in keywords of `Duo` by those that do the same: its projector, and its template if
+    it has one of its own. What is given beside it counts more."""
+    handler = options.get("chat_handler")
+    if not hasattr(handler, "clip_model_path"):
+        return
+    del options["chat_handler"]
+    options.setdefault("mmproj", getattr(handler, "clip_model_path"))  # noqa: B009 - the type is unknown
+    if not getattr(handler, "use_gpu", True):
+        options.setdefault("mmproj_offload", False)
+    if isinstance(template := getattr(handler, "CHAT_FORMAT", None), str):
+        options.setdefault("chat_template", template)
+
+
 def check_handler(handler: object) -> Handler | None:
     """A chat_handler that a program gave. Raises BadValueError: it is none, or it is one for images."""
     if handler is None:
@@ -47,7 +61,9 @@ def check_handler(handler: object) -> Handler | None:
     if not callable(handler):
         raise BadValueError(f"chat_handler is {type(handler).__name__}; give a function, as llama_cpp's handlers are")
     if hasattr(handler, "clip_model_path"):
-        raise BadValueError(f"chat_handler is {type(handler).__name__}, which is for images; duo reads text only")
+        raise BadValueError(
+            f"chat_handler is {type(handler).__name__}, which is for images; give it when you load the model"
+        )
     return handler
 
 

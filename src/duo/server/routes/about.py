@@ -105,6 +105,11 @@ def sees(duo: Duo) -> bool:
     return projector is not None and projector.sees
 
 
+def hears(duo: Duo) -> bool:
+    projector = duo.local_model.projector
+    return projector is not None and projector.rate > 0
+
+
 def model_list(duo: Duo, names: tuple[str, ...], tags: tuple[str, ...]) -> dict[str, Any]:
     m = duo.local_model
     try:
@@ -166,7 +171,7 @@ def properties(duo: Duo, name: str, n_body: int) -> dict[str, Any]:
         "model_alias": name,
         "model_path": m.path,
         "model_name": Path(m.path).name,
-        "modalities": {"vision": sees(duo), "audio": False},
+        "modalities": {"vision": sees(duo), "audio": hears(duo)},
         "chat_template": template,
         "chat_template_caps": {
             "supports_tools": has_tools,

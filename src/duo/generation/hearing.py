@@ -1,0 +1,54 @@
+"""A projector of a few hundred bytes, for the process that decodes sound: libmtmd asks a projector for the rate."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+
+from duo.errors import BadValueError, DuoError
+
+RATE = 16_000  # of all kinds that hear, but for those that make speech
+_lock = threading.Lock()
+_made: list[str] = []
+
+
+def hearing(rate: int) -> str:
+    """Its file. It goes when the program ends. Raises BadValueError: nothing hears at this rate; DuoError."""
+    if rate != RATE:
+        raise BadValueError(f"this model hears {rate} samples a second, and duo can give {RATE}; take another model")
+    with _lock:
+        if not _made:
+            try:
+                folder = tempfile.mkdtemp(prefix="duo-hearing-")
+                atexit.register(shutil.rmtree, folder, ignore_errors=True)
+                _made.append(_written(Path(folder, "hearing.gguf")))
+            except OSError as e:
+                raise DuoError(f"no temporary file can be written ({e.strerror}); free some space") from None
+        return _made[0]
+
+
+def _written(to: Path) -> str:
+    """Of Qwen2-Audio's kind, without layers (clip.cpp)."""
+    import numpy as np
+    from gguf import GGUFWriter
+
+    writer = GGUFWriter(to, "clip")
+    writer.add_bool("clip.has_audio_encoder", True)
+    writer.add_string("clip.projector_type", "qwen2a")
+    for name, n in (
+        ("embedding_length", 4), ("feed_forward_length", 4), ("block_count", 0), ("attention.head_count", 1),
+        ("projection_dim", 4), ("num_mel_bins", 80),
+    ):  # fmt: skip
+        writer.add_uint32(f"clip.audio.{name}", n)
+    writer.add_float32("clip.audio.attention.layer_norm_epsilon", 1e-5)
+    for name in ("a.conv1d.1", "a.conv1d.2", "mm.a.fc"):
+        writer.add_tensor(f"{name}.weight", np.zeros((4, 4), np.float32))
+        writer.add_tensor(f"{name}.bias", np.zeros(4, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return str(to)

@@ -1,0 +1,112 @@
+"""The child process of duo.generation.decoding: decodes files of pictures and sound, one after the other.
+
+Arguments: libllama, the extension module, bytes that a file may take, seconds of the processor for each. It uses only
+the standard library, so it starts in milliseconds. What a hostile file breaks is this process only.
+
+Standard input has requests: HEAD (the file's bytes, bytes of the name of a projector), the file, the name. Without a
+name it is a picture, otherwise sound. Standard output has answers: ANSWER (whether it was decoded, width, height,
+bytes), and the pixels or samples.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import struct
+import sys
+from collections.abc import Callable
+from typing import BinaryIO
+
+HEAD = struct.Struct("<QI")
+ANSWER = struct.Struct("<?IIQ")
+N_FILES_MOST = 16  # that it may open: one is enough
+_PR_SET_DUMPABLE = 4
+
+Decode = Callable[[bytes, "bytes | None"], "tuple[int, int, memoryview | bytes] | None"]
+
+
+class Decoded(ctypes.Structure):
+    """duo_decoded (csrc/llama/media_decoder.cpp)."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("n_bytes", ctypes.c_uint64),
+        ("width", ctypes.c_uint32),
+        ("height", ctypes.c_uint32),
+    ]
+
+
+def decoder(libllama: str, core: str) -> Decode:
+    ctypes.CDLL(libllama, mode=ctypes.RTLD_GLOBAL)
+    run = ctypes.CDLL(core).duo_decode_media  # not imported: it needs no Python
+    run.restype = ctypes.c_bool
+    run.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.POINTER(Decoded)]
+    found = Decoded()
+
+    def decode(file: bytes, projector: bytes | None) -> tuple[int, int, memoryview | bytes] | None:
+        if not run(file, len(file), projector, ctypes.byref(found)):
+            return None
+        data = memoryview((ctypes.c_ubyte * found.n_bytes).from_address(found.data)) if found.n_bytes else b""
+        return found.width, found.height, data
+
+    return decode
+
+
+def limit(n_bytes: int) -> None:
+    """No core file, no file written, few opened, and so many bytes more than now."""
+    with contextlib.suppress(AttributeError, OSError):  # not Linux
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    limits = {"CORE": 0, "FSIZE": 0, "NOFILE": N_FILES_MOST}
+    with contextlib.suppress(OSError), open("/proc/self/statm") as file:
+        limits["AS"] = int(file.read().split()[0]) * resource.getpagesize() + n_bytes
+    for name, n in limits.items():
+        with contextlib.suppress(OSError, ValueError):  # a smaller limit is there
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (n, n))
+
+
+def limit_time(seconds: int) -> None:
+    """From now on. At the end the system sends SIGXCPU, which kills."""
+    try:
+        import resource
+    except ImportError:
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    until = int(used.ru_utime + used.ru_stime) + 1 + seconds
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CPU, (until, hard))
+
+
+def serve(decode: Decode, n_bytes: int, seconds: int, requests: BinaryIO, answers: BinaryIO) -> None:
+    """Until there are no more requests."""
+    limit(n_bytes)
+    while len(head := requests.read(HEAD.size)) == HEAD.size:
+        n_file, n_name = HEAD.unpack(head)
+        file = requests.read(n_file)
+        name = requests.read(n_name)
+        limit_time(seconds)
+        found = decode(file, name or None)
+        del file
+        width, height, data = found or (0, 0, b"")
+        answers.write(ANSWER.pack(found is not None, width, height, len(data)))
+        answers.write(data)
+        answers.flush()
+        del found, data
+
+
+def main() -> None:
+    libllama, core, n_bytes, seconds = sys.argv[1:]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    serve(decoder(libllama, core), int(n_bytes), int(seconds), sys.stdin.buffer, sys.stdout.buffer)
+    sys.stdout.flush()
+    os._exit(0)  # no clean-up of libraries
+
+
+if __name__ == "__main__":
+    main()
