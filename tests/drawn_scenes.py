@@ -1,4 +1,4 @@
-"""Pictures of two drawn things, and what to say of them. `tools/seeing_pair.py` has trained a pair on such scenes."""
+"""Pictures of two drawn things, and what to say of them. A pair was trained on such scenes (tools/seeing_pair.py)."""
 
 from __future__ import annotations
 

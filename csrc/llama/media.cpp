@@ -26,7 +26,7 @@ void media::closer::operator()(mtmd_bitmap * b) const {
     mtmd_bitmap_free(b);
 }
 
-media::media(mtmd_bitmap * made, const std::string & id) : bitmap_(made) {
+media::media(mtmd_bitmap * made, size_t n_bytes, const std::string & id) : bitmap_(made), n_bytes_(n_bytes) {
     if (id.size() != 64) {
         throw error("a picture has an id of " + std::to_string(id.size()) + " digits, and not of 64");
     }
@@ -38,7 +38,7 @@ media media::picture(std::span<const char> pixels, uint32_t width, uint32_t heig
         throw error("a picture of " + std::to_string(width) + " x " + std::to_string(height) + " pixels has " +
                     std::to_string(pixels.size()) + " bytes");
     }
-    return {mtmd_bitmap_init(width, height, reinterpret_cast<const unsigned char *>(pixels.data())), id};
+    return {mtmd_bitmap_init(width, height, reinterpret_cast<const unsigned char *>(pixels.data())), pixels.size(), id};
 }
 
 media media::sound(std::span<const char> samples, const std::string & id) {
@@ -53,7 +53,7 @@ media media::sound(std::span<const char> samples, const std::string & id) {
     if (!std::all_of(floats.begin(), floats.end(), [](float x) { return std::isfinite(x); })) {
         throw error(error_kind::bad_value, "a sound has samples that are no numbers; save it anew");
     }
-    return {mtmd_bitmap_init_from_audio(floats.size(), floats.data()), id};
+    return {mtmd_bitmap_init_from_audio(floats.size(), floats.data()), samples.size(), id};
 }
 
 #else

@@ -1,6 +1,7 @@
 // Pictures and sound of prompts, decoded.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -19,15 +20,17 @@ class media {
     static media sound(std::span<const char> samples, const std::string & id);
 
     [[nodiscard]] const mtmd_bitmap * bitmap() const { return bitmap_.get(); }
+    [[nodiscard]] size_t              n_bytes() const { return n_bytes_; } // of pixels or samples
 
   private:
     struct closer {
         void operator()(mtmd_bitmap * b) const;
     };
 
-    media(mtmd_bitmap * made, const std::string & id);
+    media(mtmd_bitmap * made, size_t n_bytes, const std::string & id);
 
     std::unique_ptr<mtmd_bitmap, closer> bitmap_;
+    size_t                               n_bytes_;
 };
 
 } // namespace duo

@@ -68,7 +68,8 @@ bitmap_ptr decoded(const mtmd_context * context, std::string_view file) {
 } // namespace
 
 // projector: a file of a kind that hears, for sound; null: a picture is wanted. Returns whether it could be decoded.
-extern "C" DUO_EXPORT bool duo_decode_media(const char * file, size_t n, const char * projector, duo_decoded * out) {
+extern "C" DUO_EXPORT bool duo_decode_media(const char * file, size_t n, const char * projector,
+                                            duo_decoded * out) try {
     static bitmap_ptr  bitmap;
     static context_ptr hearing;
     *out = {};
@@ -77,8 +78,8 @@ extern "C" DUO_EXPORT bool duo_decode_media(const char * file, size_t n, const c
     if (is_picture(bytes) != (projector == nullptr)) {
         return false;
     }
-    if (projector != nullptr && hearing == nullptr) {
-        hearing = heard_with(projector);
+    if (projector != nullptr && hearing == nullptr && (hearing = heard_with(projector)) == nullptr) {
+        return false;
     }
     bitmap = decoded(hearing.get(), bytes);
     if (bitmap == nullptr || mtmd_bitmap_is_audio(bitmap.get()) != (projector != nullptr)) {
@@ -92,6 +93,8 @@ extern "C" DUO_EXPORT bool duo_decode_media(const char * file, size_t n, const c
         out->height = mtmd_bitmap_get_ny(bitmap.get());
     }
     return true;
+} catch (...) { // the caller is Python's ctypes
+    return false;
 }
 
 #else

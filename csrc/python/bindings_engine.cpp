@@ -246,10 +246,12 @@ void register_engine(py::module_ & m) {
             "pictures"_a = py::none(), "lora_scales"_a = lora_scales())
         .def(
             "begin_errand",
-            [](engine & e, std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place) {
-                return text_handle(e, e.begin(std::move(job), std::move(prompt), place));
+            [](engine & e, std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place,
+               lora_scales scales) {
+                return text_handle(e, e.begin(std::move(job), std::move(prompt), place, std::move(scales)));
             },
-            "errand"_a, "prompt"_a = std::vector<token_id>(), "place"_a = -1, py::call_guard<py::gil_scoped_release>())
+            "errand"_a, "prompt"_a = std::vector<token_id>(), "place"_a = -1, "lora_scales"_a = lora_scales(),
+            py::call_guard<py::gil_scoped_release>())
         .def(
             "next",
             [](engine & e, text_handle & text, int64_t timeout_us) -> std::optional<c> {

@@ -28,7 +28,7 @@ std::vector<prompt_part> parts_of(const py::sequence & given) {
         if (py::isinstance<media>(part)) {
             parts.emplace_back(std::shared_ptr<const media>(part.cast<media_ptr>()));
         } else {
-            parts.emplace_back(part.cast<std::string>());
+            parts.emplace_back(py::cast<std::string>(part.cast<py::str>()));
         }
     }
     return parts;
@@ -61,7 +61,8 @@ void register_pictures(py::module_ & m) {
                 const py::gil_scoped_release released;
                 return std::make_shared<media>(media::sound(bytes_of(info), id));
             },
-            "samples"_a, "id"_a);
+            "samples"_a, "id"_a)
+        .def_property_readonly("n_bytes", &media::n_bytes);
 
     using p = projector;
     py::class_<p, std::shared_ptr<p>>(m, "Projector")

@@ -234,6 +234,7 @@ std::shared_ptr<open_text> engine::begin(std::unique_ptr<request> req) {
 }
 
 void engine::save_lookup(const std::string & path) const {
+    require_home();
     const std::shared_lock entered(gate_);
     if (pipeline_) {
         throw error(error_kind::busy, "texts may still be written; close this first");
@@ -244,11 +245,12 @@ void engine::save_lookup(const std::string & path) const {
 }
 
 void engine::check_scales(const lora_scales & scales) const {
-    const size_t n = target_ ? target_->weights().loras.size() : 0;
+    const auto   model = target(); // close() may free it meanwhile
+    const size_t n     = model ? model->weights().loras.size() : 0;
     if (scales.size() != n) {
         throw error(error_kind::bad_value, std::to_string(scales.size()) + " scales of LoRA adapters were given, and " +
-                                               (target_ ? std::to_string(n) + " adapters are loaded (--lora)"
-                                                        : "the target is in another process, where they are set"));
+                                               (model ? std::to_string(n) + " adapters are loaded (--lora)"
+                                                      : "the target is in another process, where they are set"));
     }
     if (!std::ranges::all_of(scales, [](float x) { return std::isfinite(x); })) {
         throw error(error_kind::bad_value, "a LoRA adapter's scale is no finite number; give one, such as 1");
@@ -256,21 +258,25 @@ void engine::check_scales(const lora_scales & scales) const {
 }
 
 void engine::set_scales(const lora_scales & scales) {
+    require_home();
     check_scales(scales);
     const std::lock_guard locked(scales_lock_);
     scales_ = scales;
 }
 
 lora_scales engine::scales() const {
+    require_home();
     const std::lock_guard locked(scales_lock_);
     return scales_;
 }
 
-std::shared_ptr<open_text> engine::begin(std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place) {
+std::shared_ptr<open_text> engine::begin(std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place,
+                                         lora_scales scales) {
     auto r    = std::make_unique<request>();
     r->wanted = place;
     r->job    = std::move(job);
     r->prompt = std::move(prompt);
+    r->scales = std::move(scales);
     return begin(std::move(r));
 }
 

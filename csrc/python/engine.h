@@ -63,7 +63,9 @@ class engine {
 
     // Starts an errand; `prompt` is for the kinds that need one. place: in the target's cache; -1: see errand_desk.
     // Like a text, it ends with a chunk whose `finish` is set. Throws duo::error.
-    std::shared_ptr<open_text> begin(std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place);
+    // scales: of the LoRA adapters; empty: those of scales().
+    std::shared_ptr<open_text> begin(std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place,
+                                     lora_scales scales);
 
     // The text's next chunk. False: none came in time, or the engine is closed.
     bool next(open_text & text, text_chunk & out, int64_t timeout_us);

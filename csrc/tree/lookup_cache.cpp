@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <unordered_map>
 
 namespace duo {
 
@@ -12,6 +13,35 @@ constexpr int32_t    least_seen_static    = 2;      // draft_min_sample_size_lax
 constexpr int32_t    least_percent_static = 50;     // draft_min_percent_lax
 constexpr std::array least_seen{4, 3, 2, 2};        // draft_min_sample_size_strict, by the n-gram's length
 constexpr std::array least_percent{75, 66, 66, 66}; // draft_min_percent_strict
+using followers = std::vector<ngram_counts::next>;
+
+// The most frequent one, if it has this share of all. nullptr: none has.
+const ngram_counts::next * majority(const followers & all, int32_t least_sum, int32_t least_percent) {
+    int64_t sum = 0;
+    for (const auto & x : all) {
+        sum += x.count;
+    }
+    const auto most = std::ranges::max_element(all, {}, &ngram_counts::next::count);
+    const bool is   = most != all.end() && sum >= least_sum && 100 * int64_t(most->count) >= least_percent * sum;
+    return is ? &*most : nullptr;
+}
+
+// Also if each count is weighed by that of the corpus.
+bool weighs_most(const ngram_counts::next & most, const followers & all, const followers * corpus) {
+    if (corpus == nullptr) {
+        return true;
+    }
+    std::unordered_map<token_id, int64_t> weights;
+    for (const auto & x : *corpus) {
+        weights[x.token] = 100 * int64_t(x.count);
+    }
+    const auto weighed = [&weights](const ngram_counts::next & x) {
+        const auto here = weights.find(x.token);
+        return x.count * (here == weights.end() ? int64_t(1) : here->second);
+    };
+    const int64_t n = weighed(most);
+    return std::ranges::none_of(all, [&](const auto & x) { return x.token != most.token && weighed(x) > n; });
+}
 } // namespace
 
 lookup_cache::lookup_cache(const std::string & static_file, const std::string & dynamic_file, int32_t n_vocab)
@@ -27,43 +57,16 @@ lookup_cache::lookup_cache(const std::string & static_file, const std::string & 
 // The longest n-gram counts after which one token is clearly the most frequent. Counts of the static cache weigh those
 // of the dynamic one.
 lookup_cache::choice lookup_cache::next(std::span<const token_id> end) const {
-    const auto * corpus = end.size() >= n_static ? static_.find(end.last(n_static)) : nullptr;
-    const auto   weight = [corpus](token_id token) -> int64_t {
-        const auto * none = static_cast<const ngram_counts::next *>(nullptr);
-        const auto * here = none;
-        for (const auto & x : corpus != nullptr ? std::span(*corpus) : std::span<const ngram_counts::next>{}) {
-            here = x.token == token ? &x : here;
-        }
-        return here == none ? 1 : 100 * int64_t(here->count);
-    };
-    const auto best_of = [](const std::vector<ngram_counts::next> & all, const auto & value, int64_t & sum) {
-        const ngram_counts::next * best   = nullptr;
-        int64_t                    n_best = 0;
-        sum                               = 0;
-        for (const auto & x : all) {
-            const int64_t n = value(x);
-            best            = n > n_best ? &x : best;
-            n_best          = std::max(n, n_best);
-            sum += x.count;
-        }
-        return best;
-    };
-    int64_t sum = 0;
+    const followers * corpus = end.size() >= n_static ? static_.find(end.last(n_static)) : nullptr;
     for (size_t n = std::min(end.size(), ngram_counts::n_longest); n > 0; --n) {
-        if (const auto * seen = dynamic_.find(end.last(n)); seen != nullptr) {
-            const auto * best = best_of(*seen, [&](const auto & x) { return x.count * weight(x.token); }, sum);
-            if (sum >= least_seen[n - 1] && 100 * int64_t(best->count) >= least_percent[n - 1] * sum) {
-                return {best->token, int32_t(n), best->count};
-            }
+        const followers * seen = dynamic_.find(end.last(n));
+        const auto *      most = seen == nullptr ? nullptr : majority(*seen, least_seen[n - 1], least_percent[n - 1]);
+        if (most != nullptr && weighs_most(*most, *seen, corpus)) {
+            return {most->token, int32_t(n), most->count};
         }
     }
-    if (corpus != nullptr) {
-        const auto * best = best_of(*corpus, [](const auto & x) { return int64_t(x.count); }, sum);
-        if (sum >= least_seen_static && 100 * int64_t(best->count) >= least_percent_static * sum) {
-            return {best->token, int32_t(n_static), best->count};
-        }
-    }
-    return {};
+    const auto * most = corpus == nullptr ? nullptr : majority(*corpus, least_seen_static, least_percent_static);
+    return most == nullptr ? choice{} : choice{most->token, int32_t(n_static), most->count};
 }
 
 bool lookup_cache::propose(std::span<const token_id> text, std::span<const token_id> tail, int32_t n_max,

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <limits>
 
 #include "base/error.h"
 #include "base/file_map.h"
@@ -11,6 +11,9 @@
 namespace duo {
 
 namespace {
+
+constexpr int32_t n_count_most = 1 << 24; // products of two counts are far below 64 bits
+constexpr size_t  n_text_most  = 8192;    // tokens of a text that are counted: the texts of others wait meanwhile
 
 // Reads numbers of 32 bits from a file.
 class numbers {
@@ -61,12 +64,12 @@ void ngram_counts::count(const ngram & key, token_id token, int32_t n) {
     if (here == seen.end()) {
         seen.push_back({token, n});
     } else {
-        here->count = n > std::numeric_limits<int32_t>::max() - here->count ? std::numeric_limits<int32_t>::max()
-                                                                            : here->count + n;
+        here->count = std::min(n_count_most, here->count + n);
     }
 }
 
 void ngram_counts::add(std::span<const token_id> text, size_t n_known) {
+    n_known = std::max(n_known, text.size() - std::min(text.size(), n_text_most));
     for (size_t i = std::max(n_known, size_t(1)); i < text.size(); ++i) {
         for (size_t n = 1; can_be_written(text[i]) && n <= std::min(i, n_longest) && can_be_written(text[i - n]); ++n) {
             count(key_of(text.subspan(i - n, n)), text[i], 1);
@@ -91,6 +94,9 @@ const std::vector<ngram_counts::next> * ngram_counts::find(std::span<const token
 }
 
 void ngram_counts::load(const std::string & path, int32_t n_vocab) {
+    if (std::error_code unknown; std::filesystem::file_size(path, unknown) == 0) {
+        return; // nothing was counted yet
+    }
     const file_map file(path, true);
     numbers        from(file);
     const auto     fits    = [n_vocab](token_id t) { return t >= 0 && t < n_vocab; };
@@ -112,7 +118,7 @@ void ngram_counts::load(const std::string & path, int32_t n_vocab) {
             ok  = from.take(pair) && pair[1] > 0;
             own = own && fits(pair[0]);
             if (ok && own) {
-                count(key, pair[0], pair[1]);
+                count(key, pair[0], std::min(pair[1], n_count_most));
             }
         }
         if (!ok) {
@@ -129,6 +135,9 @@ void ngram_counts::save(const std::string & path) const {
     std::ofstream file(path, std::ios::binary);
     const auto    put = [&file](const auto & x) { file.write(reinterpret_cast<const char *>(&x), sizeof x); };
     for (const auto & [key, seen] : all_) {
+        if (seen.empty()) {
+            continue; // there was no memory for the first one
+        }
         put(key);
         put(int32_t(seen.size()));
         for (const next & x : seen) {

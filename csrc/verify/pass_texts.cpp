@@ -13,7 +13,6 @@ constexpr size_t n_piece_alone  = 512; // rows of a prompt in a pass, where anot
 constexpr size_t n_piece_beside = 64;  // prompt rows beside texts that are written
 constexpr size_t n_piece_least  = 16;  // at least
 constexpr double longest_piece  = 1.7; // time of a piece, in the first pieces' time
-constexpr size_t n_short        = 16;  // missing rows of a text that is being written
 } // namespace
 
 size_t pass_texts::n_to_read(const verify_slot & s) const {
@@ -43,10 +42,10 @@ size_t pass_texts::one_kind(const verify_slot & s, size_t n_rows) {
     return n == 0 ? n_of_picture(s) : std::min(n, n_rows);
 }
 
-// A picture takes long, so texts that are written have a pass between two of them.
-bool pass_texts::read_picture(target_pass & pass, const std::vector<verify_slot *> & texts) {
-    verify_slot * first  = nullptr;
-    bool          others = false;
+// A picture takes long, so texts that are written have a pass between two of them. others: there are such texts beside
+// these.
+bool pass_texts::read_picture(target_pass & pass, const std::vector<verify_slot *> & texts, bool others) {
+    verify_slot * first = nullptr;
     for (verify_slot * s : texts) {
         s->n_read       = 0;
         const bool sees = n_of_picture(*s) > 0;
@@ -68,11 +67,15 @@ void pass_texts::fill(target_pass & pass, const std::vector<verify_slot *> & all
         return;
     }
     const std::vector<verify_slot *> & texts = scales_.choose(all);
+    // Those with other scales are not in this pass, and wait for its end.
+    const bool others = std::ranges::any_of(all, [&texts](const verify_slot * s) {
+        return s->n_missing() <= n_short && std::ranges::find(texts, s) == texts.end();
+    });
     pass.clear();
-    if (read_picture(pass, texts)) {
+    if (read_picture(pass, texts, others)) {
         return;
     }
-    share(texts);
+    share(texts, others);
     for (verify_slot * s : texts) {
         if (s->n_read > 0) {
             pass.slots().push_back(s);
@@ -86,8 +89,8 @@ void pass_texts::fill(target_pass & pass, const std::vector<verify_slot *> & all
     }
 }
 
-// Sets n_read of the texts.
-void pass_texts::share(const std::vector<verify_slot *> & texts) {
+// Sets n_read of the texts. writing: some others are written.
+void pass_texts::share(const std::vector<verify_slot *> & texts, bool writing) {
     const size_t n_all  = size_t(model_.facts().n_batch);
     size_t       n_left = n_all;
     const auto   n_most = [this](const verify_slot & s) { // a text that is to have no tokens only reads
@@ -100,7 +103,6 @@ void pass_texts::share(const std::vector<verify_slot *> & texts) {
         n_left -= n;
         return n;
     };
-    bool writing = false;
     long_.clear();
     for (verify_slot * s : texts) { // no prompt takes the rows of a text that is written
         s->n_read          = 0;

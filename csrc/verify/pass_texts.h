@@ -30,8 +30,8 @@ class pass_texts {
     void measure(const target_pass & pass);
 
   private:
-    bool read_picture(target_pass & pass, const std::vector<verify_slot *> & texts);
-    void share(const std::vector<verify_slot *> & texts);
+    bool read_picture(target_pass & pass, const std::vector<verify_slot *> & texts, bool others);
+    void share(const std::vector<verify_slot *> & texts, bool writing);
     void keep_one_width(std::vector<verify_slot *> & slots);
 
     const token_model &        model_;

@@ -17,7 +17,8 @@ const std::vector<verify_slot *> & scale_turns::choose(const std::vector<verify_
         now_              = lora_scales((*std::ranges::min_element(texts, {}, waited))->scales);
         n_left_           = n_passes;
     }
-    --n_left_;
+    const bool reads = std::ranges::any_of(texts, [](const verify_slot * s) { return s->n_missing() > n_short; });
+    n_left_          = std::min(n_left_, reads ? n_passes_long : n_passes) - 1;
     chosen_.clear();
     for (verify_slot * s : texts) {
         s->n_read = 0;

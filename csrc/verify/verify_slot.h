@@ -23,6 +23,8 @@ struct told_orders {
     uint32_t n_quiet = 0; // verdicts for which the draft was not woken
 };
 
+constexpr size_t n_short = 16; // missing rows of a text that is being written
+
 // Belongs to the verify worker's thread.
 struct verify_slot {
     verify_slot(const token_model & model, int32_t number, int32_t n_branches)

@@ -213,6 +213,8 @@ class Media:
     def picture(pixels: bytes | bytearray | memoryview, width: int, height: int, id: str) -> Media: ...  # RGB
     @staticmethod
     def sound(samples: bytes | bytearray | memoryview, id: str) -> Media: ...  # 32-bit floats
+    @property
+    def n_bytes(self) -> int: ...
 
 class Projector:
     @property
@@ -523,7 +525,9 @@ class Engine:
         pictures: SeenPrompt | None = None,
         lora_scales: Sequence[float] = (),
     ) -> Text: ...
-    def begin_errand(self, errand: Errand, prompt: Sequence[int] = (), place: int = -1) -> Text: ...
+    def begin_errand(
+        self, errand: Errand, prompt: Sequence[int] = (), place: int = -1, lora_scales: Sequence[float] = ()
+    ) -> Text: ...
     def next(self, text: Text, timeout_us: int) -> TextChunk | None: ...
     # Waits for a chunk of any text; returns a count of them, at once if that is not `seen`.
     def wait_news(self, seen: int, timeout_us: int) -> int: ...

@@ -71,6 +71,7 @@ class LoadedPair:
         target's file. prepare: may change how the models are loaded; False: nothing that earlier runs learned holds for
         them. Raises as `Duo`."""
         self.lookup: Path | None = None
+        self._pid = os.getpid()
         model, draft, o, self.child = in_child(model, draft, options)
         with ExitStack() as undo:
             if self.child is not None:
@@ -83,6 +84,8 @@ class LoadedPair:
             self.placed = self._place(model, draft, o, defaults)
             self.placed.tracing = trace is not None
             self.placed.target.vocab_only = vocab_only
+            if vocab_only:  # it writes nothing
+                self.lookup, self.placed.lookup_static, self.placed.lookup_dynamic = None, b"", b""
             if not vocab_only:
                 target = None if model is None else path(model, "target")
                 self.placed.projector = see_with(o, target, self.placed.target.n_threads_batch)
@@ -173,6 +176,9 @@ class LoadedPair:
         """Stops all texts and frees everything. Safe to call twice, and from another thread. Raises DuoError."""
 
         def last(engine: _core.Engine) -> None:
+            if os.getpid() != self._pid:  # after a fork all else is the parent's
+                engine.close()
+                return
             self.embedder = None  # frees its model
             with ExitStack() as stack:  # all are closed, the engine first, whatever fails
                 for other in (self.child, self.client):

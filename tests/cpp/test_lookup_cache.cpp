@@ -1,6 +1,7 @@
 // N-gram caches in llama.cpp's format: what is read, refused, counted and written, and which guesses follow.
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "check.h"
 #include "pair.h"
@@ -94,6 +95,20 @@ TEST(a_file_comes_back_as_it_was) {
     read.load(known.path, 5);
     CHECK_EQ(n_seen(read, {1, 2}, 3), 5);
     CHECK_EQ(n_seen(read, {1, 2}, 4), 1);
+}
+
+TEST(an_empty_file_is_an_empty_cache) { // a run without texts leaves one
+    const file empty("empty");
+    lookup_cache("", empty.path, 100).save(empty.path);
+    CHECK(std::filesystem::file_size(empty.path) == 0);
+    CHECK(guessed(lookup_cache(empty.path, empty.path, 100), {1, 2, 3}).empty());
+}
+
+TEST(huge_counts_choose_no_wrong_token) {
+    constexpr int32_t huge = std::numeric_limits<int32_t>::max();
+    const file        dynamic("huge", {7, -1, -1, -1, 2, 8, huge, 9, 3});
+    const file        corpus("corpus", {6, 7, -1, -1, 2, 8, huge, 9, 1});
+    CHECK(guessed(lookup_cache(corpus.path, dynamic.path, 100), {6, 7}, {}, 1) == tokens({8}));
 }
 
 TEST(a_file_that_is_none_is_refused) {

@@ -73,10 +73,13 @@ class Commands:
         show.warn(f"{len(self._talk.messages)} messages read from {rest}")
 
     def _image(self, rest: str) -> None:
-        self._talk.show(self._file(rest, "/image", "photo.png"))
+        self._show(rest, "/image", "photo.png")
 
     def _audio(self, rest: str) -> None:
-        self._talk.show(self._file(rest, "/audio", "speech.wav"))
+        self._show(rest, "/audio", "speech.wav")
+
+    def _show(self, rest: str, command: str, example: str) -> None:
+        self._talk.show(self._file(rest, command, example))
         show.warn(f"the next question is about {rest}")
 
     @staticmethod

@@ -41,6 +41,7 @@ class _Child:
 
     def __init__(self) -> None:
         """Raises DuoError."""
+        self.is_new = True
         if not sys.executable or getattr(sys, "frozen", False):
             raise DuoError("pictures are decoded by a Python interpreter, and this program is none; start duo with one")
         command = [sys.executable, "-I", "-S", str(CHILD), str(libllama()), _core.__file__]
@@ -75,7 +76,8 @@ class _Child:
         except (OSError, EOFError):
             self.end()
             code = self._process.returncode
-            name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            known = {int(s): s.name for s in signal.Signals}
+            name = known.get(-code, f"signal {-code}") if code < 0 else f"exit code {code}"
             took_long = late.is_set() or name == "SIGXCPU"
             raise _DiedError("took too long to decode" if took_long else f"ended its decoder ({name})") from None
         except BaseException:  # what comes of this file would be taken for the next one's
@@ -128,21 +130,34 @@ class Decoders:
     def media(self, file: bytes, which: str, projector: str | None = None) -> _core.Media:
         """which: says in messages which file it is. projector: for sound, a file of a kind that hears. Raises
         BadValueError: it cannot be decoded; DuoError: no process can be started."""
-        with self._child() as child:
-            try:
-                found = child.decode(file, os.fsencode(projector or ""))
-            except _DiedError as e:
-                raise BadValueError(f"{which} {e}; save it anew, or a part of it") from None
+        try:
+            found = self._decode(file, os.fsencode(projector or ""))
+        except _DiedError as e:
+            raise BadValueError(f"{which} {e}; save it anew, or a part of it") from None
         if found is None:
             raise BadValueError(f"{which} is damaged or of a kind that cannot be decoded; save it anew")
         width, height, data = found
         name = hashlib.sha256(file).hexdigest()  # libmtmd names bitmaps so, too
         return _core.Media.picture(data, width, height, name) if width else _core.Media.sound(data, name)
 
+    def _decode(self, file: bytes, projector: bytes) -> tuple[int, int, bytes | bytearray] | None:
+        with self._child() as child:
+            try:
+                return child.decode(file, projector)
+            except _DiedError:
+                if child.is_new:
+                    raise
+        with self._child(fresh=True) as child:  # a file before may have damaged the other one
+            return child.decode(file, projector)
+
     @contextmanager
-    def _child(self) -> Iterator[_Child]:
+    def _child(self, *, fresh: bool = False) -> Iterator[_Child]:
+        """fresh: a new one."""
         with self._free:
             child = None
+            while fresh and self._idle:
+                with suppress(IndexError):
+                    self._idle.pop().end()
             with suppress(IndexError):
                 child = self._idle.pop()
             if child is not None and not child.lives:
@@ -150,6 +165,7 @@ class Decoders:
                 child = None
             child = child or _Child()
             yield child
+            child.is_new = False
             if child.lives:
                 self._idle.append(child)
 

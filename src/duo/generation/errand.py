@@ -63,14 +63,16 @@ def _wait(session: EngineSession, text: _core.Text, stopped: Callable[[], bool] 
         raise error_class(stats["error_code"])(stats["error"])
 
 
-def score(session: EngineSession, tokens: Sequence[int], n_top: int) -> list[TokenLogprobs]:
+def score(
+    session: EngineSession, tokens: Sequence[int], n_top: int, lora_scales: Sequence[float] = ()
+) -> list[TokenLogprobs]:
     """The target's log-probabilities (nats) of each token but the first, and of its n_top best alternatives there.
 
     Raises BadValueError (the target is on another machine), BusyError, CancelledError, DuoError.
     """
     check_scores(session, tokens)
     with turn(session):
-        return scored(session, tokens, n_top)
+        return scored(session, tokens, n_top, lora_scales=lora_scales)
 
 
 def check_scores(session: EngineSession, tokens: Sequence[int]) -> None:
@@ -87,14 +89,16 @@ def scored(
     n_top: int,
     *,
     slot: int = -1,
+    lora_scales: Sequence[float] = (),
     stopped: Callable[[], bool] = lambda: False,
 ) -> list[TokenLogprobs]:
-    """The same; call it in a turn. slot: in the target's cache; -1: any. stopped: asked twenty times a second.
+    """The same; call it in a turn. slot: in the target's cache; -1: any. lora_scales: empty: the engine's. stopped:
+    asked twenty times a second.
 
     Raises CancelledError (it was stopped, or the session is closed), DuoError.
     """
     errand = _core.Errand("score", n_top=n_top)
-    _wait(session, session.engine.begin_errand(errand, list(tokens), slot), stopped)
+    _wait(session, session.engine.begin_errand(errand, list(tokens), slot, list(lora_scales)), stopped)
     logprobs, top = errand.logprobs, errand.top
     return [
         TokenLogprobs(token, logprobs[i], tuple(top[i * n_top : (i + 1) * n_top])) for i, token in enumerate(tokens[1:])

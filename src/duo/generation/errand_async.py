@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from duo.errors import CancelledError
 from duo.generation.errand import check_scores, scored
@@ -14,7 +15,9 @@ from duo.generation.stream_async import turn_async
 from duo.generation.turns import Turn
 
 
-async def score_async(session: EngineSession, tokens: Sequence[int], n_top: int, slot: int = -1) -> list[TokenLogprobs]:
+async def score_async(
+    session: EngineSession, tokens: Sequence[int], n_top: int, slot: int = -1, lora_scales: Sequence[float] = ()
+) -> list[TokenLogprobs]:
     """As `duo.generation.errand.score`, in a thread. slot: in the target's cache; -1: any. A cancelled task ends the
     work.
 
@@ -24,7 +27,8 @@ async def score_async(session: EngineSession, tokens: Sequence[int], n_top: int,
     session.check_outside()
     turn = await turn_async(session, asyncio.current_task(), alone=True)
     stopped = threading.Event()
-    work = asyncio.get_running_loop().run_in_executor(None, _score, session, turn, tokens, n_top, slot, stopped)
+    score = partial(scored, session, tokens, n_top, slot=slot, lora_scales=lora_scales, stopped=stopped.is_set)
+    work = asyncio.get_running_loop().run_in_executor(None, _score, session, turn, score, stopped)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -35,11 +39,11 @@ async def score_async(session: EngineSession, tokens: Sequence[int], n_top: int,
 
 
 def _score(
-    session: EngineSession, turn: Turn, tokens: Sequence[int], n_top: int, slot: int, stopped: threading.Event
+    session: EngineSession, turn: Turn, score: Callable[[], list[TokenLogprobs]], stopped: threading.Event
 ) -> list[TokenLogprobs]:
     # The thread ends the turn: whoever waits for the work may be gone before it has stopped.
     try:
-        return scored(session, tokens, n_top, slot=slot, stopped=stopped.is_set)
+        return score()
     except CancelledError:
         if stopped.is_set():
             return []  # nobody reads it

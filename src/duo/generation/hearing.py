@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import tempfile
 import threading
@@ -20,14 +21,19 @@ def hearing(rate: int) -> str:
     if rate != RATE:
         raise BadValueError(f"this model hears {rate} samples a second, and duo can give {RATE}; take another model")
     with _lock:
-        if not _made:
+        if not _made or not Path(_made[0]).is_file():  # the system clears old temporary files
             try:
                 folder = tempfile.mkdtemp(prefix="duo-hearing-")
-                atexit.register(shutil.rmtree, folder, ignore_errors=True)
-                _made.append(_written(Path(folder, "hearing.gguf")))
+                atexit.register(_remove, folder, os.getpid())
+                _made[:] = [_written(Path(folder, "hearing.gguf"))]
             except OSError as e:
                 raise DuoError(f"no temporary file can be written ({e.strerror}); free some space") from None
         return _made[0]
+
+
+def _remove(folder: str, pid: int) -> None:
+    if os.getpid() == pid:  # a fork has a copy of what is to be done at the end
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _written(to: Path) -> str:

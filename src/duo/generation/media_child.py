@@ -55,7 +55,10 @@ def decoder(libllama: str, core: str) -> Decode:
 
 
 def limit(n_bytes: int) -> None:
-    """No core file, no file written, few opened, and so many bytes more than now."""
+    """No core file, no file written, few opened, and so many bytes more than now. If memory runs out, this process is
+    the first to go."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
     with contextlib.suppress(AttributeError, OSError):  # not Linux
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
     try:

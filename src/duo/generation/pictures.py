@@ -54,13 +54,16 @@ def _decoded(parts: Sequence[str | bytes], rate: int) -> Iterator[str | _core.Me
     from duo.generation.decoding import decoders
     from duo.generation.hearing import hearing
 
-    n_pictures = n_sounds = 0
+    n_pictures = n_sounds = n_samples = 0
     for part in parts:
         if isinstance(part, str):
             yield part
         elif is_sound(part):
             n_sounds += 1
-            yield decoders.media(part, f"sound {n_sounds}", hearing(rate))
+            sound = decoders.media(part, f"sound {n_sounds}", hearing(rate))
+            n_samples += sound.n_bytes // 4
+            check_length(n_samples, rate)
+            yield sound
         else:
             n_pictures += 1
             yield decoders.media(part, f"picture {n_pictures}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from duo.errors import BadValueError, DuoError
@@ -34,7 +33,7 @@ def asked_scales(asked: Sequence[object], duo: Duo) -> list[float]:
     scales = [0.0] * len(duo.placed.target.loras)
     for one in asked:
         i, scale = (one.get("id"), one.get("scale", 0.0)) if isinstance(one, Mapping) else (None, None)
-        if type(i) is not int or isinstance(scale, bool) or not isinstance(scale, int | float) or not isfinite(scale):
+        if type(i) is not int or isinstance(scale, bool) or not isinstance(scale, int | float) or not abs(scale) <= 1e6:
             raise BadValueError(f'lora has {quoted(one)}; write {{"id": 0, "scale": 1.0}}')
         if 0 <= i < len(scales):
             scales[i] = float(scale)

@@ -37,6 +37,7 @@ class Naps:
         self._n_inside = 0
         self._last = time.monotonic()
         self._changing = asyncio.Lock()
+        self._lora_scales: list[float] = []  # as requests had set them
         self.remembered: dict[str, Any] = {}  # answers of quiet routes, of the time before
 
     @staticmethod
@@ -63,6 +64,8 @@ class Naps:
                 return
             try:
                 duo = await self._load()
+                if self._lora_scales:
+                    duo.lora_scales = self._lora_scales
             except Exception as e:
                 raise ApiError(503, f"the models could not be loaded again: {one_line(e)}") from None
             if self._service.is_asleep:
@@ -91,4 +94,6 @@ class Naps:
             if not self._is_idle:
                 return
             self.remembered = remembered
-            await asyncio.to_thread(self._service.fall_asleep().close)
+            duo = self._service.fall_asleep()
+            self._lora_scales = duo.lora_scales
+            await asyncio.to_thread(duo.close)

@@ -31,7 +31,8 @@ class PromptScores:
         async with self._one_at_a_time:
             if self._found is None:
                 n_top = job.options["logprobs"] or 0
-                self._found = await score_async(session, job.tokens, n_top, job.options["id_slot"])
+                scales = job.options["lora_scales"] or ()
+                self._found = await score_async(session, job.tokens, n_top, job.options["id_slot"], scales)
 
     def shown(self, lists: LogprobLists, job: Job) -> Logprobs:
         """As OpenAI has them. lists: new ones."""

@@ -7,8 +7,8 @@ import struct
 from duo.errors import BadValueError
 from duo.support.picture_file import N_BYTES_MOST
 
-N_SECONDS_MOST = 30 * 60
-N_MOST = 20  # of a prompt
+N_SECONDS_MOST = 5 * 60  # of a prompt; libmtmd ends the process if some models (LFM2-Audio) get little more
+N_MOST = 4  # files of a prompt: each may take the decoder seconds
 FORMATS = "WAV, MP3 or FLAC"
 
 
@@ -28,6 +28,12 @@ def check_sounds(files: list[bytes]) -> None:
             raise BadValueError(f"sound {i} has {len(data) >> 20} MiB; give at most {N_BYTES_MOST >> 20} MiB")
         if data[:4] == b"RIFF":
             _check_wave(data, f"sound {i}")
+
+
+def check_length(n_samples: int, rate: int) -> None:
+    """Of all sound of a prompt. Raises BadValueError."""
+    if n_samples > rate * N_SECONDS_MOST:
+        raise BadValueError(f"the prompt has more than {N_SECONDS_MOST // 60} minutes of sound; give a part of it")
 
 
 def _check_wave(data: bytes, which: str) -> None:

@@ -94,7 +94,7 @@ class Completions(LlamaMembers):
         job = checked(self.session, tokens, wanted, "create_completion")
         scored = None
         if (n_top := job.options["logprobs"]) is not None and echo and not stream:
-            scored = job.tokens[0], score(self.session, job.tokens, n_top)
+            scored = job.tokens[0], score(self.session, job.tokens, n_top, job.options["lora_scales"] or ())
         begun = open_stream(self.session, job)
         text = prompt if isinstance(prompt, str) else ""
         if not isinstance(prompt, str) and (echo or n_top is not None):  # offsets count from the prompt's begin
