@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from duo import _core
 from duo.errors import BadValueError
 from duo.support.picture_file import check_pictures
-from duo.support.sound_file import check_sounds, is_sound
+from duo.support.sound_file import check_length, check_sounds, is_sound
 
 
 class SeenTokens(list[int]):
