@@ -61,7 +61,11 @@ choose_rows::~choose_rows() {
 ggml_status backend::compute(ggml_cgraph * graph) {
     try {
         for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
-            compute(ggml_graph_node(graph, i));
+            // libllama's graphs have branches that a pass leaves out (ggml_build_forward_select). Their inputs are not
+            // set.
+            if (ggml_tensor * const node = ggml_graph_node(graph, i); (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0) {
+                compute(node);
+            }
         }
     } catch (const std::bad_alloc &) {
         forget();
