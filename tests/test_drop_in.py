@@ -189,7 +189,7 @@ def test_a_handler_with_tools(both: tuple[Any, Duo], choice: Any, monkeypatch: p
         assert "prompt_tokens" in d.create_chat_completion(MESSAGES[:2], mode="plain", max_tokens=2)["usage"]
         with pytest.raises(TypeError, match="top_q"):
             d.create_chat_completion(MESSAGES, top_q=1)
-        with pytest.raises(DuoError, match="reasoning_format is for a template"):
+        with pytest.raises(DuoError, match="reasoning_format needs a chat template"):
             d.create_chat_completion(MESSAGES, reasoning_format="auto")
 
 

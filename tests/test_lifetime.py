@@ -283,7 +283,8 @@ s = d.stream("x", ignore_eos=True)
 next(s)
 pid = os.fork()
 if pid == 0:
-    for use in (lambda: d.generate("x", max_tokens=3), lambda: next(s), lambda: d.create_chat_completion([])):
+    said = [{"role": "user", "content": "x"}]
+    for use in (lambda: next(s), lambda: d.generate("x", max_tokens=3), lambda: d.create_chat_completion(said)):
         try:
             use()
         except duo.DuoError as e:

@@ -105,7 +105,8 @@ def jobs_of(duo: Duo, prompts: Iterable[Sequence[int]], n: int, options: dict[st
             first = job_of(o, model, target, tokens)
             yield first
             for i in range(1, n):
-                yield replace(job_of(o, model, target, first.tokens), seed=(first.seed + i) % 2**64)
+                own = job_of(o, model, target, first.tokens)
+                yield replace(own, tokens=first.tokens, seed=(first.seed + i) % 2**64)  # they share the prompt
     except TypeError as e:
         raise BadValueError(str(e)) from None
 
