@@ -4,8 +4,8 @@ The target is a llama that reads a picture's rows from a projector of LLaVA's ki
 drawn (tests/drawn_scenes.py). The draft is a smaller llama that learns the captions alone. Every drawing is a new one.
 
 The files of tests/data were not written by this script: a condensed copy of it trained them on a GPU (H100/H200, 16
-cores) with 11,300 steps of 192 scenes, in about four minutes. The copy was not kept. On a CPU this script's loss was 0.05
-after 300 steps of 64, which take minutes if nothing else runs.
+cores) with 11,300 steps of 192 scenes, in about four minutes. The copy was not kept. On a CPU this script's loss was
+0.05 after 300 steps of 64, which take minutes if nothing else runs.
 """
 
 from __future__ import annotations
