@@ -26,12 +26,13 @@ from typing import Any
 import gguf
 import numpy as np
 from benchmarks import models
+from benchmarks.mixture_file import MixtureShape, begun
 
 from duo.benchmark.bench.head import command_of, machine
-from duo.models.demo import demo_pair
 from duo.placement import packed
 
 N_LAYER, N_EMBD, N_EXPERT, N_USED, N_FF, N_HEAD, N_KV, N_HEAD_DIM = 24, 1536, 64, 8, 512, 16, 4, 96
+SHAPE = MixtureShape(N_LAYER, N_EMBD, N_EXPERT, N_USED, N_FF, N_HEAD, N_KV, N_HEAD_DIM)
 PROMPT = "Once upon a time"
 MIB = 1 << 20
 
@@ -82,25 +83,7 @@ def made(out: Path) -> Path:
         return out
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(out.name + ".part")
-    writer = gguf.GGUFWriter(part, "qwen3moe")
-    source = gguf.GGUFReader(demo_pair()[0])
-    for field in source.fields.values():
-        if field.name.startswith("tokenizer."):
-            is_list = field.types[0] == gguf.GGUFValueType.ARRAY
-            writer.add_key_value(field.name, field.contents(), field.types[0], field.types[-1] if is_list else None)
-    n_vocab = len(source.fields["tokenizer.ggml.tokens"].data)
-    writer.add_context_length(2048)
-    writer.add_embedding_length(N_EMBD)
-    writer.add_block_count(N_LAYER)
-    writer.add_feed_forward_length(N_FF)
-    writer.add_head_count(N_HEAD)
-    writer.add_head_count_kv(N_KV)
-    writer.add_key_length(N_HEAD_DIM)
-    writer.add_value_length(N_HEAD_DIM)
-    writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_expert_count(N_EXPERT)
-    writer.add_expert_used_count(N_USED)
-    writer.add_expert_feed_forward_length(N_FF)
+    writer, n_vocab = begun(part, SHAPE)
     rng = np.random.default_rng(1)
     q4_0 = gguf.GGMLQuantizationType.Q4_0
 

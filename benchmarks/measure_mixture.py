@@ -22,14 +22,15 @@ from typing import Any
 import gguf
 import numpy as np
 from benchmarks import models
+from benchmarks.mixture_file import MixtureShape, begun
 from benchmarks.run_kernels import SIDES, read_speed
 from benchmarks.run_pair import cores
 
 from duo.benchmark.bench.head import command_of, machine
-from duo.models.demo import demo_pair
 
 WIDTHS = (1, 2, 4, 8, 16)
 N_LAYER, N_EMBD, N_EXPERT, N_USED, N_FF, N_HEAD, N_KV, N_HEAD_DIM = 24, 1024, 64, 8, 256, 16, 4, 64
+SHAPE = MixtureShape(N_LAYER, N_EMBD, N_EXPERT, N_USED, N_FF, N_HEAD, N_KV, N_HEAD_DIM)
 N_CONTEXT = 64
 TYPES = "q4_K,mxfp4,iq4_xs,q3_K,q2_K,q8_0"
 
@@ -60,24 +61,7 @@ def made(out: Path) -> Path:
         return out
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(out.name + ".part")
-    writer = gguf.GGUFWriter(part, "qwen3moe")
-    for field in gguf.GGUFReader(demo_pair()[0]).fields.values():
-        if field.name.startswith("tokenizer."):
-            is_list = field.types[0] == gguf.GGUFValueType.ARRAY
-            writer.add_key_value(field.name, field.contents(), field.types[0], field.types[-1] if is_list else None)
-    n_vocab = len(gguf.GGUFReader(demo_pair()[0]).fields["tokenizer.ggml.tokens"].data)
-    writer.add_context_length(2048)
-    writer.add_embedding_length(N_EMBD)
-    writer.add_block_count(N_LAYER)
-    writer.add_feed_forward_length(N_FF)
-    writer.add_head_count(N_HEAD)
-    writer.add_head_count_kv(N_KV)
-    writer.add_key_length(N_HEAD_DIM)
-    writer.add_value_length(N_HEAD_DIM)
-    writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_expert_count(N_EXPERT)
-    writer.add_expert_used_count(N_USED)
-    writer.add_expert_feed_forward_length(N_FF)
+    writer, n_vocab = begun(part, SHAPE)
     rng = np.random.default_rng(1)
     for name, shape in _tensors(n_vocab).items():
         x = np.ones(shape) if len(shape) == 1 else rng.standard_normal(shape, np.float32) / shape[-1] ** 0.5

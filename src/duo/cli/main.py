@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import KeysView
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn, TextIO
@@ -67,6 +68,12 @@ class ReaderGone(Exception):  # noqa: N818 - no error
     """The reader of standard output has gone (head, less). This is no failure, but click would exit with code 1."""
 
 
+def _names(args: list[str]) -> KeysView[str]:
+    """Of options, in order and as llama.cpp spells them."""
+    options = [arg.partition("=")[0] for before, arg in zip(["", *args], args, strict=False) if before not in OF_TEXT]
+    return dict.fromkeys(name.replace("_", "-") if name.startswith("--") else name for name in options).keys()
+
+
 def _command_of(args: list[str]) -> str:
     """The command for options without one: run, unless some can only be meant for a conversation or the server.
 
@@ -75,8 +82,7 @@ def _command_of(args: list[str]) -> str:
     """
     from duo.cli.llama_cpp_options import IN_CHAT, IN_RUN, IN_SERVE, OF_PROMPT
 
-    options = [arg.partition("=")[0] for before, arg in zip(["", *args], args, strict=False) if before not in OF_TEXT]
-    names = dict.fromkeys(name.replace("_", "-") if name.startswith("--") else name for name in options).keys()
+    names = _names(args)
     turns = bool(names & {"-i", "--interactive"})
     if names & IN_RUN or (turns and names & {"-r", "--reverse-prompt"}):
         return "run"
@@ -93,8 +99,8 @@ def _unsaid(args: list[str]) -> str | None:
     """The option that makes a chat of options without a command, unless one says so by its name."""
     from duo.cli.llama_cpp_options import IN_CHAT, SAYS_CHAT
 
-    names = [arg.partition("=")[0].replace("_", "-") for arg in args if arg.startswith("-")]
-    return None if SAYS_CHAT.intersection(names) else next((name for name in names if name in IN_CHAT), None)
+    names = _names(args)
+    return None if names & SAYS_CHAT else next((name for name in names if name in IN_CHAT), None)
 
 
 class Program(click.Group):
