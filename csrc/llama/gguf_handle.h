@@ -8,18 +8,15 @@
 #include <ggml.h>
 #include <gguf.h>
 
+#include "base/freed_by.h"
 #include "failed_check.h"
 
 namespace duo {
 
 // Read-only, since several handles may share it.
 struct parsed_header {
-    struct closer {
-        void operator()(gguf_context * g) const { gguf_free(g); }
-        void operator()(ggml_context * g) const { ggml_free(g); }
-    };
-    std::unique_ptr<gguf_context, closer> values;
-    std::unique_ptr<ggml_context, closer> tensors; // shapes without data
+    std::unique_ptr<gguf_context, freed_by<gguf_free>> values;
+    std::unique_ptr<ggml_context, freed_by<ggml_free>> tensors; // shapes without data
 };
 
 // False: no GGUF file, or a damaged one. While it lives, what libggml asserts of the header throws.

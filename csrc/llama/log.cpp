@@ -8,24 +8,21 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/freed_by.h"
 #include "log_lines.h"
 
 namespace duo {
 
 namespace {
 
-struct closer {
-    void operator()(std::FILE * f) const { std::fclose(f); }
-};
-
 // Never destroyed: libllama may log while the process ends.
 struct sink {
-    std::mutex                         mutex;
-    bool                               to_stderr = false;
-    log_styler                         styler;
-    int64_t                            t_begin_us = now_us();
-    log_level                          level      = log_level::info; // of the line that came last
-    std::unique_ptr<std::FILE, closer> file;
+    std::mutex                                        mutex;
+    bool                                              to_stderr = false;
+    log_styler                                        styler;
+    int64_t                                           t_begin_us = now_us();
+    log_level                                         level      = log_level::info; // of the line that came last
+    std::unique_ptr<std::FILE, freed_by<std::fclose>> file;
 };
 
 sink & the_sink() {

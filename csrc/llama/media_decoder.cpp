@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/compiler.h"
+#include "base/freed_by.h"
 #include "cpu/ggml_plugins.h"
 
 #ifdef DUO_HAS_MTMD
@@ -27,11 +28,8 @@ struct duo_decoded {
 
 namespace {
 
-template <auto free> struct freed_by {
-    template <typename T> void operator()(T * x) const { free(x); }
-};
-using bitmap_ptr  = std::unique_ptr<mtmd_bitmap, freed_by<mtmd_bitmap_free>>;
-using context_ptr = std::unique_ptr<mtmd_context, freed_by<mtmd_free>>;
+using bitmap_ptr  = std::unique_ptr<mtmd_bitmap, duo::freed_by<mtmd_bitmap_free>>;
+using context_ptr = std::unique_ptr<mtmd_context, duo::freed_by<mtmd_free>>;
 
 // What libmtmd decodes by itself. Other files it would hand to a program.
 bool is_picture(std::string_view file) {

@@ -12,6 +12,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/freed_by.h"
 #include "cpu/ggml_buffer.h"
 #include "cpu/requantise.h"
 #include "failed_check.h"
@@ -67,10 +68,6 @@ class new_file {
     }
 
   private:
-    struct closer {
-        void operator()(std::FILE * f) const { std::fclose(f); }
-    };
-
     void require(bool done) const {
         if (!done) {
             fail(std::strerror(errno));
@@ -81,9 +78,9 @@ class new_file {
                                                   "; free disk space or name another file (-o)");
     }
 
-    std::string                        path_, part_;
-    std::unique_ptr<std::FILE, closer> file_;
-    bool                               done_ = false;
+    std::string                                       path_, part_;
+    std::unique_ptr<std::FILE, freed_by<std::fclose>> file_;
+    bool                                              done_ = false;
 };
 
 // A weight of the model, and what becomes of it.

@@ -106,12 +106,9 @@ packed_header read_packed_header(const std::string & path, const file_map & file
 }
 
 std::vector<uint8_t> packed_header_bytes(packed_header & h) {
-    const parsed_header::closer                          close;
-    std::unique_ptr<gguf_context, parsed_header::closer> g(gguf_init_empty(), close);
-    std::unique_ptr<ggml_context, parsed_header::closer> shapes(
-        ggml_init(
-            {.mem_size = ggml_tensor_overhead() * (h.tensors.size() + 1), .mem_buffer = nullptr, .no_alloc = true}),
-        close);
+    const std::unique_ptr<gguf_context, freed_by<gguf_free>> g(gguf_init_empty());
+    const std::unique_ptr<ggml_context, freed_by<ggml_free>> shapes(ggml_init(
+        {.mem_size = ggml_tensor_overhead() * (h.tensors.size() + 1), .mem_buffer = nullptr, .no_alloc = true}));
     gguf_set_val_u64(g.get(), key_sum, 0);
     gguf_set_val_str(g.get(), "general.architecture", arch);
     gguf_set_val_u32(g.get(), key_version, packed_version);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/freed_by.h"
 #include "log.h"
 
 #ifdef DUO_HAS_MTMD
@@ -23,9 +24,6 @@ namespace duo {
 
 namespace {
 
-template <auto free> struct freed_by {
-    template <typename T> void operator()(T * x) const { free(x); }
-};
 using chunk_ptr  = std::unique_ptr<mtmd_input_chunk, freed_by<mtmd_input_chunk_free>>;
 using chunks_ptr = std::unique_ptr<mtmd_input_chunks, freed_by<mtmd_input_chunks_free>>;
 

@@ -11,6 +11,7 @@
 #include "bindings_remote.h"
 #include "engine.h"
 #include "load_watch.h"
+#include "model_view.h"
 #include "text_handle.h"
 #include "token_hooks.h"
 
@@ -37,50 +38,6 @@ py::tuple event_tuple(const char * lane, const trace_event & e) {
     return py::make_tuple(name_of(e.what), lane, e.t0_us, e.t1_us, e.slot, e.n_rows, e.n_accepted, e.n_drafted, e.hit,
                           e.depth, e.n_branch, e.expected, name_of(e.stance_now));
 }
-
-// A model while one of its members is read. If the engine was closed meanwhile, this frees the model, which takes long:
-// other Python threads run on.
-class model_in_use {
-  public:
-    explicit model_in_use(std::shared_ptr<const llama_token_model> model) : model_(std::move(model)) {}
-    model_in_use(const model_in_use &)             = delete;
-    model_in_use & operator=(const model_in_use &) = delete;
-    ~model_in_use() {
-        if (model_.use_count() == 1 && PyGILState_Check() == 1) {
-            const py::gil_scoped_release released;
-            model_.reset();
-        }
-    }
-
-    const llama_token_model & operator*() const { return *model_; }
-    const llama_token_model * operator->() const { return model_.get(); }
-
-  private:
-    std::shared_ptr<const llama_token_model> model_;
-};
-
-// A model as Python sees it. It may outlive the engine; its members then throw.
-class model_view {
-  public:
-    explicit model_view(const std::shared_ptr<const llama_token_model> & model) : model_(model) {}
-
-    model_in_use get() const {
-        auto model = model_.lock();
-        if (!model) {
-            throw error(error_kind::cancelled, "this Duo is closed; make a new one");
-        }
-        return model_in_use(std::move(model));
-    }
-
-    // Turns a getter of the model, or of one of its parts, into a getter of the view.
-    template <auto getter> static auto of(const model_view & v) { return std::invoke(getter, *v.get()); }
-    template <auto getter> static auto of_weights(const model_view & v) {
-        return std::invoke(getter, v.get()->weights());
-    }
-
-  private:
-    std::weak_ptr<const llama_token_model> model_;
-};
 
 std::optional<model_view> view_of(const std::shared_ptr<const llama_token_model> & model) {
     return model ? std::optional<model_view>(model) : std::nullopt;
@@ -201,7 +158,9 @@ void register_engine(py::module_ & m) {
         .def_property_readonly("running", py::cpp_function(&engine::running, released))
         .def_property_readonly("shared_vocabulary", &engine::shared_vocabulary)
         // Of the target's adapters, for what begins later.
-        .def_property("lora_scales", &engine::scales, &engine::set_scales)
+        .def_property(
+            "lora_scales", [](engine & e) { return e.scales().get(); },
+            [](engine & e, const lora_scales & scales) { e.scales().set(scales); })
         .def_property_readonly("usage",
                                [](const engine & e) {
                                    engine_usage now;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "bindings.h"
 #include "bindings_remote.h"
+#include "cpu_mask.h"
 #include "engine.h"
 #include "llama/lone_head.h"
 #include "llama/stock_kernels.h"

@@ -4,14 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <string>
 #include <vector>
 
-#include "base/home_process.h"
+#include "default_scales.h"
 #include "engine/pipeline.h"
+#include "home_process.h"
 #include "llama/model.h"
 #include "llama/projector.h"
 #include "llama/translated_model.h"
@@ -21,11 +21,6 @@
 #include "synthetic/synthetic_model.h"
 
 namespace duo {
-
-// Binds the calling thread to these CPUs; empty: any CPU. Threads that it starts inherit this.
-void pin_this_thread(const std::vector<int32_t> & cpus);
-// Throws duo::error for a CPU that this process may not use.
-void check_cpus(const std::vector<int32_t> & cpus);
 
 // Puts another model around one; the inner one outlives it.
 using model_wrapper = std::function<std::unique_ptr<token_model>(token_model &)>;
@@ -56,14 +51,12 @@ class engine {
 
     // Starts a text, or puts it into the queue. Throws duo::error.
     std::shared_ptr<open_text> begin(std::unique_ptr<request> req);
-    // Of the target's LoRA adapters: of what begins later and asks for no others. Throws duo::error if the target is
-    // elsewhere, or for another number of them.
-    void                      set_scales(const lora_scales & scales);
-    [[nodiscard]] lora_scales scales() const;
+    // Of what begins later. Throws duo::error in a forked process.
+    [[nodiscard]] default_scales & scales();
 
     // Starts an errand; `prompt` is for the kinds that need one. place: in the target's cache; -1: see errand_desk.
-    // Like a text, it ends with a chunk whose `finish` is set. Throws duo::error.
-    // scales: of the LoRA adapters; empty: those of scales().
+    // scales: of the LoRA adapters; empty: those of scales(). Like a text, it ends with a chunk whose `finish` is set.
+    // Throws duo::error.
     std::shared_ptr<open_text> begin(std::shared_ptr<errand> job, std::vector<token_id> prompt, int32_t place,
                                      lora_scales scales);
 
@@ -100,14 +93,23 @@ class engine {
     [[nodiscard]] std::optional<double> shared_vocabulary() const { return shared_vocabulary_; }
 
   private:
+    // Freed from the last to the first: the pipeline ends before its models.
+    struct loaded_models {
+        std::shared_ptr<llama_token_model> target;
+        std::shared_ptr<llama_token_model> draft;
+        std::unique_ptr<translation>       words; // of a draft with another vocabulary
+        std::unique_ptr<translated_model>  translated_draft;
+        std::unique_ptr<synthetic_model>   synthetic_target;
+        std::unique_ptr<synthetic_model>   synthetic_draft;
+        std::unique_ptr<token_model>       wrapped_target;
+        std::unique_ptr<token_model>       wrapped_draft;
+        std::unique_ptr<pipeline>          line; // of these models; null: closed
+    };
+
     // What uses the pipeline holds this lock, so that close() does not free it meanwhile. Nobody waits for it with the
     // GIL, and close() frees nothing under it. Throws duo::error if closed.
     [[nodiscard]] std::shared_lock<std::shared_mutex> enter() const;
-    // Before a lock, which another thread may have held when this process was forked. Throws duo::error.
-    void                                 require_home() const;
-    void                                 leave_to_parent() noexcept;
-    std::shared_ptr<const model_weights> join_vocabularies(std::shared_ptr<const model_weights> draft);
-    void                                 check_scales(const lora_scales & scales) const;
+    std::shared_ptr<const model_weights>              join_vocabularies(std::shared_ptr<const model_weights> draft);
     void start(token_model * target, token_model * draft, const pipeline::options & opt);
 
     const home_process home_;
@@ -116,20 +118,11 @@ class engine {
     std::weak_ptr<const llama_token_model> target_view_;
     std::weak_ptr<const llama_token_model> draft_view_;
 
-    std::shared_ptr<llama_token_model>        target_;
-    std::shared_ptr<llama_token_model>        draft_;
-    std::unique_ptr<translation>              words_; // of a draft with another vocabulary
-    std::unique_ptr<translated_model>         translated_draft_;
-    std::unique_ptr<synthetic_model>          synthetic_target_;
-    std::unique_ptr<synthetic_model>          synthetic_draft_;
-    std::unique_ptr<token_model>              wrapped_target_;
-    std::unique_ptr<token_model>              wrapped_draft_;
+    loaded_models                             loaded_;
     std::optional<double>                     shared_vocabulary_;
     std::shared_ptr<lookup_cache>             lookup_; // null: there are no files
-    mutable std::mutex                        scales_lock_;
-    lora_scales                               scales_;
-    mutable std::shared_mutex                 gate_; // of the pipeline and what it uses
-    std::unique_ptr<pipeline>                 pipeline_;
+    default_scales                            scales_;
+    mutable std::shared_mutex                 gate_;        // of what is loaded
     std::vector<std::shared_ptr<draft_link>>  draft_links_; // by the text's slot
     std::vector<std::shared_ptr<target_link>> target_links_;
 };

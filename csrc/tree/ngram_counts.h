@@ -25,7 +25,8 @@ class ngram_counts {
         int32_t  count = 0;
     };
 
-    // Counts which tokens come after 1 to n_longest others, from token n_known of the text on.
+    // Counts which tokens come after 1 to n_longest others, from token n_known of the text on. Of a long text only the
+    // last ones count.
     void add(std::span<const token_id> text, size_t n_known);
 
     // What came after these tokens, of which there are n_longest at most; null: nothing.

@@ -55,7 +55,7 @@ verify_slot & errand_desk::choose_slot(const request & req) {
         return cache_.slots()[size_t(req.wanted)];
     }
     if (what == errand::kind::look || what == errand::kind::save || what == errand::kind::erase) {
-        return req.prompt.empty() ? *last_ : cache_.nearest_slot(req.prompt, &req.scales);
+        return req.prompt.empty() ? *last_ : cache_.nearest_slot(req.prompt, req.scales);
     }
     if (what == errand::kind::restore && req.job->target.given.empty()) {
         return *last_;

@@ -14,9 +14,9 @@ namespace {
 // Tokens that are worth a copy of their text: evaluating so many takes about as long as several passes.
 constexpr size_t n_worth = 64;
 
-// Leading tokens of a text with these scales that the slot holds; null: with any.
-int32_t n_held_of(const verify_slot & s, std::span<const token_id> tokens, const lora_scales * scales) {
-    return scales == nullptr || s.scales == *scales ? n_same(s.cached, tokens) : 0;
+// Leading tokens of a text with these scales that the slot holds.
+int32_t n_held_of(const verify_slot & s, std::span<const token_id> tokens, const lora_scales & scales) {
+    return s.scales == scales ? n_same(s.cached, tokens) : 0;
 }
 } // namespace
 
@@ -29,7 +29,7 @@ target_cache::target_cache(token_model & model, size_t n_slots, int64_t n_kept_b
     }
 }
 
-verify_slot & target_cache::nearest_slot(std::span<const token_id> tokens, const lora_scales * scales) {
+verify_slot & target_cache::nearest_slot(std::span<const token_id> tokens, const lora_scales & scales) {
     verify_slot * best   = nullptr;
     int32_t       n_best = -1;
     for (verify_slot & s : slots_) {
@@ -51,7 +51,7 @@ verify_slot & target_cache::choose_slot(const request & req) {
             return s;
         }
     }
-    verify_slot & nearest = nearest_slot(req.prompt, &req.scales);
+    verify_slot & nearest = nearest_slot(req.prompt, req.scales);
     return !req.use_cache || kept_beyond(nearest, req.prompt, req.scales) != nullptr ? *oldest_slot() : nearest;
 }
 
@@ -60,7 +60,7 @@ const kept_texts::text * target_cache::kept_beyond(const verify_slot & s, std::s
                                                    const lora_scales & scales) {
     const kept_texts::text * kept = kept_.find(tokens, scales);
     const bool               worth =
-        kept != nullptr && n_same(kept->tokens, tokens) >= n_held_of(s, tokens, &scales) + int32_t(n_worth);
+        kept != nullptr && n_same(kept->tokens, tokens) >= n_held_of(s, tokens, scales) + int32_t(n_worth);
     return worth ? kept : nullptr;
 }
 
@@ -78,7 +78,7 @@ verify_slot * target_cache::oldest_slot(bool with_cells) {
 void target_cache::keep_beginning(verify_slot & s) {
     const lora_scales & scales     = s.text.req().scales;
     const bool          uses_cache = s.text.req().use_cache;
-    const size_t        n_here     = uses_cache ? size_t(n_held_of(s, s.text.context().tokens(), &scales)) : 0;
+    const size_t        n_here     = uses_cache ? size_t(n_held_of(s, s.text.context().tokens(), scales)) : 0;
     if (s.cached.size() >= n_here + n_worth) {
         save_to_ram(s);
     }

@@ -30,9 +30,9 @@ class target_cache {
     // For a text that begins: the wanted slot, if it is free. What is kept of the text in RAM goes into the place of
     // the text that is missed least, and so does a text that is not to use the cache.
     verify_slot & choose_slot(const request & req);
-    // The free slot whose cache has the longest beginning of the text, computed with these scales (null: any); of equal
-    // ones the one used least recently.
-    verify_slot & nearest_slot(std::span<const token_id> tokens, const lora_scales * scales);
+    // The free slot whose cache has the longest beginning of the text, computed with these scales; of equal ones
+    // the one used least recently.
+    verify_slot & nearest_slot(std::span<const token_id> tokens, const lora_scales & scales);
     // The free slot that was used least recently; with_cells: of those whose cells another text could have. Null: there
     // is none.
     verify_slot * oldest_slot(bool with_cells = false);

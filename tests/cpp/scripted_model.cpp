@@ -173,9 +173,7 @@ bool scripted_model::shift(int32_t branch, int32_t pos, int32_t n) {
     if (!b_.shifts || keeps_state()) {
         return false;
     }
-    cached.token.erase(cached.token.begin() + pos, cached.token.begin() + pos + n);
-    cached.id.erase(cached.id.begin() + pos, cached.id.begin() + pos + n);
-    cached.scale.erase(cached.scale.begin() + pos, cached.scale.begin() + pos + n);
+    cached.leave_out(pos, n);
     ++n_shifted;
     return true;
 }

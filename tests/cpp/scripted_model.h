@@ -109,6 +109,12 @@ class scripted_model : public scripted_base {
             token.resize(std::min(token.size(), n));
             id.resize(std::min(id.size(), n));
         }
+        void leave_out(int32_t pos, int32_t n) {
+            const auto from = [pos, n](auto & x) { x.erase(x.begin() + pos, x.begin() + pos + n); };
+            from(token);
+            from(id);
+            from(scale);
+        }
     };
 
     // Rows from the n-th on were not evaluated.

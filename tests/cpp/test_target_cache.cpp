@@ -66,7 +66,7 @@ TEST(a_text_that_goes_on_gets_the_place_of_its_beginning) {
     w.end(a);
     w.end(b);
     auto longer = tokens_from(3, 60);
-    CHECK_EQ(w.cache.nearest_slot(longer, nullptr).index, a.index);
+    CHECK_EQ(w.cache.nearest_slot(longer, {}).index, a.index);
     verify_slot & again = w.begin(longer);
     CHECK_EQ(again.index, a.index);
     CHECK_EQ(again.text.req().stats.n_prompt_cached, 40);

@@ -33,7 +33,11 @@ _NO_WINDOW = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 
 
 class _DiedError(Exception):
-    pass
+    """Why there is no answer. crashed: a file before may be to blame."""
+
+    def __init__(self, why: str, *, crashed: bool = False) -> None:
+        super().__init__(why)
+        self.crashed = crashed
 
 
 class _Child:
@@ -78,8 +82,9 @@ class _Child:
             code = self._process.returncode
             known = {int(s): s.name for s in signal.Signals}
             name = known.get(-code, f"signal {-code}") if code < 0 else f"exit code {code}"
-            took_long = late.is_set() or name == "SIGXCPU"
-            raise _DiedError("took too long to decode" if took_long else f"ended its decoder ({name})") from None
+            if late.is_set() or name == "SIGXCPU":
+                raise _DiedError("took too long to decode") from None
+            raise _DiedError(f"ended its decoder ({name})", crashed=True) from None
         except BaseException:  # what comes of this file would be taken for the next one's
             self.end()
             raise
@@ -144,10 +149,10 @@ class Decoders:
         with self._child() as child:
             try:
                 return child.decode(file, projector)
-            except _DiedError:
-                if child.is_new:
+            except _DiedError as e:
+                if child.is_new or not e.crashed:
                     raise
-        with self._child(fresh=True) as child:  # a file before may have damaged the other one
+        with self._child(fresh=True) as child:
             return child.decode(file, projector)
 
     @contextmanager
@@ -155,11 +160,8 @@ class Decoders:
         """fresh: a new one."""
         with self._free:
             child = None
-            while fresh and self._idle:
-                with suppress(IndexError):
-                    self._idle.pop().end()
             with suppress(IndexError):
-                child = self._idle.pop()
+                child = None if fresh else self._idle.pop()
             if child is not None and not child.lives:
                 child.end()
                 child = None

@@ -1,0 +1,50 @@
+#include "cpu_mask.h"
+
+#include <string>
+
+#if defined(__linux__)
+#include <pthread.h>
+#include <sched.h>
+#endif
+
+#include "base/error.h"
+
+namespace duo {
+
+// Threads that OpenMP or ggml start from this thread inherit the mask, so it binds the whole team.
+void pin_this_thread(const std::vector<int32_t> & cpus) {
+#if defined(__linux__)
+    if (cpus.empty()) {
+        return;
+    }
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int32_t cpu : cpus) {
+        CPU_SET(size_t(cpu), &set);
+    }
+    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+#else
+    (void)cpus;
+#endif
+}
+
+void check_cpus(const std::vector<int32_t> & cpus) {
+#if defined(__linux__)
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    for (const int32_t cpu : cpus) {
+        if (cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(size_t(cpu), &allowed)) {
+            throw error(error_kind::bad_value, "CPU " + std::to_string(cpu) +
+                                                   " is not available to this process (it may run on " +
+                                                   std::to_string(CPU_COUNT(&allowed)) + " CPUs); choose others");
+        }
+    }
+#else
+    if (!cpus.empty()) {
+        throw error(error_kind::bad_value, "CPU masks and ranges work on Linux only; leave them out");
+    }
+#endif
+}
+
+} // namespace duo
