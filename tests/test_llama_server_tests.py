@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from forked_server import completed  # noqa: E402
 from llama_server_tests import check_free, folder_of_tests  # noqa: E402
-from server_cases import KINDS, Case, Reasons, explained, read_cases, table  # noqa: E402
+from server_cases import KINDS, REFERENCE, Case, Reasons, explained, fails_here, read_cases, table  # noqa: E402
 from server_stand_ins import lora_for, projector_for  # noqa: E402
 
 from duo import Duo  # noqa: E402
@@ -39,24 +39,39 @@ def reasons(tmp_path: Path) -> Reasons:
 
 def test_cases_and_why_they_fail(tmp_path: Path, reasons: Reasons) -> None:
     (tmp_path / "report.xml").write_text(REPORT)
-    cases = read_cases(tmp_path / "report.xml", "test_x", draft=False)
+    cases = read_cases(tmp_path / "report.xml", "test_x", run="alone")
     assert [(c.name, c.outcome) for c in cases] == [
         ("test_one[4]", "passed"), ("test_two", "failed"), ("test_three", "failed"), ("test_four", "skipped"),
     ]  # fmt: skip
     assert cases[1].message == "assert 1 == 2" and cases[2].message == "no server"
     assert [bool(reasons.of(c)) for c in cases[1:3]] == [True, False]
     assert explained(cases, reasons).splitlines()[2:] == ["| duo does it otherwise | duo's choice | 1 |"]
-    both = [*cases, Case("test_x", "test_one[4]", True, "passed", "")]
-    assert table(both, reasons).splitlines()[2] == "| `test_x` | 4 | 1 | 1 | 1 | 0 | 0 | 1 | 1 |"
+    both = [*cases, Case("test_x", "test_one[4]", "draft", "passed", "")]
+    assert table(both, reasons).splitlines()[2] == "| `test_x` | 4 | 1 | not run | 1 | 1 | 0 | 0 | 0 | 1 | 1 |"
+
+
+def test_what_fails_with_llama_server_is_no_fault_of_duo(reasons: Reasons) -> None:
+    outcomes = {"test_one": ("passed", "failed"), "test_two": ("failed", "failed"), "test_three": ("failed", "passed")}
+    cases = [Case("test_x", name, REFERENCE, there, "") for name, (there, _) in outcomes.items()]
+    cases += [Case("test_x", name, "draft", here, "") for name, (_, here) in outcomes.items()]
+    assert [c.name for c in fails_here(cases)] == ["test_one"]
+    assert table(cases, reasons).splitlines()[2] == "| `test_x` | 3 | 0 | 1 | not run | 1 | 1 | 0 | 0 | 0 | 1 |"
+    assert not explained(cases, reasons).splitlines()[2:], "test_two fails there, too"
 
 
 def test_lines_that_cannot_hold_do_nothing(reasons: Reasons) -> None:
     text = "def test_two():\n    assert n == 7\n    assert n == 8\n"
     namespace: dict[str, object] = {"n": 8}
-    exec(reasons.without_lines("test_x", text) + "test_two()", namespace)
-    assert reasons.without_lines("test_other", text) == text
+    exec(reasons.without_lines("test_x", text, "alone") + "test_two()", namespace)
+    assert reasons.without_lines("test_other", text, "alone") == text
     with pytest.raises(SystemExit, match="test_x has no line"):
-        reasons.without_lines("test_x", "def test_two():\n    pass\n")
+        reasons.without_lines("test_x", "def test_two():\n    pass\n", "alone")
+
+
+def test_llama_server_has_to_meet_what_duo_does_not_by_choice(tmp_path: Path) -> None:
+    (tmp_path / "reasons.json").write_text(REASONS.replace('"model"', '"choice"'))
+    reasons, line = Reasons.read(tmp_path / "reasons.json"), "    assert n == 7\n"
+    assert reasons.without_lines("test_x", line, REFERENCE) == line != reasons.without_lines("test_x", line, "draft")
 
 
 def test_the_projects_own_reasons_can_be_read() -> None:

@@ -22,6 +22,7 @@ from server_stand_ins import lora_for
 from duo.models.demo import demo_pair
 
 REAL = "DUO_TESTS_REAL_MODELS"  # set: the models come from the hub
+REFERENCE_PROGRAM = "LLAMA_SERVER_BIN_PATH"  # set: the tests start this llama-server, and not duo
 
 
 def _download(url: str, out: str) -> None:
@@ -70,8 +71,9 @@ def pytest_load_initial_conftests() -> None:
     sys.path.insert(0, os.getcwd())
     import utils  # type: ignore[import-not-found]
 
-    # As the module subprocess: with duo's server, and with the exceptions that the tests catch.
-    utils.subprocess = SimpleNamespace(Popen=ForkedServer, TimeoutExpired=subprocess.TimeoutExpired)
+    if REFERENCE_PROGRAM not in os.environ:
+        # As the module subprocess: with duo's server, and with the exceptions that the tests catch.
+        utils.subprocess = SimpleNamespace(Popen=ForkedServer, TimeoutExpired=subprocess.TimeoutExpired)
     if real:
         return
     utils.requests.get = _with_pictures(utils.requests.get)
