@@ -110,7 +110,7 @@ def test_values_that_change_something_are_refused_with_what_is_possible(run: Run
         (["--poll=101"], "--poll 101: it has to be a whole number from 0 to 100"),
         (["--rope-scale", "0"], "--rope-scale 0: it has to be a number above 0"),
         (["--samplers", "top_k;typical"], "(--samplers) is 'top_k;typical', but duo has no sampler 'typical'"),
-        (["--sampler-seq", "tz"], "duo has no sampler 'z'"),
+        (["--sampling-seq", "tz"], "--sampling-seq tz: duo has no sampler 'z'"),
         (["-lv", "high"], "-lv high: it has to be a whole number"),
         (["--jinja=1"], "--jinja takes no value"),
         (["--adaptive-target", "1.5"], "adaptive_target (--adaptive-target) is '1.5'"),

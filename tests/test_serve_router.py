@@ -143,6 +143,16 @@ def test_mistakes_are_sentences(server: Served, path: str, body: Any, status: in
         assert server.get("/v1/models").json()["data"][1]["status"]["failed"]
 
 
+def test_no_model_makes_room_for_a_broken_file(server: Served) -> None:
+    for name in ("pair", "alone"):
+        server.post("/completion", {**BODY, "model": name})
+    for path, body in (("/completion", BODY), ("/models/load", {})):
+        answer = server.post(path, {**body, "model": "broken"})
+        assert answer.status_code == 503 and "the model broken could not be loaded: " in answer.text
+        assert "broken.gguf" in answer.text
+    assert server.states() == {"alone": "loaded", "broken": "unloaded", "pair": "loaded", "small": "unloaded"}
+
+
 def test_who_names_no_model(folder: Path, tmp_path: Path, right: str) -> None:
     with routed(folder) as s:
         answer = s.post("/completion", BODY)

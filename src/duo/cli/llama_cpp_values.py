@@ -7,6 +7,8 @@ from collections.abc import Callable
 from urllib.parse import unquote
 
 from duo.cli.on_off import OFF, ON
+from duo.options.check import WrongValueError, check_value
+from duo.options.generate import GenerateOptions
 
 # What a value means: arguments of duo, or values of parameters that are not given. Raises ValueError.
 Meaning = Callable[[str], list[str] | dict[str, str]]
@@ -81,6 +83,10 @@ def any_text(_value: str) -> list[str]:
 
 
 def samplers(value: str) -> list[str]:
+    try:
+        check_value(GenerateOptions, "samplers", value)
+    except WrongValueError as e:
+        raise ValueError(e.why) from None
     return ["--samplers", value]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from duo.errors import BadValue, Busy, Cancelled, ContextFull, DuoError, PeerLost
+from duo.options.tables import GENERATE_OPTIONS
 from duo.support.wording import one_line
 
 TYPES = {
@@ -29,6 +31,22 @@ REASONS = (
     "loading", "draining", "queue_full", "too_many_texts", "host", "origin", "key", "head_too_slow", "body_too_slow",
     "body_too_large", "context_exceeded",
 )  # fmt: skip
+
+# duo's keywords of a text that requests call otherwise.
+FIELDS = {
+    "n_draft": "speculative.n_max",
+    "n_draft_min": "speculative.n_min",
+    "draft_p_min": "speculative.p_min",
+    "reasoning_budget": "reasoning_budget_tokens",
+}
+_FLAGS = (re.escape(x) for o in GENERATE_OPTIONS.values() for flag in o.flags for x in flag.split("/"))
+_OF_COMMAND_LINES = re.compile(rf" \((?:{'|'.join(_FLAGS)})\)|; see duo run --help-all$")
+_KEYWORD = re.compile(rf"\b(?:{'|'.join(FIELDS)})\b")
+
+
+def of_a_request(sentence: str) -> str:
+    """A sentence on a keyword of a text, as a client knows it: with the request's field, and without options."""
+    return _KEYWORD.sub(lambda m: FIELDS[m[0]], _OF_COMMAND_LINES.sub("", sentence))
 
 
 class ApiError(Exception):
@@ -79,7 +97,8 @@ def as_api_error(e: BaseException) -> ApiError:
             type="exceed_context_size_error",
         )
     if isinstance(e, BadValue | RecursionError):
-        return ApiError(400, one_line(e) if isinstance(e, BadValue) else "the request is nested too deeply")
+        why = of_a_request(one_line(e)) if isinstance(e, BadValue) else "the request is nested too deeply"
+        return ApiError(400, why)
     if isinstance(e, Busy | Cancelled | PeerLost):
         return ApiError(503, one_line(e))
     if isinstance(e, DuoError):

@@ -10,14 +10,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
+from duo.errors import BadValueError
+from duo.models.header import read_header
 from duo.remote.parent import FOLDER_PREFIX
 from duo.server.errors import ApiError
 from duo.server.router.child import ModelProcess, NotLoaded
 from duo.server.router.model_events import ModelEvents
 from duo.server.router.sources import ModelSource
+
+RETRY_S = 60.0  # after a load that failed, no other model makes room for the same one
 
 
 @dataclass(eq=False)
@@ -29,6 +34,8 @@ class Member:
     is_ready: bool = False  # the process serves, as long as it lives
     exit_code: int | None = None  # of a load that failed
     failed: bool = False
+    why: str = ""  # that load failed
+    failed_at: float = -inf
     n_inside: int = 0  # requests that it answers
     used_at: float = 0.0
     loading: asyncio.Task[None] | None = None
@@ -50,6 +57,9 @@ class Member:
             code = self.child.exit_code if died and self.child is not None else self.exit_code
             found |= {"failed": True, "exit_code": code}
         return found
+
+    def has_failed(self, why: str, exit_code: int | None) -> None:
+        self.failed, self.why, self.exit_code, self.failed_at = True, why, exit_code, time.monotonic()
 
     def taken_out(self) -> ModelProcess | None:
         """Its process, which the caller stops; None: it has none."""
@@ -104,9 +114,9 @@ class Fleet:
             member.used_at = time.monotonic()
             self._news.set()
 
-    async def load(self, member: Member) -> None:
+    async def load(self, member: Member, *, anyway: bool = False) -> None:
         """Returns when the model is there; it may have to wait until another one is idle, as in llama-server. Who waits
-        may go; a load that has begun goes on.
+        may go; a load that has begun goes on. anyway: even if it failed a moment ago, and another one has to go.
 
         Raises ApiError 503: it cannot be loaded.
         """
@@ -116,7 +126,7 @@ class Fleet:
             return
         if member.loading is None:
             member.is_unwanted = self._closed
-            member.loading = asyncio.create_task(self._load(member))
+            member.loading = asyncio.create_task(self._load(member, anyway))
             member.loading.add_done_callback(lambda task: _loaded(member, task))
         member.n_inside += 1  # from the load to the use, nobody else takes its room
         try:
@@ -125,13 +135,13 @@ class Fleet:
             member.n_inside -= 1
             self._news.set()
 
-    async def _load(self, member: Member) -> None:
+    async def _load(self, member: Member, anyway: bool) -> None:
         if (old := member.taken_out()) is not None:  # it has died
             await old.stop()
         name = member.source.name
         async with self._room:
             _check_wanted(member)
-            await self._make_room(member)
+            await self._make_room(member, anyway)
             _check_wanted(member)
             self._n_started += 1
             socket = self._folder / f"{self._n_started}.sock"
@@ -152,7 +162,7 @@ class Fleet:
                 self.events.loaded(name, about)
         except NotLoaded as e:
             if member.child is child:
-                member.failed, member.exit_code = True, child.exit_code
+                member.has_failed(str(e), child.exit_code)
             _check_wanted(member)
             raise ApiError(503, f"the model {name} could not be loaded: {e}") from None
         finally:
@@ -162,9 +172,15 @@ class Fleet:
                 await child.stop()
             self._news.set()
 
-    async def _make_room(self, member: Member) -> None:
-        """For this one. Raises ApiError 503: it is not wanted any more."""
-        while self.n_most and sum(m.child is not None for m in self.members.values()) >= self.n_most:
+    @property
+    def _is_full(self) -> bool:
+        return 0 < self.n_most <= sum(m.child is not None for m in self.members.values())
+
+    async def _make_room(self, member: Member, anyway: bool) -> None:
+        """For this one. Raises ApiError 503: it is not wanted any more, or not worth it."""
+        if self._is_full:
+            await _check_worth(member, anyway)
+        while self._is_full:
             _check_wanted(member)
             if not member.n_inside:
                 raise ApiError(503, f"nobody waits for the model {member.source.name} any more")
@@ -204,6 +220,25 @@ def _check_wanted(member: Member) -> None:
     """Raises ApiError 503: somebody has unloaded it meanwhile."""
     if member.is_unwanted:
         raise ApiError(503, f"the model {member.source.name} was unloaded; try again")
+
+
+async def _check_worth(member: Member, anyway: bool) -> None:
+    """Before another model makes room for this one. Raises ApiError 503: its files cannot be read, or it failed a
+    moment ago (unless anyway)."""
+    try:
+        for file in member.source.files:
+            await asyncio.to_thread(read_header, file)
+    except BadValueError as e:
+        member.has_failed(str(e), 1)  # as its process would
+        raise ApiError(503, f"the model {member.source.name} could not be loaded: {e}") from None
+    left = ceil(member.failed_at + RETRY_S - time.monotonic()) if member.failed and not anyway else 0
+    if left > 0:
+        raise ApiError(
+            503,
+            f"the model {member.source.name} could not be loaded: {member.why}; another model makes room for it again "
+            f"in {left} s, or by POST /models/load",
+            headers={"Retry-After": str(left)},
+        )
 
 
 def _loaded(member: Member, task: asyncio.Task[None]) -> None:

@@ -67,7 +67,7 @@ def add(router: RouteTable, service: Router) -> None:
     async def load(request: Request) -> Response:
         """Loads a model, and answers when it is there."""
         f = await fields_of(service, request, Fields)
-        await service.fleet.load(service.fleet.find(f.model))
+        await service.fleet.load(service.fleet.find(f.model), anyway=True)
         return Json({"success": True})
 
     @router.post("/models/unload", body=Fields)

@@ -13,6 +13,8 @@ from duo.models.beside import NO_MODEL, PREFIXES
 FIRST_PART = "-00001-of-"
 GLOBAL = "*"
 OF_PRESETS = ("load-on-startup", "stop-timeout", "dedup-cache-models", "version")
+OF_TARGET = ("-m", "--model")
+OF_DRAFT = ("-md", "--model-draft", "--draft-model", "--spec-draft-model")
 OF_HUB = ("-hf", "-hfr", "--hf-repo", "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf")
 ON = ("true", "on", "1", "yes", "enabled")
 # An option of the server as arguments: (key, value) -> arguments. Raises BadValueError: there is no such option.
@@ -30,6 +32,13 @@ class ModelSource:
     stop_s: float = 10.0  # until it is killed
     is_hidden: bool = False  # lists leave it out, because a preset loads the same file
 
+    @property
+    def files(self) -> list[str]:
+        """Of its target and its draft, as far as its arguments name them."""
+        pairs = list(zip(self.args, self.args[1:], strict=False))
+        given = [next((b for a, b in reversed(pairs) if a in names), "") for names in (OF_TARGET, OF_DRAFT)]
+        return [file for file in given if file.endswith(".gguf")]  # a draft may be a word, such as none
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -40,7 +49,7 @@ class Preset:
 
     @property
     def has_model(self) -> bool:
-        return any(a in ("-m", "--model", "-hf", "-hfr", "--hf-repo", "--pair") for a in self.args)
+        return any(a in (*OF_TARGET, "-hf", "-hfr", "--hf-repo", "--pair") for a in self.args)
 
     @property
     def of_hub(self) -> list[str]:
