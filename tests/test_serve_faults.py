@@ -19,6 +19,7 @@ import pytest
 from conftest import EXACT, HANG_S
 from served import GREEDY, TALE, Server, all_of, parsed, raw, request_for, served
 from storms import held, threads
+from waits import wait_until
 
 from duo import Duo
 from duo.models.demo import demo_pair
@@ -187,6 +188,20 @@ def test_clients_that_crawl(alone: Duo) -> None:
         refused = s.get("/metrics").text
     assert 'duo_requests_refused_total{reason="head_too_slow"} 100.0' in refused
     assert 'duo_requests_refused_total{reason="body_too_slow"} 100.0' in refused
+
+
+def test_a_second_signal_waits_for_no_client() -> None:
+    """One that reads nothing has its connection for END_S after the first signal."""
+    with pytest.MonkeyPatch.context() as m, socket.socket() as deaf:
+        m.setattr(serving, "END_S", 10 * HANG_S)
+        with served({"drain": 10 * HANG_S}, n_parallel=1, n_ctx=1024) as s:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect(("127.0.0.1", int(s.url.rsplit(":", 1)[1])))
+            deaf.sendall(request_for("/completion", {**ENDLESS, "n_predict": 700, "n_probs": 100}))
+            s.wait_for_writings(1)
+            wait_until(lambda: not s.service.admission.n_inside)  # the text is written, and waits for its client
+            assert s.service.writings
+        # Its end sends two signals, and waits for HANG_S at most.
 
 
 def test_clients_that_read_nothing_hold_up_nobody(alone: Duo) -> None:

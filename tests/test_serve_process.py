@@ -20,7 +20,7 @@ import httpx
 import pytest
 from conftest import HANG_S, start_duo
 from ports import free_port
-from served import TALE
+from served import TALE, served
 from waits import first_line, wait_until
 
 pytestmark = pytest.mark.full
@@ -101,9 +101,10 @@ def test_a_disk_that_fills_up_while_a_server_writes_its_log(tmp_path: Path) -> N
 
 
 def test_a_port_in_use() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        p = start_duo("serve", "--port", str(s.getsockname()[1]))
+    with served(n_ctx=512) as first:
+        p = start_duo("serve", "--port", first.url.rsplit(":", 1)[1])
         out, err = p.communicate(timeout=HANG_S)
+        write(first.url)  # it goes on
     (line,) = err.decode().splitlines()[-1:]
     assert p.returncode == 1 and out == b"" and "Traceback" not in err.decode()
     assert line.startswith("duo: the server cannot listen on 127.0.0.1 port") and line.endswith("another --port")

@@ -159,6 +159,11 @@ def test_bad_options(given: dict[str, Any], words: str) -> None:
         listeners(o)
 
 
+def test_names_are_in_llama_servers_order() -> None:
+    assert ServerSettings.of({"alias": "tiny, fim,code,fim"}, "demo").names == ("code", "fim", "tiny")
+    assert ServerSettings.of({}, "demo").names == ("demo",)
+
+
 def test_tls(tmp_path: Path) -> None:
     authority = make_certificate(tmp_path, "authority")
     cert, key = make_certificate(tmp_path, "server", authority)

@@ -32,8 +32,8 @@ class ServeOptions(TypedDict, total=False):
         str | None,
         opt(
             None,
-            "Names of the model, comma-separated. Answers carry the first one. Default: the name of the pair or of "
-            "the target's file.",
+            "Names of the model, comma-separated. Answers carry the first one in alphabetical order, as in "
+            "llama-server. Default: the name of the pair or of the target's file.",
             "-a",
             "--alias",
             env="ALIAS",

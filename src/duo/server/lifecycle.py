@@ -7,6 +7,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 # Seconds between "not ready" and the end, so that a balancer that asks every half second has heard of it.
 NOT_READY_S = 0.6
 END_S = 5  # for connections, when all texts have ended
+NOW_S = 0.3  # for connections and models, after the second signal
 N_HEAD = 32 << 10  # bytes of a request's head
 
 
@@ -37,6 +39,13 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    def cut_off(self) -> None:
+        """The server waits for no connection any more."""
+        self.force_exit = True
+        for connection in list(self.server_state.connections):
+            if (transport := getattr(connection, "transport", None)) is not None:
+                transport.abort()
 
 
 class Serving:
@@ -80,6 +89,7 @@ class Serving:
         self._server = _Server(config)
         self._failure: BaseException | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- life
@@ -109,9 +119,33 @@ class Serving:
             for task in tasks:
                 task.cancel()  # a load itself goes on, and frees what it has made
             await self._free()
+            if self._hurry.is_set():  # asyncio.run would wait for what is in the old one, such as a text's last pass
+                self._loop.set_default_executor(ThreadPoolExecutor(1))
+
+    async def _hurried(self) -> None:
+        """Returns a moment after the second signal."""
+        await self._hurry.wait()
+        await asyncio.sleep(NOW_S)
 
     async def _free(self) -> None:
-        await asyncio.to_thread(self.service.close)
+        """Frees the models; after a second signal, a pass may go on when this returns."""
+        done: Future[None] = Future()
+
+        def work() -> None:
+            done.set_running_or_notify_cancel()
+            try:
+                self.service.close()
+                done.set_result(None)
+            except BaseException as e:
+                done.set_exception(e)
+
+        # A thread of its own: the process may end without it.
+        threading.Thread(target=work, name="duo-close", daemon=True).start()
+        freed, hurried = asyncio.wrap_future(done), asyncio.create_task(self._hurried())
+        await asyncio.wait({freed, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if freed.done():
+            freed.result()
 
     async def _loaded(self) -> Duo:
         """The pair. Raises what loading raised."""
@@ -162,9 +196,12 @@ class Serving:
     def _signalled(self) -> None:
         if self._ending is None:
             self._ending = asyncio.create_task(self._drain())
-        else:  # the second one: at once
+        elif not self._hurry.is_set():  # the second one: at once
+            self._hurry.set()
             self.service.stop_all()
             self._server.should_exit = True
+            # Clients that do not read would hold the server up for END_S; the others hear of the end until then.
+            asyncio.get_running_loop().call_later(NOW_S, self._server.cut_off)
 
     async def _drain(self) -> None:
         service = self.service

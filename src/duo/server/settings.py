@@ -60,7 +60,7 @@ class ServerSettings:
     def of(cls, given: dict[str, Any], name: str, **more: Any) -> ServerSettings:
         """name: of the model, unless the options name it. Raises BadValueError."""
         o = serve_options(given)
-        names = tuple(comma_separated(o["alias"] or name))
+        names = tuple(sorted(set(comma_separated(o["alias"] or name))))  # llama-server has them in a std::set
         if not names:
             raise BadValueError(f"--alias {o['alias']!r} names nothing; leave it out")
         keys = keys_of(o["api_key"], o["api_key_file"])

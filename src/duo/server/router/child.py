@@ -126,6 +126,12 @@ class ModelProcess:
             self.last_line = line.decode("utf-8", "replace").strip() or self.last_line
             self._say(self.last_line)
 
+    def kill(self) -> None:
+        """Its texts break off."""
+        if self._process is not None and self.is_alive:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+
     async def stop(self) -> None:
         """Ends it: at first its running texts get time. Safe to call twice."""
         self._stopped = True
@@ -136,8 +142,7 @@ class ModelProcess:
             try:
                 await asyncio.wait_for(process.wait(), self.source.stop_s)
             except asyncio.TimeoutError:
-                with suppress(ProcessLookupError):
-                    process.kill()
+                self.kill()
                 await process.wait()
         for task in (self._reading, self._watching):
             if task is not None:

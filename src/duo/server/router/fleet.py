@@ -13,6 +13,7 @@ from functools import partial
 from math import ceil, inf
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from duo.errors import BadValueError
 from duo.models.header import read_header
@@ -78,6 +79,7 @@ class Fleet:
         self.n_most, self._env, self._say = n_most, env, say
         self._folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))  # only this user may enter it
         self._n_started = 0
+        self._children: WeakSet[ModelProcess] = WeakSet()
         self._room = asyncio.Lock()  # held by who makes room; others queue for it, first come, first served
         self._news = asyncio.Event()  # a model may have become idle, or nobody waits for one any more
         self._closed = False
@@ -152,6 +154,7 @@ class Fleet:
                 lambda line: self._say(f"[{name}] {line}"),
                 ended=partial(self.events.ended, name),
             )
+            self._children.add(child)
             member.child, member.failed, member.used_at = child, False, time.monotonic()
         try:
             await child.start(partial(self.events.begun, name))
@@ -208,6 +211,11 @@ class Fleet:
             del self.members[member.source.name]
         self.members |= {name: Member(s) for name, s in sources.items() if name not in self.members}
         await asyncio.gather(*map(self.unload, gone))
+
+    def kill(self) -> None:
+        """Their processes get no more time, also those that somebody stops already."""
+        for child in self._children:
+            child.kill()
 
     async def close(self) -> None:
         """Ends all. Safe to call twice."""

@@ -39,8 +39,12 @@ class RouterServing(Serving):
         self._now_ready()
 
     async def _free(self) -> None:
-        await self._router.end()
-        await asyncio.to_thread(self._router.close)
+        ending, hurried = asyncio.create_task(self._router.end()), asyncio.create_task(self._hurried())
+        await asyncio.wait({ending, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        self._router.fleet.kill()
+        await ending
+        await super()._free()
 
 
 def _no_pair() -> Duo:
