@@ -254,6 +254,27 @@ def test_text_is_never_html(page: Browser) -> None:
     assert page.js("[...document.querySelectorAll('.text span')].map((s) => s.className)") == ["d", "t"]
 
 
+def test_names_of_models_and_tools_are_never_html(page: Browser, server: Server) -> None:
+    props = server.get("/props").json()
+    props |= {"model_name": HOSTILE, "model_alias": HOSTILE, "duo": {**props["duo"], "draft": HOSTILE}}
+    scripts = "[...document.querySelectorAll('img, script')].map((e) => e.src)"
+    own = page.js(scripts)
+    page.answer_instead("/props", json.dumps(props).encode())
+    opened(page, server.url)
+    assert page.js("document.querySelector('#models').textContent") == f"{HOSTILE} with {HOSTILE}"
+    assert page.js("document.title") == f"duo: {HOSTILE}"
+    called = {"index": 0, "id": HOSTILE, "type": "function", "function": {"name": HOSTILE, "arguments": HOSTILE}}
+    end = {"model": HOSTILE, "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    result = json.dumps({"result": HOSTILE})
+    page.answer_instead(
+        CHAT, stream_of(delta("", tool_calls=[called]), delta(result, (result, False), role="tool"), end)
+    )
+    ask(page, TALE[0]["content"])
+    page.wait(ENDED)
+    assert page.js("document.querySelector('.answer .text').textContent") == result
+    assert page.js(scripts) == own  # and the console is empty
+
+
 def test_an_error_is_said_and_the_message_can_be_sent_again(page: Browser) -> None:
     page.answer_instead(
         CHAT, stream_of(delta("Once", ("Once", False)), {"error": {"code": 500, "message": "The disk is full."}})
