@@ -9,6 +9,7 @@ import pytest
 from llama_cpp_table import ARGS, CHAT, IN_DUO, RUN, SERVE, TEXT, Run, options_of
 from parsed_line import params
 
+from duo.cli.docs import SHARES
 from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, OF_PROMPT, PROGRAM, SAYS_CHAT
 from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, TakenOption
 from duo.cli.main import COMMANDS as COMMANDS_OF_DUO
@@ -42,12 +43,14 @@ def test_options_take_as_many_values_as_in_llama_cpp() -> None:
         assert takes[name] != IN_DUO[name].is_flag or name in ("-co", "--color"), name
 
 
-@pytest.mark.parametrize("program", ["SERVER", "CLI", "COMPLETION"])
-def test_most_options_of_the_programs_are_taken(program: str) -> None:
+@pytest.mark.parametrize(("name", "n_taken", "n_all"), SHARES)
+def test_most_options_of_the_programs_are_taken(name: str, n_taken: int, n_all: int) -> None:
     """Those that `duo serve`, `duo chat` and `duo` stand for. An option counts once, however many names it has."""
+    program = name.removeprefix("llama-").upper()
     options = [arg["names"] for arg in ARGS if {"COMMON", program} & set(arg["programs"])]
     missing = [names for names in options if {*names} & (NOT_IN_DUO | PROGRAM.keys())]
     assert len(missing) <= 0.05 * len(options), f"{len(missing)} of {len(options)}: {missing}"
+    assert (len(options) - len(missing), len(options)) == (n_taken, n_all), "correct SHARES, which docs/cli.md quotes"
 
 
 def values() -> Iterator[tuple[str, TakenOption, str | None]]:

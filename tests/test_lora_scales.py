@@ -109,3 +109,16 @@ def test_a_saved_state_knows_its_scale(adapter: str, expected: dict[float, str])
             d.load_state(state)
             r = d.generate(PROMPT, lora_scales=[scale], **TEXT)
             assert (r.text, r.timings["cache_n"]) == (expected[scale], n_cached)
+
+
+def test_a_prompt_cache_is_of_one_scale(adapter: str, expected: dict[float, str], tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"prompt_cache": str(tmp_path / "p.cache"), **TEXT}
+    said = []
+    for scale in (0.5, 1.0, 1.0):
+        with Duo(TARGET, lora=adapter, **OPTIONS) as d, d.stream(PROMPT, lora_scales=[scale], **asked) as s:
+            assert "".join(chunk.text for chunk in s) == expected[scale]
+            assert s.result is not None and (s.result.timings["cache_n"] > 0) == (len(said) == 2)
+            said.append(
+                [next(w for w in ("written", "other LoRA scales", "read") if w in note) for note in s.cache_notes]
+            )
+    assert said == [["written"], ["other LoRA scales", "written"], ["read"]]

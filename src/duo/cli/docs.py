@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from inspect import cleandoc
 from pathlib import Path
+from textwrap import fill
 
 import click
 
@@ -26,6 +27,8 @@ HEAD = """# Command line
 `Duo(...)` or `generate(...)` takes the same option. Exit codes: 0; 1 (an error, one line on standard error); 2 (`duo
 prove` found a difference); 130 (Ctrl-C).
 """
+# llama.cpp's programs: options that duo has or takes, and all at the pinned commit. A test counts them.
+SHARES = (("llama-server", 250, 259), ("llama-cli", 200, 205), ("llama-completion", 162, 163))
 
 
 def cell(text: str) -> str:
@@ -96,12 +99,15 @@ def page() -> str:
 
 def _llama_cpp() -> Iterator[str]:
     """What duo makes of options that only llama.cpp's programs have."""
+    shares = [f"{n} of the {n_all} options of `{name}`" for name, n, n_all in SHARES]
     yield """## llama.cpp's options
 
 Options that duo shares with `llama-server`, `llama-cli` and `llama-completion` have the same names, in all their
 spellings. These are taken, too, by the commands that have the options of a run (or those of the last column); `-v` says
 what they mean.
 """
+    counted = f"duo has or takes {', '.join(shares[:-1])} and {shares[-1]}, each counted once, however it is spelled."
+    yield fill(counted, 120) + "\n"
     rows = ["| option | in duo | commands |", "|---|---|---|"]
     for t in TAKEN:
         names = " ".join(f"`{name}`" for name in t.names)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,7 @@ class PromptCache:
         self._path = Path(o["prompt_cache"] or "")
         self._all, self._read_only = o["prompt_cache_all"], o["prompt_cache_ro"]
         target = session.engine.target
+        self._scales = o["lora_scales"] or session.engine.lora_scales
         self._keeps_state = target is not None and not target.can_rollback  # only a whole text can be restored
         self._n_file = 0  # leading tokens of the prompt that need not be saved again
         self.notes: list[str] = []  # what was read and written, for the user
@@ -59,6 +62,9 @@ class PromptCache:
         with self._path.open("rb") as file:
             heads = state.read_heads(file, n_bytes)
             state.check_target(self._session, heads[0])
+            if not _same_scales(heads[0].lora_scales, self._scales):
+                self.notes.append(f"{self._path} was not read, because it was made with other LoRA scales")
+                return
             n_file = n_same(heads[0].tokens, self._tokens)
             if self._keeps_state and (n_file < len(heads[0].tokens) or n_file == len(self._tokens)):
                 return
@@ -105,6 +111,11 @@ class PromptCache:
 
     def _warn(self, why: str) -> None:
         self.warning = f"the prompt cache {self._path} {why}; the text does not depend on it"
+
+
+def _same_scales(saved: Sequence[float], asked: Sequence[float]) -> bool:
+    """The core keeps them with single precision."""
+    return len(saved) == len(asked) and all(isclose(a, b, rel_tol=1e-6) for a, b in zip(saved, asked, strict=True))
 
 
 def open_cache(session: EngineSession, job: Job) -> PromptCache | None:
