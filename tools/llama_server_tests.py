@@ -86,7 +86,8 @@ class Runner:
 
     def environment(self) -> dict[str, str]:
         to = self.copy.parents[2]
-        own = {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_ARG_", "HF_", "LLAMA_CACHE"))}
+        not_ours = ("LLAMA_ARG_", "HF_", "LLAMA_CACHE", REFERENCE_PROGRAM)
+        own = {k: v for k, v in os.environ.items() if not k.startswith(not_ours)}
         return own | {
             "PYTHONPATH": os.pathsep.join([str(ROOT / "tools"), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "PORT": str(self.port),
