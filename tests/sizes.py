@@ -28,11 +28,20 @@ def mostly_daily(values: Iterable[Any], usual: Collection[Any]) -> list[Any]:
 def _mostly(values: Iterable[Any], usual: Collection[Any], mark: pytest.MarkDecorator) -> list[Any]:
     values = list(values)
     assert all(v in values for v in usual)
-    return [v if v in usual else pytest.param(*(v if isinstance(v, tuple) else (v,)), marks=mark) for v in values]
+    return [v if v in usual else pytest.param(*(v if type(v) is tuple else (v,)), marks=mark) for v in values]
 
 
-def mostly_proof_of_two(first: Iterable[Any], second: Iterable[Any], usual: Collection[tuple[Any, Any]]) -> list[Any]:
-    """mostly_proof for all pairs of two parameters."""
+def mostly_proof_of_two(
+    first: Iterable[Any],
+    second: Iterable[Any],
+    usual: Collection[tuple[Any, Any]],
+    daily: Collection[tuple[Any, Any]] = (),
+) -> list[Any]:
+    """mostly_proof for all pairs of two parameters; `daily` ones are for `make test-daily`."""
     cases = list(product(first, second))
-    assert set(usual) <= set(cases)
-    return [pytest.param(*c, marks=() if c in usual else pytest.mark.proof, id="-".join(map(str, c))) for c in cases]
+    assert {*usual, *daily} <= set(cases)
+
+    def mark(c: tuple[Any, Any]) -> Any:
+        return () if c in usual else pytest.mark.daily if c in daily else pytest.mark.proof
+
+    return [pytest.param(*c, marks=mark(c), id="-".join(map(str, c))) for c in cases]

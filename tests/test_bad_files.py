@@ -21,7 +21,7 @@ pytestmark = pytest.mark.full
 
 TARGET, DRAFT = demo_pair()
 HEADER_BYTES = {source: int(CheckedGgufReader(source).data_offset) for source in (TARGET, DRAFT)}
-N_FLIPS = size(60, 300)
+N_FLIPS = size(25, 300)
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489") + zlib.compress(b"\0" * 5)
 

@@ -26,7 +26,7 @@ from head_texts import (
     written,
 )
 from prompts import PROMPTS
-from sizes import mostly_proof_of_two, size
+from sizes import mostly_daily, mostly_proof_of_two, size
 from tiny_models import tiny
 
 from duo import Duo, DuoError
@@ -106,6 +106,7 @@ def test_a_text_that_goes_on_keeps_its_states(right: tuple[Path, Path]) -> None:
         assert d.generate(ids, max_tokens=40, temperature=0, mode="sync", n_draft=7).tokens == want
 
 
+@pytest.mark.daily
 def test_several_texts_at_once(head: Path, right: tuple[Path, Path]) -> None:
     options: dict[str, Any] = {"max_tokens": 48, "temperature": 0, "ignore_eos": True}
     for target, draft in ((TARGET, head), right):
@@ -147,6 +148,7 @@ def test_it_takes_turns(right: tuple[Path, Path]) -> None:
     # whether guesses pay for so small a target depends on the machine
 
 
+@pytest.mark.daily
 def test_a_head_may_use_its_targets_matrices(tmp_path: Path) -> None:
     for own_embedding, own_output in ((False, True), (True, False), (False, False)):
         shape = BlockShape(own_embedding=own_embedding, own_output=own_output)
@@ -159,7 +161,7 @@ def test_a_head_may_use_its_targets_matrices(tmp_path: Path) -> None:
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("anchored", [True, False])
+@pytest.mark.parametrize("anchored", mostly_daily([True, False], [True]))
 def test_dspark_heads(plain: Written, anchored: bool, tmp_path: Path) -> None:
     path = random_head(TARGET, tmp_path / "head.gguf", BlockShape(n_rank=32, anchored=anchored))
     with SwitchedDuo(TARGET, path, n_ctx=512, n_parallel=2, always=True, **EXACT) as d:

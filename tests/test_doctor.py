@@ -214,6 +214,7 @@ def test_doctor_finds_equal_bits_with_duos_kernels(capsys: pytest.CaptureFixture
     assert any("equal, bit for bit, at widths 1 to 16 with 1 and 3 threads" in s for s in r["verdict"])
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_doctor_finds_the_widths_at_which_stock_kernels_differ(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--cpu-kernels", "stock", "-t", "2"]) == 0

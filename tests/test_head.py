@@ -79,6 +79,7 @@ def test_several_texts_at_once(head: Path) -> None:
             assert [r.tokens for r in found] == want
 
 
+@pytest.mark.daily
 def test_a_head_may_use_its_targets_matrices(tmp_path: Path) -> None:
     for own_embedding, own_output in ((False, True), (True, False), (False, False)):
         shape = RandomHeadShape(n_embd=320, n_head=5, own_embedding=own_embedding, own_output=own_output)

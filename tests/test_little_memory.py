@@ -101,6 +101,7 @@ for spare in range(1 << 20, 31 << 20, int(sys.argv[2])):
 """
 
 
+@pytest.mark.daily
 @pytest.mark.random
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits are Linux's")
 def test_vectors_with_too_little_memory_are_a_sentence() -> None:

@@ -55,6 +55,7 @@ def test_weights_of_a_packed_file_need_no_memory(large_model: Path, tmp_path: Pa
     assert child.stdout.split()[:2] == ["15", "True"]
 
 
+@pytest.mark.daily
 @counts_memory
 @pytest.mark.skipif(not _core.extra_buffers(), reason="stock kernels pack no weights here")
 def test_stock_kernels_use_the_files_weights_if_memory_for_packed_ones_is_short(tmp_path: Path) -> None:

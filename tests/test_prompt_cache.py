@@ -196,6 +196,7 @@ def test_a_model_with_a_sliding_window_can_go_back_in_a_restored_text(tmp_path: 
     assert len(set(right)) == 3
 
 
+@pytest.mark.daily
 def test_the_program_tells_what_it_read_and_wrote(tmp_path: Path) -> None:
     file = tmp_path / "p.cache"
     args = ["-p", PROMPT, "-n", "8", "--temp", "0", "-c", "512", "--prompt-cache", file, "--no-display-prompt"]

@@ -96,6 +96,7 @@ def test_a_state_that_is_not_restored_is_found(pair: Duo, proof: Proof, monkeypa
     assert [x.at for x in tally.differences] and all((x.at or 0) >= 3 for x in tally.differences)
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_the_command_on_the_demo_pair(run: Run) -> None:
     code, out, err = run("prove", "-m", TARGET, "-md", DRAFT, "-n", 6, "--n-prompts", 1, "--slots", 2, "--json")

@@ -79,6 +79,7 @@ def test_a_file_comes_from_the_hub_if_that_can_be_reached(
     assert m.path.read_bytes() == DATA and fake.n_sent == len(DATA)
 
 
+@pytest.mark.daily
 def test_the_hub_is_asked_for_nothing_if_it_has_another_file(
     folder: Path, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +90,7 @@ def test_the_hub_is_asked_for_nothing_if_it_has_another_file(
     assert m.path.read_bytes() == DATA and fake.n_sent == 0
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize(
     ("packages", "complaint"),
     [

@@ -149,7 +149,7 @@ ROUNDS = ("minimax-01", "qwen4exp", "glm5-next")
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("name", mostly_proof(SNAPSHOTS + KEPT, ("qwen35", "lfm2", "qwen4exp", "mamba", "rwkv7")))
+@pytest.mark.parametrize("name", mostly_proof(SNAPSHOTS + KEPT, ("qwen35", "mamba")))
 def test_a_text_is_the_same_in_company_and_alone(name: str, tmp_path: Path) -> None:
     if name == "plamo2":
         pytest.skip("its graph of several texts is wrong, and it drafts for one text")
@@ -216,7 +216,9 @@ def test_a_text_that_left_the_cache_comes_back_with_its_states(tmp_path: Path) -
         assert text.timings["cache_n"] > len(first) - 40
 
 
-@pytest.mark.parametrize("name", [n for n in SNAPSHOTS + KEPT if n != "plamo2"])
+@pytest.mark.parametrize(
+    "name", mostly_daily([n for n in SNAPSHOTS + KEPT if n != "plamo2"], ("qwen35", "mamba", "rwkv7"))
+)
 @pytest.mark.parametrize("n_parallel", [1, 3])
 def test_the_memory_of_states_is_known_before(name: str, n_parallel: int, tmp_path: Path) -> None:
     target, log = tiny(name, DRAFT, tmp_path / "target.gguf"), tmp_path / "log"
@@ -231,7 +233,10 @@ def test_the_memory_of_states_is_known_before(name: str, n_parallel: int, tmp_pa
     assert need.host >= N_MARKS * n_parallel * one
 
 
-@pytest.mark.parametrize(("name", "said"), [("qwen35", "snapshots are kept"), ("jamba", "without snapshots")])
+SAID = {"qwen35": "snapshots are kept", "jamba": "without snapshots"}
+
+
+@pytest.mark.parametrize(("name", "said"), mostly_daily(SAID.items(), [("qwen35", SAID["qwen35"])]))
 def test_doctor_and_check_say_how_a_model_goes_back(
     name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,6 +79,7 @@ def test_a_draft_host_that_is_killed_and_started_again(long_texts: dict[str, str
         assert until_it_helps(d, **options).text == long_texts[kind]
 
 
+@pytest.mark.daily
 def test_a_draft_host_that_freezes_for_a_while(long_texts: dict[str, str]) -> None:
     kind, options = "seeded", SEEDED
     with host("draft", "-td", "1") as h, remote("draft", h) as d:
@@ -110,6 +111,7 @@ def test_a_verify_host_that_is_killed_and_comes_back(long_texts: dict[str, str])
         assert f"the verify host {h.address}" in r.warning
 
 
+@pytest.mark.daily
 def test_a_verify_host_that_freezes_and_wakes_up(long_texts: dict[str, str]) -> None:
     with host("verify", "-t", "1", "-c", "1024", *KERNELS) as h, remote("verify", h) as d:
 

@@ -88,6 +88,7 @@ def test_a_draft_host_that_says_hello_and_nothing_else_is_not_asked_again_at_onc
         assert h.n_texts == n_texts
 
 
+@pytest.mark.daily
 def test_a_host_that_comes_back_with_another_model_does_not_go_on(tmp_path: Path) -> None:
     other = tmp_path / "other.gguf"
     shutil.copy(demo_pair()[0], other)
@@ -130,6 +131,7 @@ def test_an_unexpected_error_ends_the_text_but_not_the_thread(monkeypatch: pytes
         assert d.generate(PROMPT, **GREEDY).text
 
 
+@pytest.mark.daily
 def test_a_text_that_is_collected_in_a_thread_of_its_own_connection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     with host("verify", "-t", "1", "-c", "1024") as h, remote("verify", h) as d:
         assert d.network is not None

@@ -189,6 +189,7 @@ def test_clients_that_crawl(alone: Duo) -> None:
     assert 'duo_requests_refused_total{reason="body_too_slow"} 100.0' in refused
 
 
+@pytest.mark.daily
 def test_clients_that_read_nothing_hold_up_nobody(alone: Duo) -> None:
     """Their texts are written to the end and wait for them, but hold no place; draining does not wait for ever."""
     right = alone.generate("The king said", **GREEDY).text

@@ -153,6 +153,7 @@ def test_who_names_no_model(folder: Path, tmp_path: Path, right: str) -> None:
         assert s.post("/completion", BODY).json()["content"] == right
 
 
+@pytest.mark.daily
 def test_without_autoload_somebody_else_loads_and_keys_are_asked_for(folder: Path, right: str) -> None:
     with routed(folder, autoload=False, api_key="secret") as s:
         body = {**BODY, "model": "alone"}
@@ -166,6 +167,7 @@ def test_without_autoload_somebody_else_loads_and_keys_are_asked_for(folder: Pat
         os.kill(pid, 0)
 
 
+@pytest.mark.daily
 def test_an_answer_that_is_being_written_is_written_to_its_end(folder: Path) -> None:
     with routed(folder) as s:
         s.post("/models/load", {"model": "alone"})
@@ -179,6 +181,7 @@ def test_an_answer_that_is_being_written_is_written_to_its_end(folder: Path) -> 
     assert found[0].json()["tokens_predicted"] == 800
 
 
+@pytest.mark.daily
 def test_whoever_waits_for_a_load_may_go(server: Served, right: str) -> None:
     asked = {**BODY, "model": "alone"}
     server.post("/models/unload", {"model": "alone"})
@@ -187,6 +190,7 @@ def test_whoever_waits_for_a_load_may_go(server: Served, right: str) -> None:
     assert server.post("/completion", asked).json()["content"] == right
 
 
+@pytest.mark.daily
 def test_a_model_that_is_unloaded_while_it_loads(server: Served, right: str) -> None:
     asked = {**BODY, "model": "alone"}
     for begun in (lambda m: m.loading, lambda m: m.child is not None and m.child.pid):

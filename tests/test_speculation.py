@@ -1,7 +1,7 @@
 """Whatever is prepared and verified - several outcomes, trees, n-grams - the text is what the target alone writes."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from model_files import quantized
 from prompts import PROMPTS
-from sizes import size
+from sizes import mostly_daily, size
 
 from duo import Duo
 from duo.gguf_tools.switched_duo import SwitchedDuo
@@ -80,8 +80,13 @@ def plain(alone: Duo) -> dict[tuple[str, str], tuple[int, ...]]:
     return texts
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize(("i", "way"), list(enumerate(WAYS)))
+def in_turn(ways: Iterable[str]) -> tuple[list[tuple[int, str, str]], list[tuple[int, str, str]]]:
+    """All ways in both modes; and each way in async, every third in sync, too."""
+    both = [(i, way, mode) for i, way in enumerate(ways) for mode in ("sync", "async")]
+    return both, [x for x in both if x[2] == "async" or x[0] % 3 == 0]
+
+
+@pytest.mark.parametrize(("i", "way", "mode"), mostly_daily(*in_turn(WAYS)))
 def test_the_text_is_plains(
     eager: Duo, plain: dict[tuple[str, str], tuple[int, ...]], i: int, way: str, mode: str
 ) -> None:
@@ -160,7 +165,7 @@ def test_side_branches_are_accepted(pair: Duo, plain: dict[tuple[str, str], tupl
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", mostly_daily(["sync", "async"], ["async"]))
 @pytest.mark.parametrize(
     "ways", [("list", "n-grams", "8 branches"), ("dynamic", "mixed", "4 branches")], ids=lambda w: w[0]
 )

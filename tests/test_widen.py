@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from gguf_files import tiny_gemma3
 from model_files import random_model
+from sizes import mostly_daily
 from stock_model import Floats, Model
 
 from duo.gguf_tools.whole_file import CheckedGgufReader
@@ -95,6 +96,7 @@ def test_four_or_sixteen_times_the_width_is_exact(source: Path, wanted: dict[str
     assert_says_the_same(big, source)
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("n_embd", [352, 512, 1024])
 def test_any_other_width_differs_by_rounding(n_embd: int, big: Path) -> None:
     widen(TARGET, big, n_embd=n_embd, n_ff=1024)
@@ -111,7 +113,7 @@ def test_added_layers_add_nothing(big: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("type", mostly_daily(TYPES, ("f32", "q8_0", "q4_0")))
 def test_every_type_is_exact_in_itself(type: str, big: Path) -> None:
     same_width = big.with_name("same_width.gguf")
     widen(DRAFT, same_width, n_embd=192, type=type)
@@ -119,6 +121,7 @@ def test_every_type_is_exact_in_itself(type: str, big: Path) -> None:
     assert_says_the_same(big, same_width)
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("type", ["f32", "q8_0"])
 def test_groups_biases_rope_factors_and_tied_output(type: str, big: Path) -> None:
     small, same_width = big.with_name("small.gguf"), big.with_name("same_width.gguf")
@@ -133,7 +136,7 @@ def test_groups_biases_rope_factors_and_tied_output(type: str, big: Path) -> Non
     assert report.n_parameters == sum(tensor.n_elements for tensor in reader.tensors)
 
 
-@pytest.mark.parametrize("type", ["f32", "q8_0"])
+@pytest.mark.parametrize("type", mostly_daily(["f32", "q8_0"], ["q8_0"]))
 def test_qwen2_with_its_biases(type: str, big: Path) -> None:
     small = random_model(big.with_name("small.gguf"), "qwen2", "f32")
     same_width = big.with_name("same_width.gguf")
@@ -239,6 +242,7 @@ def test_size_with_a_dimension_given(big: Path) -> None:
     assert report.bytes == pytest.approx(6e7, rel=0.1)
 
 
+@pytest.mark.daily
 def test_memory_does_not_grow_with_the_output(big: Path) -> None:
     tracemalloc.start()
     try:
