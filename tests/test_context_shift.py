@@ -137,9 +137,10 @@ def test_texts_at_once_are_those_alone(more: dict[str, Any]) -> None:
 # sections, which are both read again.
 KINDS = ("gemma2", "llama4", "deepseek2", "gpt-oss", "qwen35", "mamba", "lfm2", "qwen2vl")
 OFTEN = (("gemma2", 48), ("deepseek2", 48), ("qwen35", 96))
+DAILY = (("llama4", 96), ("mamba", 48))
 
 
-@pytest.mark.parametrize(("name", "n_ctx"), mostly_proof_of_two(KINDS, (96, 48), OFTEN))
+@pytest.mark.parametrize(("name", "n_ctx"), mostly_proof_of_two(KINDS, (96, 48), OFTEN, DAILY))
 def test_all_kinds_of_caches(name: str, n_ctx: int, tmp_path: Path) -> None:
     target = tiny(name, DRAFT, tmp_path / "target.gguf")
     draft = tiny(name, DRAFT, tmp_path / "draft.gguf", apart=0.02)
@@ -153,6 +154,7 @@ def test_all_kinds_of_caches(name: str, n_ctx: int, tmp_path: Path) -> None:
 
 
 # libllama moves keys of these types not at all, or not in all shapes (head sizes), so the text is read again.
+@pytest.mark.daily
 @pytest.mark.parametrize("kind", mostly_proof(["q8_0", "bf16", "q4_0"], ["q8_0"]))
 def test_other_types_of_the_cache(kind: str) -> None:
     with SwitchedDuo(TARGET, DRAFT, n_ctx=N_LITTLE, type_k=kind, type_v=kind, strict=True, always=True) as d:
@@ -230,6 +232,7 @@ def test_a_target_elsewhere_refuses_it() -> None:
         d.generate(PROMPT, **GREEDY)
 
 
+@pytest.mark.daily
 def test_the_next_text_is_not_made_of_what_was_shifted(pair: Duo) -> None:
     """Cells behind the gap know of tokens that are gone. A prompt of what the context holds is read anew."""
     r = pair.generate(PROMPT, mode="plain", **GREEDY)
@@ -240,6 +243,7 @@ def test_the_next_text_is_not_made_of_what_was_shifted(pair: Duo) -> None:
     assert pair.generate(prompt, cache_prompt=False, **o).tokens == again.tokens
 
 
+@pytest.mark.daily
 def test_a_prompt_cache_is_not_written_from_a_cache_with_a_gap(tmp_path: Path) -> None:
     o = GREEDY | LITTLE | {"prompt_cache": tmp_path / "cache", "prompt_cache_all": True, "n_keep": 8}
     found = []

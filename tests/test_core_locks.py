@@ -61,6 +61,7 @@ print("closed")
     assert done.stdout == "closed\n", done.stderr
 
 
+@pytest.mark.daily
 def test_measurements_are_asked_for_while_texts_begin() -> None:
     code = f"""{ENGINE}
 e = engine()

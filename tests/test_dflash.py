@@ -13,6 +13,7 @@ from conftest import EXACT, HELD
 from dflash_models import BlockShape, circling_target, copying_head, random_head
 from gguf_files import U32, rewrite, tiny_gemma3
 from head_texts import (
+    DAILY,
     N_TOKENS,
     OFTEN,
     SAMPLINGS,
@@ -68,7 +69,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.mark.random
 @pytest.mark.parametrize(
-    ("way", "mode"), mostly_proof_of_two(WAYS, ["sync", "async"], [*OFTEN, ("more than a block", "sync")])
+    ("way", "mode"), mostly_proof_of_two(WAYS, ["sync", "async"], [*OFTEN, ("more than a block", "sync")], DAILY)
 )
 def test_the_text_is_plains(pair: Duo, plain: Written, way: str, mode: str) -> None:
     assert check_same(pair, plain, mode, **WAYS[way]) >= least_drafted(way, mode)

@@ -200,6 +200,7 @@ def test_incomplete_rows_of_weights_are_refused() -> None:
         _core.product_errors("q9_9", bytes(64), 64, 1)
 
 
+@pytest.mark.daily
 @pytest.mark.full
 @needs_kernels
 def test_doctor_finds_equal_bits_with_duos_kernels(capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,6 +105,7 @@ def test_duos_kernels_do_the_work(machine: MachineMaker, model: Path) -> None:
     assert len(set(texts.values())) == 1
 
 
+@pytest.mark.daily
 def test_the_finding_is_remembered_until_another_build_comes(machine: MachineMaker, tmp_path: Path) -> None:
     there = machine("AMX=SIGSEGV")
     assert there.duo("devices").returncode == 0

@@ -71,6 +71,7 @@ def test_findings_about_a_replaced_library_are_not_kept(this_process: pytest.Mon
         assert kernels.cache_file().exists() == (there and bool(KERNELS))
 
 
+@pytest.mark.daily
 def test_the_guard_can_be_asked_while_it_looks(this_process: pytest.MonkeyPatch) -> None:
     """As by a Duo that the garbage collector closes then."""
     asked: list[guard.Finding] = []

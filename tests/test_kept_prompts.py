@@ -166,6 +166,7 @@ def test_a_restored_text_has_the_bits_of_an_evaluated_one(right: dict[str, list[
         assert (bits(r), r.timings["cache_n"] > 100) == (right[LONG[0]], True)
 
 
+@pytest.mark.daily
 def test_errands_wait_for_running_texts_and_hold_back_others(right: dict[str, list[tuple[int, float]]]) -> None:
     with Duo(TARGET, DRAFT, n_ctx=2048, n_parallel=3, cache_ram=16, **EXACT) as d:
         stop = threading.Event()

@@ -268,7 +268,10 @@ def test_no_memory_grows_over_many_texts(duo_pair: Duo) -> None:
     assert rss_mb() < memory + 10
 
 
-@pytest.mark.parametrize("how", ["", "next(s)", "threading.Thread(target=lambda: list(s), daemon=True).start()"])
+IN_A_THREAD = "threading.Thread(target=lambda: list(s), daemon=True).start()"
+
+
+@pytest.mark.parametrize("how", mostly_daily(["", "next(s)", IN_A_THREAD], [IN_A_THREAD]))
 def test_a_program_may_end_with_a_stream_open(how: str) -> None:
     code = f"import duo, threading\nd = duo.Duo(n_ctx=256)\ns = d.stream('Once', ignore_eos=True)\n{how}\nprint('end')"
     r = run_python(code)

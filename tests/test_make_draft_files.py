@@ -192,6 +192,7 @@ def test_mtp_layers_stay_behind(tmp_path: Path) -> None:
         assert d.generate("a", max_tokens=2, ignore_eos=True).tokens
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_ctrl_c_while_a_file_is_written_leaves_nothing(tmp_path: Path) -> None:
     big = tmp_path / "models" / "target.gguf"

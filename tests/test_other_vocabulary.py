@@ -84,6 +84,7 @@ def test_a_smaller_vocabulary_of_the_target(fewer: Path, tmp_path: Path) -> None
         assert got.tokens == want.tokens and got.timings["draft_n_accepted"] > 0
 
 
+@pytest.mark.daily
 def test_texts_at_once_and_a_shift(fewer: Path) -> None:
     o = SEEDED | {"context_shift": True, "max_tokens": size(150, 200)}
     with SwitchedDuo(TARGET, fewer, n_ctx=128, n_parallel=3, always=True, **EXACT) as d:

@@ -36,6 +36,7 @@ print(target.n_duo_products, target.same_bits, target.warning)
 """
 
 
+@pytest.mark.daily
 @counts_memory
 def test_stock_kernels_are_used_if_memory_for_packed_weights_is_short(large_model: Path) -> None:
     child = run_python(CHILD + NO_MEMORY, large_model, str(int(0.6 * large_model.stat().st_size)))

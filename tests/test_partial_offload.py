@@ -175,6 +175,7 @@ def test_only_the_cpus_layers_go_to_duos_kernels(endpoint: str) -> None:
     assert every[4] == 0
 
 
+@pytest.mark.daily
 def test_weights_that_stay_on_the_cpu_have_duos_kernels_whatever_layers_are_on_a_device(endpoint: str) -> None:
     child = run_python(KEPT, endpoint)
     assert child.returncode == 0, child.stderr

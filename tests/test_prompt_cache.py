@@ -98,7 +98,7 @@ def test_a_bad_file_is_a_warning(tmp_path: Path, right: dict[str, tuple[int, ...
             n_head + 5,
             n_head + 32,
             len(good) - 1,
-            *rng.integers(20, len(good), size(3, 100)),
+            *rng.integers(20, len(good), size(1, 100)),
         ]
         for i in map(int, places):
             bad = bytearray(good)

@@ -56,6 +56,7 @@ def model(data: bytes = DATA, **more: object) -> brought.RealModel:
     return brought.RealModel("real", "A model", len(data), hashlib.sha256(data).hexdigest(), **given)
 
 
+@pytest.mark.daily
 def test_a_file_is_put_together_from_packages(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     m = model()
     assert not m.is_there()

@@ -41,6 +41,7 @@ def test_a_cable_that_is_pulled_from_the_verify_host(long_texts: dict[str, str])
             assert r.timings["network_lost_n"] >= 1
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("role", ["draft", "verify"])
 def test_a_long_way(role: str, long_texts: dict[str, str]) -> None:
     args = ("-td", "1") if role == "draft" else ("-t", "1", "-c", "1024", *KERNELS)

@@ -14,6 +14,7 @@ import pytest
 from conftest import EXACT, HANG_S, start_duo
 from hostile import HostileHost
 from hosts import GREEDY, KERNELS, LONG, PROMPT, deaf, host, remote, write
+from sizes import mostly_daily
 from waits import in_time, wait_until
 
 from duo import Chunk, Duo, DuoError
@@ -118,6 +119,7 @@ def test_a_withdrawn_call_is_not_waited_for() -> None:
             HostSession(settings, None, new_key(), Calls(off))
 
 
+@pytest.mark.daily
 def test_an_unexpected_error_ends_the_text_but_not_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
         raise RuntimeError("the cat is on the cable")
@@ -161,7 +163,7 @@ def test_a_text_that_is_collected_in_a_thread_of_its_own_connection_ends(monkeyp
 # ---- the program
 
 
-@pytest.mark.parametrize("option", ["--draft-host", "--verify-host", "--rpc"])
+@pytest.mark.parametrize("option", mostly_daily(["--draft-host", "--verify-host", "--rpc"], ["--draft-host"]))
 def test_an_invalid_host_name_is_reported_in_one_sentence(option: str) -> None:
     p = start_duo(option, "a..b:1", "--require-draft", "-p", PROMPT)
     out, err = p.communicate(timeout=HANG_S)
@@ -170,6 +172,7 @@ def test_an_invalid_host_name_is_reported_in_one_sentence(option: str) -> None:
     assert err.startswith(b"duo: ")
 
 
+@pytest.mark.daily
 def test_the_program_writes_all_that_came_before_its_host_was_lost(long_texts: dict[str, str]) -> None:
     # Most of the text may be the beginning of this stop string, so that it is held back.
     stop = long_texts["greedy"][40:800] + "@"

@@ -105,6 +105,7 @@ def test_a_frozen_server_does_not_stop_the_text_and_helps_again_when_it_thaws(
         assert child_of(d).n_started == 1
 
 
+@pytest.mark.daily
 def test_a_server_that_is_not_there_is_a_warning_and_joins_when_it_comes(undisturbed: list[str]) -> None:
     port = free_port()
     with duo_with(f"127.0.0.1:{port}") as d:

@@ -65,6 +65,7 @@ def nothing_leaks(server: Server) -> Iterator[None]:
 # ---- the draft's host
 
 
+@pytest.mark.daily
 def test_a_draft_host_that_is_killed_under_eight_streams() -> None:
     pytest.importorskip("grpc")
     from hosts import host

@@ -160,7 +160,7 @@ def test_sigterm_lets_eight_texts_end(program: Program) -> None:
     clients = [httpx.Client(verify=False, timeout=HANG_S) for _ in range(8)]
 
     def ask(client: httpx.Client) -> None:
-        body = {"messages": TALE, "max_tokens": 300, "ignore_eos": True, "stream": True}
+        body = {"messages": TALE, "max_tokens": 200, "ignore_eos": True, "stream": True}
         with client:
             answers.append(client.post(url + "/v1/chat/completions", json=body))
 

@@ -98,6 +98,7 @@ def test_models_are_loaded_and_unloaded_by_name(server: Served) -> None:
     assert server.post("/models/unload", {"model": "small"}).json() == {"success": True}
 
 
+@pytest.mark.daily
 def test_many_that_want_one_model_load_it_once(server: Served, right: str) -> None:
     server.post("/models/unload", {"model": "alone"})
     n = server.router.fleet.n_started
@@ -206,6 +207,7 @@ def test_a_model_that_is_unloaded_while_it_loads(server: Served, right: str) -> 
         assert server.post("/completion", asked).json()["content"] == right
 
 
+@pytest.mark.daily
 def test_a_model_that_is_asked_for_while_it_makes_room(folder: Path) -> None:
     with routed(folder, n_most=1) as s:
         s.post("/models/load", {"model": "small"})

@@ -189,7 +189,7 @@ sources = st.sampled_from(["draft-simple", "ngram-simple", "ngram-map-k4v", "ngr
 
 @pytest.mark.random
 @settings(
-    max_examples=size(20, 500),
+    max_examples=size(10, 500),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -232,6 +232,7 @@ def smaller(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(to, header_of(source), tensors)
 
 
+@pytest.mark.daily
 @pytest.mark.random
 def test_a_target_speculates_with_a_smaller_quantisation_of_itself(smaller: Path) -> None:
     assert smaller.stat().st_size < 0.7 * demo_pair()[0].stat().st_size

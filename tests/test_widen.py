@@ -170,7 +170,10 @@ def test_gemma3_at_another_width_differs_by_rounding(big: Path) -> None:
         np.testing.assert_allclose(logits_big, logits, rtol=0, atol=0.05)  # they spread over 200
 
 
-@pytest.mark.parametrize(("architecture", "type"), [("qwen2", "q4_K"), ("llama", "q6_K"), ("qwen2", "q5_0")])
+@pytest.mark.parametrize(
+    ("architecture", "type"),
+    mostly_daily([("qwen2", "q4_K"), ("llama", "q6_K"), ("qwen2", "q5_0")], [("qwen2", "q4_K")]),
+)
 def test_each_weight_keeps_its_type(architecture: str, type: str, big: Path) -> None:
     def type_of(name: str) -> str:
         return "q6_K" if name in ("output.weight", "blk.1.ffn_down.weight") else type
@@ -212,6 +215,7 @@ def test_blocks_are_carried_over_and_padding_meets_zeros(big: Path) -> None:
             assert not tensor.data[320:].any()
 
 
+@pytest.mark.daily
 def test_metadata(big: Path) -> None:
     widen(TARGET, big, n_embd=640, n_layer=5, type="f16")
     small, fields = CheckedGgufReader(TARGET).fields, gguf.GGUFReader(big).fields
@@ -226,6 +230,7 @@ def test_metadata(big: Path) -> None:
     assert fields["llama.attention.layer_norm_rms_epsilon"].contents() == pytest.approx(5e-6)
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize(("size", "type"), [(4e7, "q8_0"), (1e8, "f16"), (6e7, "q4_0")])
 def test_size(size: float, type: str, big: Path) -> None:
     steps: list[tuple[int, int]] = []
