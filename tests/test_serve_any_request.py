@@ -32,6 +32,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 def test_no_request_makes_the_server_fail(server: Server) -> None:
     schema = schemathesis.openapi.from_url(server.url + "/openapi.json")
     operations = [op.ok() for op in schema.get_all_operations()]
