@@ -16,10 +16,9 @@ from waits import HANG_S
 
 from duo.chat.pictures import url_of
 from duo.generation import decoding
-from duo.generation.decoding import decoders
+from duo.generation.decoding import N_CHILDREN, decoders
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
-from duo.server.service import N_MEDIA_THREADS
 
 DATA = base64.b64encode(png(seed=1)).decode()
 URL = url_of(png(seed=1))
@@ -120,7 +119,7 @@ def test_pictures_of_others_hold_up_no_text(server: Server, monkeypatch: pytest.
     pool = ThreadPoolExecutor(10)
     try:
         shown = [pool.submit(chat, server, URL) for _ in range(10)]
-        for _ in range(N_MEDIA_THREADS):
+        for _ in range(N_CHILDREN):
             assert waiting.acquire(timeout=HANG_S)
         body = {"prompt": "Once", "n_predict": 2}
         assert server.post("/completion", body).status_code == 200

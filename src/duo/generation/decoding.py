@@ -83,7 +83,7 @@ class _Child:
             head = back.read(HELLO.size)
             if len(head) == HELLO.size:
                 return one_line(back.read(HELLO.unpack(head)[0]).decode(errors="replace"))
-        self._process.wait()
+        self.end()
         return f"it was not ready after {START_S:.0f} s" if late.is_set() else f"it ended with {self._how_it_ended()}"
 
     def _how_it_ended(self) -> str:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 QUEUE_PER_SLOT = 8
 N_THREADS = 4  # for templates and tokens
-N_MEDIA_THREADS = N_CHILDREN + 4  # those beyond the decoders fetch files, or wait for a decoder
 RETRY_S = "5"  # when a client may ask again, of a server that loads or ends
 
 
@@ -79,7 +78,7 @@ class Service:
         self._pool = ThreadPoolExecutor(N_THREADS, "duo-serve")
         # These take long, and others must not wait for them.
         self._of_vectors = ThreadPoolExecutor(1, "duo-vectors")
-        self._of_media = ThreadPoolExecutor(N_MEDIA_THREADS, "duo-media")
+        self._of_media = ThreadPoolExecutor(N_CHILDREN, "duo-media")
 
     def loaded(self, duo: Duo) -> None:
         """Requests are served from now on."""
