@@ -68,7 +68,8 @@ def data(file: bytes) -> str:
     "url",
     [
         data(png_of(60_000, 60_000, b"")), data(png()[:60]), data(b"<svg/>"), data(png_of(9, 9, b"\0" * 20_000_000)),
-        "data:image/png;base64,***", "http://169.254.169.254/latest", "http://localhost:1/x.png", "file:///etc/passwd",
+        "data:image/png;base64,***", URL.replace("image/png", "text/html"),
+        "http://169.254.169.254/latest", "http://localhost:1/x.png", "file:///etc/passwd",
         "file://../a.png", "gopher://x/y", "", 7,
     ],
 )  # fmt: skip
