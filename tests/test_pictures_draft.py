@@ -120,7 +120,7 @@ def test_the_noise_is_the_targets_whatever_the_draft_reads(tmp_path: Path) -> No
         with SwitchedDuo(target, target, **files, **PAIR, **HELD) as d:
             for how in SAMPLINGS:
                 found = d.generate(f"<__media__> {words * 4}", images=SHOWN[:1], mode="sync", n_draft=4, **FRESH, **how)
-                assert share([found]) > 0.5
+                assert share([found]) > 0.3  # 0.1 to 0.2 with noise of a neighbouring position
 
 
 def test_what_cannot_see_is_said(tmp_path: Path) -> None:
