@@ -72,6 +72,7 @@ def test_texts_are_plains_beside_a_head(
     eyes = projector(tmp_path / "eyes.gguf", kind, read_header(target).n_embd)
     more = {} if head is not None else {"spec_type": "draft-mtp"}
     shown = [[png(seed=i), png(90, 30, seed=i + 9)] for i in range(4)]
+    of_all: list[Result] = []
     for n in (1, 4):
         with SwitchedDuo(target, head, mmproj=eyes, n_parallel=n, **PAIR, **HELD, **more) as d:
             for how in ({"temperature": 0}, {"temperature": 0.8, "seed": 7}):
@@ -79,7 +80,9 @@ def test_texts_are_plains_beside_a_head(
                 plain = [r.tokens for r in said(mode="plain")]
                 turns, ahead = said(mode="sync", n_draft=4), said(mode="async", n_draft=4)
                 assert [r.tokens for r in turns] == [r.tokens for r in ahead] == plain
-                assert accepted(turns) >= least and accepted(ahead) > 0
+                assert accepted(turns) >= least
+                of_all += ahead
+    assert accepted(of_all) > 0
 
 
 def test_a_head_guesses_as_well_behind_a_picture_as_behind_words(tmp_path: Path) -> None:
