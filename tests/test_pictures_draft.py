@@ -11,6 +11,7 @@ import pytest
 from conftest import EXACT, HELD
 from drawn_scenes import ASKED, PROJECTOR, TARGET, fresh
 from hearing_models import hearing_projector, wav
+from tiny_models import tiny
 from vision_models import mrope_model, png, projector
 from waits import in_threads
 
@@ -121,6 +122,24 @@ def test_the_noise_is_the_targets_whatever_the_draft_reads(tmp_path: Path) -> No
             for how in SAMPLINGS:
                 found = d.generate(f"<__media__> {words * 4}", images=SHOWN[:1], mode="sync", n_draft=4, **FRESH, **how)
                 assert share([found]) > 0.3  # 0.1 to 0.2 with noise of a neighbouring position
+
+
+@pytest.mark.full
+def test_a_recurrent_draft_sees(tmp_path: Path) -> None:
+    """Qwen3.5's kind: a state, and positions of several parts. The target drafts for itself."""
+    target = tiny("qwen35", demo_pair()[1], tmp_path / "qwen35.gguf")
+    file = eyes(tmp_path, "qwen2vl_merger", target)
+    shares = {}
+    for sees in (True, False):
+        more = {"mmproj_draft": file} if sees else {}
+        with SwitchedDuo(target, target, mmproj=file, **{**PAIR, "strict": True}, **HELD, **more) as d:
+            found = []
+            for cached in (False, True):
+                o: dict[str, Any] = {**FRESH, "temperature": 0, "images": SHOWN, "cache_prompt": cached}
+                found.append(d.generate(PROMPT, mode="sync", n_draft=4, **o))
+                assert found[-1].tokens == d.generate(PROMPT, mode="plain", **o).tokens
+            shares[sees] = share(found)
+    assert shares[True] > 0.9 > shares[False] + 0.1, shares
 
 
 def test_what_cannot_see_is_said(tmp_path: Path) -> None:
