@@ -11,6 +11,7 @@ import pytest
 from conftest import EXACT, HELD
 from drawn_scenes import ASKED, PROJECTOR, TARGET, fresh
 from hearing_models import hearing_projector, wav
+from other_vocabularies import shuffled
 from sizes import mostly_daily
 from tiny_models import tiny
 from vision_models import mrope_model, png, projector
@@ -160,6 +161,19 @@ def test_what_cannot_see_is_said(tmp_path: Path) -> None:
         with pytest.raises(DuoError, match=why) as e:
             Duo(*models, n_ctx=256, n_threads=1, **options)
         assert "\n" not in str(e.value)
+
+
+def test_a_draft_with_another_vocabulary_is_blind(tmp_path: Path) -> None:
+    target, draft = demo_pair()
+    foreign = shuffled(draft, tmp_path / "shuffled.gguf")
+    of_target = eyes(tmp_path, "mlp", target)
+    with pytest.raises(DuoError, match="another vocabulary"):
+        Duo(target, foreign, mmproj=of_target, mmproj_draft=eyes(tmp_path, "mlp", foreign), n_ctx=256, n_threads=1)
+    with SwitchedDuo(target, foreign, mmproj=of_target, **PAIR, **HELD) as d:
+        o: dict[str, Any] = {"images": SHOWN, "temperature": 0, **FRESH}
+        found = d.generate(PROMPT, mode="sync", **o)
+        assert found.tokens == d.generate(PROMPT, mode="plain", **o).tokens
+        assert found.timings["draft_n"] > 0 and not found.warning
 
 
 def test_a_draft_that_is_deaf_reads_the_words(tmp_path: Path) -> None:
