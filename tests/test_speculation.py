@@ -124,12 +124,12 @@ def test_n_grams_alone_find_what_repeats(pair: Duo, alone: Duo, kind: str, mode:
             assert t["target_passes_n"] < t["predicted_n"]
 
 
-def test_n_grams_beside_the_draft_are_accepted_too(pair: Duo) -> None:
+def test_n_grams_beside_the_draft_are_accepted_too(eager: Duo) -> None:
     n = 0
     for prompt in (REPEATED, "One day a dog saw a cat.", *PROMPTS[: size(2, 4)]):
-        want = tokens(pair, prompt, 96, temperature=0, mode="plain")
-        assert tokens(pair, prompt, 96, temperature=0, mode="sync", n_draft=6, spec_type=MIXED) == want
-        t = pair.timings
+        want = tokens(eager, prompt, 96, temperature=0, mode="plain")
+        assert tokens(eager, prompt, 96, temperature=0, mode="sync", n_draft=6, spec_type=MIXED) == want
+        t = eager.timings
         assert t["draft_steps_n"] > 0
         assert t["draft_ngram_n"] <= t["draft_n"]
         assert t["draft_ngram_n_accepted"] <= t["draft_ngram_n"]
