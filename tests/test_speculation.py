@@ -151,17 +151,17 @@ def test_what_earlier_texts_said_is_guessed(
     assert max(n_right[1:]) >= (N_TOKENS // 2 if sources == "ngram-mod" else 1), n_right
 
 
-def test_side_branches_are_accepted(pair: Duo, plain: dict[tuple[str, str], tuple[int, ...]]) -> None:
+def test_side_branches_are_accepted(eager: Duo, plain: dict[tuple[str, str], tuple[int, ...]]) -> None:
     for sampling in ("0.8", "greedy"):
         n_side = 0
         for prompt in TEXTS:
-            text = tokens(pair, prompt, mode="sync", draft_tree=LIST, **SAMPLINGS[sampling])
+            text = tokens(eager, prompt, mode="sync", draft_tree=LIST, **SAMPLINGS[sampling])
             assert text == plain[prompt, sampling]
-            assert pair.timings["draft_side_n"] <= pair.timings["draft_rounds"]
-            n_side += pair.timings["draft_side_n"]
+            assert eager.timings["draft_side_n"] <= eager.timings["draft_rounds"]
+            n_side += eager.timings["draft_side_n"]
         assert n_side > 0
-    tokens(pair, TEXTS[0], mode="sync", draft_tree="chain", temperature=0)
-    assert pair.timings["draft_side_n"] == 0
+    tokens(eager, TEXTS[0], mode="sync", draft_tree="chain", temperature=0)
+    assert eager.timings["draft_side_n"] == 0
 
 
 @pytest.mark.random
