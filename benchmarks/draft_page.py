@@ -25,7 +25,7 @@ A draft pays if the tokens that it adds to a pass are worth more than its time. 
 
 * **a**, how often the draft's guess is the target's token. It depends on both models, the kind of text and the
   temperature.
-* **c**, the time of a draft step divided by that of a pass of the target over one token: at most about the ratio of the
+* **c**, the time of a draft step divided by that of a pass of the target over one token: about the ratio of the
   files' sizes, if both are read from the same memory, and less where duo packs the draft smaller.
 * **v(n)**, the time of a pass over n tokens divided by that of one. On a CPU it depends on the kernels and the type of
   the weights ([kernels.md](kernels.md)).

@@ -3,7 +3,10 @@
 The target is shown pictures and writes greedily. The draft then reads each text with the picture left out, with one
 word in its place, or with that word once for each of the picture's rows, and the script counts how often its best guess
 is the target's token. Two pairs: the tests' pair that sees (tests/drawn_scenes.py), whose draft has read captions
-alone; and the demo pair with a projector that knows eight words (tests/drawn_shapes.py). Counts, not times.
+alone; and the demo pair with a projector that knows eight words (tests/drawn_shapes.py).
+
+Then the pair that sees writes with a draft, in turns of four tokens: the small draft, and the target as its own draft
+without and with a projector (--mmproj-draft). Counts, not times.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -21,6 +25,7 @@ import drawn_shapes
 
 from duo import Duo, _core
 from duo.benchmark.doctor import options
+from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
 MARKER = "<__media__>"
@@ -67,6 +72,18 @@ def shares(d: Duo, draft: str, cases: list[Case], word: str, n_tokens: int) -> t
     return {name: n / n_all for name, n in right.items()}, n_all
 
 
+def verified(draft: Path, cases: list[Case], **more: Any) -> tuple[float, int]:
+    """The share of right guesses among those that were verified, and their number."""
+    right = n_all = 0
+    o: dict[str, Any] = {"n_ctx": 256, "n_ctx_draft": 256, "n_threads": 1, "n_threads_draft": 1, "always": True, **more}
+    with SwitchedDuo(drawn_scenes.TARGET, draft, mmproj=drawn_scenes.PROJECTOR, **o) as d:
+        for prompt, picture in cases:
+            r = d.generate(prompt, images=[picture], mode="sync", n_draft=4, temperature=0, max_tokens=60)
+            right += r.timings["draft_n_accepted"]
+            n_all += r.timings["draft_n"]
+    return right / n_all, n_all
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--scenes", type=int, default=60)
@@ -84,6 +101,15 @@ def main() -> None:
     print("| pictures | tokens | " + " | ".join(forms("")) + " |\n|---|---|" + "---|" * len(forms("")))
     for name, found, n in rows:
         print(f"| {name} | {n} | " + " | ".join(f"{share:.1%}" for share in found.values()) + " |")
+    print("\n| draft | reads | verified guesses | right |\n|---|---|---|---|")
+    for name, draft, sees in (
+        ("small", drawn_scenes.DRAFT, False),
+        ("the target itself", drawn_scenes.TARGET, False),
+        ("the target itself", drawn_scenes.TARGET, True),
+    ):
+        more = {"mmproj_draft": drawn_scenes.PROJECTOR} if sees else {}
+        share, n = verified(draft, [*scenes(args.scenes)], **more)
+        print(f"| {name} | {'words and pictures' if sees else 'words'} | {n} | {share:.1%} |")
 
 
 if __name__ == "__main__":

@@ -63,6 +63,12 @@ HELD: dict[str, Any] = {"always": True, "delay": (300, 1)}
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> "bool | None":
+    # PyTorch takes seconds to import, in every process, and all tests of these files are daily.
+    with_torch = collection_path.name in ("test_train.py", "test_train_runs.py")
+    return True if with_torch and "daily" not in config.getoption("markexpr") else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if "real" in config.getoption("markexpr"):

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-# By the name that DUO_REQUIRE uses: what to install. `make test-setup` installs all of it.
+# By the name that DUO_REQUIRE uses: what `make test-setup` installs, and `make test-daily`, if only that needs it.
 INSTALL = {
     "browser": "chromium",
     "nginx": "nginx",

@@ -14,25 +14,34 @@ def size(small: int, large: int) -> int:
     return large if LARGE else small
 
 
-def mostly_proof(values: Iterable[Any], usual: Collection[Any]) -> list[Any]:
-    """For parametrize: `make test` tries the usual ones, which stand for the others; `make proof` tries all. Values may
-    be tuples of several parameters."""
-    return _mostly(values, usual, pytest.mark.proof)
+def mostly_proof(values: Iterable[Any], usual: Collection[Any], daily: Collection[Any] = ()) -> list[Any]:
+    """For parametrize: `make test` tries the usual ones, which stand for the others; `make test-daily` tries the daily
+    ones, and `make proof` tries all. Values may be tuples of several parameters."""
+    values = list(values)
+    assert all(v in values for v in [*usual, *daily])
+    return [
+        v if v in usual else pytest.param(*(v if type(v) is tuple else (v,)), marks=_marks(v, usual, daily))
+        for v in values
+    ]
 
 
 def mostly_daily(values: Iterable[Any], usual: Collection[Any]) -> list[Any]:
-    """The same, and the others are tried once a day (`make test-daily`)."""
-    return _mostly(values, usual, pytest.mark.daily)
-
-
-def _mostly(values: Iterable[Any], usual: Collection[Any], mark: pytest.MarkDecorator) -> list[Any]:
+    """The same, and all others are daily."""
     values = list(values)
-    assert all(v in values for v in usual)
-    return [v if v in usual else pytest.param(*(v if isinstance(v, tuple) else (v,)), marks=mark) for v in values]
+    return mostly_proof(values, usual, values)
 
 
-def mostly_proof_of_two(first: Iterable[Any], second: Iterable[Any], usual: Collection[tuple[Any, Any]]) -> list[Any]:
-    """mostly_proof for all pairs of two parameters."""
+def mostly_proof_of_two(
+    first: Iterable[Any],
+    second: Iterable[Any],
+    usual: Collection[tuple[Any, Any]],
+    daily: Collection[tuple[Any, Any]] = (),
+) -> list[Any]:
+    """mostly_proof for all pairs of two parameters, with both in the test's id."""
     cases = list(product(first, second))
-    assert set(usual) <= set(cases)
-    return [pytest.param(*c, marks=() if c in usual else pytest.mark.proof, id="-".join(map(str, c))) for c in cases]
+    assert {*usual, *daily} <= set(cases)
+    return [pytest.param(*c, marks=_marks(c, usual, daily), id="-".join(map(str, c))) for c in cases]
+
+
+def _marks(value: Any, usual: Collection[Any], daily: Collection[Any]) -> Any:
+    return () if value in usual else pytest.mark.daily if value in daily else pytest.mark.proof

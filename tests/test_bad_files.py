@@ -21,7 +21,7 @@ pytestmark = pytest.mark.full
 
 TARGET, DRAFT = demo_pair()
 HEADER_BYTES = {source: int(CheckedGgufReader(source).data_offset) for source in (TARGET, DRAFT)}
-N_FLIPS = size(60, 300)
+N_FLIPS = size(25, 300)
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489") + zlib.compress(b"\0" * 5)
 
@@ -123,6 +123,7 @@ def test_random_byte_flips(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert sum(n for (_, end), n in counts.items() if end == "refused") > N_FLIPS / 4
 
 
+@pytest.mark.daily
 def test_a_context_that_does_not_fit_into_memory() -> None:
     for options, option in (({"n_ctx": 2**30}, "-c/"), ({"n_ctx": 2**31 - 2}, "-c/"), ({"n_ctx_draft": 2**30}, "-cd/")):
         outcome: Outcome = load(TARGET, DRAFT, **options)

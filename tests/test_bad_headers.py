@@ -89,6 +89,7 @@ def crafted() -> Iterator[tuple[str, Mapping[str, Value], tuple[str, ...]]]:
     yield "an architecture that is a number", {"general.architecture": (U32, 1)}, ()
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_crafted_headers(tmp_path: Path) -> None:
     path = tmp_path / "crafted.gguf"

@@ -42,6 +42,7 @@ def run(of: Step, tmp_path: Path) -> dict[str, Any]:
     return run_all.run_step(of, PairFiles(tmp_path), Scale(0.1), tmp_path / "log")
 
 
+@pytest.mark.daily
 def test_a_step_brings_its_figures_and_how_busy_the_machine_was(tmp_path: Path) -> None:
     found = run(step(*script("measure_text", "--questions", "1", "-n", "8")), tmp_path)
     assert found["state"] == "done", (tmp_path / "log").read_text()

@@ -68,6 +68,7 @@ def test_the_demo_pair_is_measured(run: Run, tmp_path: Path) -> None:
     assert f"best sync: draft length {found['best_sync']['n_draft']} (of 1, 3)" in out
 
 
+@pytest.mark.daily
 def test_sampled_texts_are_comparable(run: Run, tmp_path: Path) -> None:
     where = tmp_path / "x.json"
     args = ["-n", 12, "--questions", 1, "--repetitions", 1, "--warm-up", 0, "--modes", "async", "--strict", "--raw"]

@@ -117,6 +117,7 @@ def test_ctrl_c_keeps_what_was_measured() -> None:
         placed_run.run(Scripted(stops="target A"), ASKED, places)
 
 
+@pytest.mark.daily
 @pytest.mark.full
 @two_cpus
 def test_the_demo_pair_on_two_halves(run: Run, tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def test_the_advice_has_the_flag_where_the_compiler_needs_it(
         assert ("-fno-dse" in rebuild(), "-fno-dse" in rebuild(amx=True)) == (plain, amx)
 
 
+@pytest.mark.daily
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 def test_the_compiler_of_this_machine_is_judged_by_what_it_compiles(tmp_path: Path) -> None:
     """The stores before ldtilecfg are there, or this compiler is said to lose them."""
@@ -193,6 +194,7 @@ def make(tmp_path: Path, target: str, environment: dict[str, str], n_stale: int 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 
 
+@pytest.mark.daily
 @needs_make
 @pytest.mark.parametrize("given", ["", "-DGGML_CUDA=on -DGGML_RPC=on"])
 def test_make_builds_llama_with_the_flag(given: str, compiler: CompilerMaker, tmp_path: Path) -> None:
@@ -260,6 +262,7 @@ print(run_builds.measure(int(sys.argv[2]), sys.argv[3:]))
 """
 
 
+@pytest.mark.daily
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="binds itself to a core as Linux does")
 def test_two_builds_can_be_compared() -> None:
     types = ("q8_0", "q4_K")

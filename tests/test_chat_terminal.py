@@ -8,6 +8,7 @@ import pexpect
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
+from sizes import mostly_daily
 from terminals import rest_of, terminal
 
 from duo.cli.chat_history import N_HISTORY, ChatHistory
@@ -86,8 +87,8 @@ def test_ctrl_d_at_an_empty_line_ends_it(chat: pexpect.spawn) -> None:
 
 @pytest.mark.parametrize(("typed", "turn"), [
     (f"\x1b[200~def f():\n    return 1\\\n\x1b[201~{ENTER}", "def f():\n    return 1\\"),
-    (f"a{ALT_ENTER}b{ENTER}", "a\nb"),
-    (f"a\\{ENTER}b{ENTER}", "a\nb"),
+    pytest.param(f"a{ALT_ENTER}b{ENTER}", "a\nb", marks=pytest.mark.daily),
+    pytest.param(f"a\\{ENTER}b{ENTER}", "a\nb", marks=pytest.mark.daily),
     (f'"""a{ENTER}/exit{ENTER}b"""{ENTER}', "a\n/exit\nb"),
     (f'\x1b[200~"""A module."""\nx = 1\n\x1b[201~{ENTER}', '"""A module."""\nx = 1'),
 ], ids=["pasted", "Alt-Enter", "backslash", "fences", "a pasted module"])  # fmt: skip
@@ -96,6 +97,7 @@ def test_turns_of_several_lines(chat: pexpect.spawn, tmp_path: Path, typed: str,
     leave(chat)
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_the_history_is_searched_and_kept(tmp_path: Path) -> None:
     file = tmp_path / "duo" / "chat_history"
@@ -133,7 +135,9 @@ def test_tab_completes_commands_and_files(tmp_path: Path) -> None:
         assert rest_of(child)[0] == 0
 
 
-@pytest.mark.parametrize(("env", "to"), [({"TERM": "dumb"}, ""), ({}, "> out"), ({}, "> out 2>&1")], ids=str)
+@pytest.mark.parametrize(
+    ("env", "to"), mostly_daily([({"TERM": "dumb"}, ""), ({}, "> out"), ({}, "> out 2>&1")], [({"TERM": "dumb"}, "")])
+)
 def test_a_terminal_that_cannot_edit_and_answers_that_go_to_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], to: str
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sizes import mostly_daily
 from terminals import rest_of, terminal
 
 import duo
@@ -178,10 +179,13 @@ def test_green_is_exactly_what_the_draft_guessed(run: Run, monkeypatch: pytest.M
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("args", "env", "colored"),
-    [
-        ([], {}, True), ([], {"NO_COLOR": "1"}, False), ([], {"TERM": "dumb"}, False), (["-co", "off"], {}, False),
-        (["-co"], {"NO_COLOR": "1"}, True), (["--color", "on"], {"TERM": "dumb"}, True),
-    ],
+    mostly_daily(
+        [
+            ([], {}, True), ([], {"NO_COLOR": "1"}, False), ([], {"TERM": "dumb"}, False), (["-co", "off"], {}, False),
+            (["-co"], {"NO_COLOR": "1"}, True), (["--color", "on"], {"TERM": "dumb"}, True),
+        ],
+        [([], {}, True), ([], {"NO_COLOR": "1"}, False)],
+    ),
 )  # fmt: skip
 def test_a_terminal_gets_colours_and_a_panel(args: list[str], env: dict[str, str], colored: bool) -> None:
     args = ["-p", PROMPT, "-n", "60", "--temp", "0", "--mode", "sync", "--draft", "4", *args]

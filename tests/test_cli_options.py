@@ -8,7 +8,7 @@ from typing import Any
 import click
 import pytest
 from conftest import HANG_S, start_duo
-from sizes import LARGE
+from sizes import LARGE, mostly_daily
 from waits import first_bytes
 
 import duo
@@ -194,7 +194,7 @@ def test_a_quantised_v_cache_without_flash_attention_is_one_sentence(capsys: pyt
 
 @pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs and /proc")
-@pytest.mark.parametrize("how", ["mask", "range"])
+@pytest.mark.parametrize("how", mostly_daily(["mask", "range"], ["mask"]))
 def test_masks_and_ranges_pin_each_models_threads(how: str) -> None:
     a, b = sorted(os.sched_getaffinity(0))[:2]
     pins = ["-C", hex(1 << a), "-Cd", f"{1 << b:x}"] if how == "mask" else ["-Cr", f"{a}-{a}", "-Crd", f"{b}-{b}"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import EXACT, HANG_S, lines_but_the_guards, start_duo
 from hosts import KERNELS
+from sizes import mostly_daily
 from waits import first_bytes
 
 import duo
@@ -93,7 +94,10 @@ def test_messages_on_a_full_disk_cost_no_text() -> None:
     assert r.returncode == 0 and r.stdout.startswith(PROMPT.encode()) and len(r.stdout.strip()) > len(PROMPT)
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+ALL_CLOSED = "<&- >&- 2>&-"
+
+
+@pytest.mark.parametrize("closed", mostly_daily(["<&-", ">&-", "2>&-", ALL_CLOSED], [ALL_CLOSED]))
 def test_closed_standard_streams(closed: str) -> None:
     command = f'"$0" -m duo -p "{PROMPT}" -n 3 --temp 0 {closed}'
     r = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, timeout=HANG_S, check=False)

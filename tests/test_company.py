@@ -85,6 +85,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize(("n", "seed"), [(120, 1), pytest.param(2000, 2, marks=pytest.mark.proof)])
 def test_tasks_that_come_and_go_leave_nothing(n: int, seed: int, one: Duo, proved: Callable[..., None]) -> None:
     greedy: dict[str, Any] = {"max_tokens": LENGTH, "temperature": 0, "ignore_eos": True}

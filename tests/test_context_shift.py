@@ -14,7 +14,7 @@ from conftest import EXACT, HELD
 from hosts import host, remote
 from mtp_models import foreseeing
 from served import served
-from sizes import LARGE, mostly_proof, mostly_proof_of_two, size
+from sizes import LARGE, mostly_daily, mostly_proof, mostly_proof_of_two, size
 from tiny_models import tiny
 
 from duo import Duo
@@ -80,7 +80,7 @@ def shifting_loop(prompt: list[int], n_tokens: int, n_keep: int, n_discard: int)
     return out
 
 
-@pytest.mark.parametrize(("n_keep", "n_discard"), [(0, 0), (20, 0), (-1, 30)])
+@pytest.mark.parametrize(("n_keep", "n_discard"), mostly_daily([(0, 0), (20, 0), (-1, 30)], [(-1, 30)]))
 def test_it_is_the_text_of_llama_cpps_loop(n_keep: int, n_discard: int) -> None:
     with Duo(TARGET, n_ctx=N_CTX, cpu_kernels="stock", n_threads=1) as d:
         tokens = d.tokenize(PROMPT)
@@ -93,7 +93,7 @@ def test_it_is_the_text_of_llama_cpps_loop(n_keep: int, n_discard: int) -> None:
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("sampling", [GREEDY, SEEDED])
+@pytest.mark.parametrize("sampling", mostly_daily([GREEDY, SEEDED], [SEEDED]))
 def test_no_mode_changes_the_text(pair: Duo, sampling: dict[str, Any]) -> None:
     want = pair.generate(PROMPT, mode="plain", **sampling)
     n_shifts = want.timings["context_shift_n"]
@@ -116,8 +116,11 @@ def test_the_noise_goes_on_where_it_was(pair: Duo) -> None:
 
 
 # With YaRN, a shift would scale the keys of all texts, so a text is read again.
+SCALED = {"rope_scaling_type": "yarn", "rope_freq_scale": 0.5}
+
+
 @pytest.mark.random
-@pytest.mark.parametrize("more", [{}, {"rope_scaling_type": "yarn", "rope_freq_scale": 0.5}])
+@pytest.mark.parametrize("more", mostly_daily([{}, SCALED], [SCALED]))
 def test_texts_at_once_are_those_alone(more: dict[str, Any]) -> None:
     prompts = [PROMPT, "The dog saw the cat", "A king had three sons"]
     with SwitchedDuo(TARGET, DRAFT, n_ctx=N_LITTLE, n_parallel=3, always=True, **EXACT, **more) as d:
@@ -133,10 +136,11 @@ def test_texts_at_once_are_those_alone(more: dict[str, Any]) -> None:
 # Sliding windows, also ones that reach back to what is kept; latent attention; recurrent states and positions in
 # sections, which are both read again.
 KINDS = ("gemma2", "llama4", "deepseek2", "gpt-oss", "qwen35", "mamba", "lfm2", "qwen2vl")
-OFTEN = (("gemma2", 48), ("llama4", 96), ("deepseek2", 48), ("qwen35", 96), ("mamba", 48))
+OFTEN = (("gemma2", 48), ("deepseek2", 48), ("qwen35", 96))
+DAILY = (("llama4", 96), ("mamba", 48))
 
 
-@pytest.mark.parametrize(("name", "n_ctx"), mostly_proof_of_two(KINDS, (96, 48), OFTEN))
+@pytest.mark.parametrize(("name", "n_ctx"), mostly_proof_of_two(KINDS, (96, 48), OFTEN, DAILY))
 def test_all_kinds_of_caches(name: str, n_ctx: int, tmp_path: Path) -> None:
     target = tiny(name, DRAFT, tmp_path / "target.gguf")
     draft = tiny(name, DRAFT, tmp_path / "draft.gguf", apart=0.02)
@@ -150,6 +154,7 @@ def test_all_kinds_of_caches(name: str, n_ctx: int, tmp_path: Path) -> None:
 
 
 # libllama moves keys of these types not at all, or not in all shapes (head sizes), so the text is read again.
+@pytest.mark.daily
 @pytest.mark.parametrize("kind", mostly_proof(["q8_0", "bf16", "q4_0"], ["q8_0"]))
 def test_other_types_of_the_cache(kind: str) -> None:
     with SwitchedDuo(TARGET, DRAFT, n_ctx=N_LITTLE, type_k=kind, type_v=kind, strict=True, always=True) as d:
@@ -169,6 +174,7 @@ def test_mtp_layers_go_on_behind_the_gap(tmp_path: Path) -> None:
         assert want.timings["context_shift_n"] >= 2 and r.timings["draft_n_accepted"] > 20
 
 
+@pytest.mark.daily
 def test_a_draft_on_another_machine() -> None:
     with host("draft") as h, remote("draft", h, n_ctx=N_LITTLE) as d:
         want = d.generate(PROMPT, mode="plain", **SEEDED | LITTLE)
@@ -226,6 +232,7 @@ def test_a_target_elsewhere_refuses_it() -> None:
         d.generate(PROMPT, **GREEDY)
 
 
+@pytest.mark.daily
 def test_the_next_text_is_not_made_of_what_was_shifted(pair: Duo) -> None:
     """Cells behind the gap know of tokens that are gone. A prompt of what the context holds is read anew."""
     r = pair.generate(PROMPT, mode="plain", **GREEDY)
@@ -236,6 +243,7 @@ def test_the_next_text_is_not_made_of_what_was_shifted(pair: Duo) -> None:
     assert pair.generate(prompt, cache_prompt=False, **o).tokens == again.tokens
 
 
+@pytest.mark.daily
 def test_a_prompt_cache_is_not_written_from_a_cache_with_a_gap(tmp_path: Path) -> None:
     o = GREEDY | LITTLE | {"prompt_cache": tmp_path / "cache", "prompt_cache_all": True, "n_keep": 8}
     found = []

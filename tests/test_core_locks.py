@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from conftest import run_python
+from sizes import mostly_daily
 
 pytestmark = pytest.mark.full
 
@@ -34,7 +35,7 @@ ASKS = {
 }
 
 
-@pytest.mark.parametrize("ask", ASKS)
+@pytest.mark.parametrize("ask", mostly_daily(ASKS, ["usage", "restore_profile"]))
 def test_an_engine_that_closes_freezes_nobody(ask: str) -> None:
     code = f"""{ENGINE}
 for _ in range(20):
@@ -60,6 +61,7 @@ print("closed")
     assert done.stdout == "closed\n", done.stderr
 
 
+@pytest.mark.daily
 def test_measurements_are_asked_for_while_texts_begin() -> None:
     code = f"""{ENGINE}
 e = engine()

@@ -48,10 +48,17 @@ USUAL = ("q8_0", "q4_K", "iq3_s", "bf16")
 ModelMaker = Callable[..., Path]
 
 
-def each_type(*architectures: str, whole: tuple[str, ...] = (), kinds: tuple[str, ...] = TYPES) -> Any:
-    """A test for each architecture and type. whole: architectures in which `make test` tries all types."""
-    usual = [(a, k) for a in architectures for k in kinds if a in whole or k in USUAL]
-    return pytest.mark.parametrize(("architecture", "kind"), mostly_proof_of_two(architectures, kinds, usual))
+def each_type(
+    *architectures: str, whole: tuple[str, ...] = (), daily: tuple[str, ...] = (), kinds: tuple[str, ...] = TYPES
+) -> Any:
+    """A test for each architecture and type. whole, daily: architectures in which `make test`, or `make test-daily`,
+    tries all types."""
+    pairs = [(a, k) for a in architectures for k in kinds]
+    usual = [(a, k) for a, k in pairs if a in whole or k in USUAL]
+    once_a_day = [(a, k) for a, k in pairs if a in daily]
+    return pytest.mark.parametrize(
+        ("architecture", "kind"), mostly_proof_of_two(architectures, kinds, usual, once_a_day)
+    )
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +87,7 @@ def assert_near_stock(path: Path, p: _core.Probe, tolerance: float) -> None:
 
 
 @pytest.mark.slow
-@each_type(*ARCHITECTURES, whole=("llama", "mixtral"))
+@each_type(*ARCHITECTURES, whole=("llama",), daily=("mixtral",))
 def test_logits_are_stocks_and_every_product_is_taken(architecture: str, kind: str, model: ModelMaker) -> None:
     path = model(architecture, kind)
     p = _core.Probe(options(path, (kind,)))
@@ -96,7 +103,7 @@ def test_kernels_round_no_more_than_stocks(kind: str, model: ModelMaker) -> None
 
 
 @pytest.mark.random
-@each_type("llama", "gemma", whole=("llama",), kinds=TYPES + MIXED)
+@each_type("llama", "gemma", daily=("llama",), kinds=TYPES + MIXED)
 def test_same_bits_at_every_width_and_thread_count(architecture: str, kind: str, model: ModelMaker) -> None:
     assert_same_bits(model(architecture, kind), threads=(1, 2, 3) if LARGE else (1,))
     if not LARGE:  # which rows a thread takes depends on the type's panels, and hardly on the width
@@ -141,7 +148,7 @@ def test_same_bits_however_the_prompt_is_split(kind: str, model: ModelMaker) -> 
         assert (run(p, *widths) == whole).all(), f"split as {widths}"
 
 
-@each_type("llama", "gemma", whole=("llama",))
+@each_type("llama", "gemma", daily=("llama",))
 def test_rows_that_do_not_fill_panels_and_blocks(architecture: str, kind: str, model: ModelMaker) -> None:
     in_256 = kind.endswith("K") or kind.startswith(("iq1", "iq2", "iq3", "iq4_xs", "tq"))
     path = model(architecture, kind, Shape(n_vocab=4103, n_head=8, n_head_kv=1) if in_256 else ODD)
@@ -258,6 +265,7 @@ np.save(sys.argv[1], np.stack(found))
 """
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_each_instruction_set_gives_nearly_the_same(model: ModelMaker, tmp_path: Path) -> None:
     paths = [model("llama", kind) for kind in TYPES + MIXED]

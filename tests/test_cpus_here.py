@@ -71,6 +71,7 @@ several = pytest.mark.skipif(
 )
 
 
+@pytest.mark.daily
 @several
 def test_taskset_and_openmps_variables(target: Path) -> None:
     one, free = threads_of(target, "-t", "1"), threads_of(target)

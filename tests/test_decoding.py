@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hearing_models import wav
 from picture_files import samples
 from vision_models import png, png_of
 from waits import in_threads
@@ -33,16 +35,21 @@ def decode(file, projector):
     if file == b"SLEEP":
         time.sleep(600)
     if file == b"BOMB":
-        return 1, 1, bytes(8 << 30)
+        return child.DECODED, 1, 1, bytes(8 << 30)
     if file == b"LIE":
-        return 60_000, 60_000, b"abc"
+        return child.DECODED, 60_000, 60_000, b"abc"
     if file == b"LONG":
-        return 0, 0, bytes({long})
-    return None if file == b"BAD" else (2, 1, b"abcdef")
+        return child.DECODED, 0, 0, bytes({long})
+    if file == b"DEAF":
+        return child.DEAF, 0, 0, b""
+    if file == b"SECRET" and ("DUO_API_KEY" in os.environ or os.path.exists("/proc/self/fd/{fd}")):
+        os.abort()
+    return (child.REFUSED, 0, 0, b"") if file == b"BAD" else (child.DECODED, 2, 1, b"abcdef")
 
-child.serve(decode, int(sys.argv[3]), int(sys.argv[4]), sys.stdin.buffer, sys.stdout.buffer)
+child.serve(decode, int(sys.argv[1]), int(sys.argv[2]), sys.stdin.buffer, sys.stdout.buffer)
 """
 GOOD = b"GOOD"
+FD = 99  # a file that this process has open, and no child
 
 
 @pytest.fixture
@@ -56,7 +63,7 @@ def decoders() -> Iterator[Decoders]:
 def hostile(decoders: Decoders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Decoders:
     script = tmp_path / "child.py"
     folder, written = str(Path(media_child.__file__).parent), str(tmp_path / "written")
-    script.write_text(HOSTILE.format(folder=folder, written=written, long=decoding.N_BYTES_DECODED + 4))
+    script.write_text(HOSTILE.format(folder=folder, written=written, long=decoding.N_BYTES_DECODED + 4, fd=FD))
     monkeypatch.setattr(decoding, "CHILD", script)
     monkeypatch.setattr(decoding, "CPU_S", 1)
     return decoders
@@ -136,6 +143,47 @@ def test_a_child_serves_many_files_and_is_replaced_when_it_is_gone(
     assert started[1].poll() is not None
     decoders.media(png(), "picture 1")  # it starts anew
     assert len(started) == 3
+
+
+def test_what_is_wrong_with_the_program_is_no_fault_of_the_file(
+    decoders: Decoders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A DuoError that is no BadValueError: a server answers 500."""
+    (tmp_path / "exits.py").write_text("raise SystemExit(7)")
+    (tmp_path / "sleeps.py").write_text("import time; time.sleep(600)")
+    broken = tmp_path / "libmtmd.so"
+    broken.write_bytes(b"no library")
+    for child, files, why in (
+        (decoding.CHILD, [tmp_path / "libnone.so"], r"libnone\.so: cannot open"),
+        (decoding.CHILD, [broken], r"libmtmd\.so: (file too short|invalid ELF)"),
+        (tmp_path / "exits.py", [], "exit code 7"),
+        (tmp_path / "sleeps.py", [], "not ready"),
+    ):
+        monkeypatch.setattr(decoding, "CHILD", child)
+        monkeypatch.setattr(decoding, "libraries", lambda files=files: files)
+        monkeypatch.setattr(decoding, "START_S", 0.2 if child.stem == "sleeps" else 50.0)
+        with pytest.raises(DuoError, match=why) as e:
+            decoders.media(png(), "picture 1")
+        assert not isinstance(e.value, BadValueError) and "\n" not in str(e.value)
+        assert "picture 1" not in str(e.value)
+    monkeypatch.undo()
+    assert decoders.media(png(), "picture 1")
+
+
+def test_a_projector_that_cannot_be_loaded_is_no_fault_of_the_sound(decoders: Decoders, tmp_path: Path) -> None:
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF")
+    with pytest.raises(DuoError, match="hears with") as e:
+        decoders.media(wav(), "sound 1", str(tmp_path / "bad.gguf"))
+    assert not isinstance(e.value, BadValueError)
+
+
+def test_the_child_has_no_secrets(hostile: Decoders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUO_API_KEY", "x")
+    fd = os.dup2(1, FD, inheritable=True)
+    try:
+        hostile.media(b"SECRET", "picture 1")
+    finally:
+        os.close(fd)
 
 
 def test_no_process_can_be_started(decoders: Decoders, monkeypatch: pytest.MonkeyPatch) -> None:

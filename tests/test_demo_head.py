@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.measure_head import Right, by_age, draft_probe, per_pass, shifted, target_probe, texts
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.daily]
 
 TARGET, HEAD = pairs.paths("demo-eagle3")
 # Least shares of right guesses by the age of the target's states; benchmarks/history/heads.md has what was measured.

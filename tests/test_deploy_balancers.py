@@ -15,6 +15,7 @@ import pytest
 from conftest import HANG_S
 from deployed import Balancer, haproxy, litellm, nginx, program_of, sglang, states_of_haproxy
 from served import TALE, Server, parsed, raw, request_for, served
+from sizes import mostly_daily
 from test_serve_process import start
 from waits import wait_until
 
@@ -28,7 +29,8 @@ SLOW = {"n_parallel": N_PLACES, "delay": (20_000, 1)}  # µs of a pass: a text l
 SERVER = {"queue": 0, "alias": "duo", "drain": 60.0}
 BALANCERS = {"nginx": nginx, "haproxy": haproxy, "litellm": litellm, "sglang": sglang}
 PLAIN = ("nginx", "haproxy")  # they pass on what they get
-FEW = [*PLAIN, pytest.param("litellm", marks=[pytest.mark.slow, pytest.mark.daily]), "sglang"]  # 20 s to start
+FEW = [*PLAIN, pytest.param("litellm", marks=[pytest.mark.slow, pytest.mark.daily])]  # 20 s to start
+FEW.append(pytest.param("sglang", marks=pytest.mark.daily))
 
 
 @contextmanager
@@ -114,6 +116,7 @@ def test_a_full_queue_refuses(both: tuple[str, Balancer, list[Server]]) -> None:
         s.wait_until_idle()
 
 
+@pytest.mark.daily
 def test_sglang_router_chooses_by_the_beginning_of_the_prompt(tmp_path: Path) -> None:
     """Texts that begin alike go to one replica, whose cache has the beginning."""
     program_of("sglang")
@@ -153,7 +156,7 @@ class Load:
 
 
 # The last test with these replicas. sglang-router goes on asking a replica that drains.
-@pytest.mark.parametrize("both", FEW[:-1], indirect=True)
+@pytest.mark.parametrize("both", ["nginx", pytest.param("haproxy", marks=pytest.mark.daily), FEW[2]], indirect=True)
 def test_a_replica_that_drains_gets_no_requests(both: tuple[str, Balancer, list[Server]], folder: Path) -> None:
     """None is refused, and what it writes is written to the end."""
     name, balancer, (first, _) = both
@@ -182,7 +185,13 @@ def test_a_replica_that_drains_gets_no_requests(both: tuple[str, Balancer, list[
 
 # To start LiteLLM a second time takes half a minute.
 @pytest.mark.parametrize(
-    "name", [*PLAIN, pytest.param("litellm", marks=pytest.mark.proof), pytest.param("sglang", marks=pytest.mark.daily)]
+    "name",
+    [
+        pytest.param("nginx", marks=pytest.mark.daily),
+        "haproxy",
+        pytest.param("litellm", marks=pytest.mark.proof),
+        FEW[3],
+    ],
 )
 def test_a_replica_that_is_killed(name: str, tmp_path: Path) -> None:
     """Texts that are sent as a whole are written by the other replica."""
@@ -209,7 +218,7 @@ def test_a_replica_that_is_killed(name: str, tmp_path: Path) -> None:
         p.communicate(timeout=HANG_S)
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", mostly_daily(PLAIN, PLAIN[:1]))
 def test_when_no_replica_is_there(name: str, tmp_path: Path) -> None:
     program_of(name)
     with replicas() as (first, second), BALANCERS[name](tmp_path, [first.url, second.url]) as balancer:

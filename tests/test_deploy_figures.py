@@ -90,6 +90,7 @@ def asked(prometheus: str, query: str) -> list[float]:
     return [v for r in found["data"]["result"] if not math.isnan(v := float(r["value"][1]))]
 
 
+@pytest.mark.daily
 def test_prometheus_answers_every_query(prometheus: str, server: Server) -> None:
     until = time.monotonic() + HANG_S
     # Figures that are younger than the window are extrapolated, each by itself, so shares of them can exceed 1.

@@ -219,6 +219,7 @@ def here(command: list[str]) -> list[str]:
     return [sys.executable, "-m", "duo", *command[1:]]
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_what_llama_swap_starts() -> None:
     config = loaded(DEPLOY / "llama-swap.yaml")

@@ -13,6 +13,7 @@ from conftest import EXACT, HELD
 from dflash_models import BlockShape, circling_target, copying_head, random_head
 from gguf_files import U32, rewrite, tiny_gemma3
 from head_texts import (
+    DAILY,
     N_TOKENS,
     OFTEN,
     SAMPLINGS,
@@ -26,7 +27,7 @@ from head_texts import (
     written,
 )
 from prompts import PROMPTS
-from sizes import mostly_proof_of_two, size
+from sizes import mostly_daily, mostly_proof_of_two, size
 from tiny_models import tiny
 
 from duo import Duo, DuoError
@@ -68,7 +69,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.mark.random
 @pytest.mark.parametrize(
-    ("way", "mode"), mostly_proof_of_two(WAYS, ["sync", "async"], [*OFTEN, ("more than a block", "sync")])
+    ("way", "mode"), mostly_proof_of_two(WAYS, ["sync", "async"], [*OFTEN, ("more than a block", "sync")], DAILY)
 )
 def test_the_text_is_plains(pair: Duo, plain: Written, way: str, mode: str) -> None:
     assert check_same(pair, plain, mode, **WAYS[way]) >= least_drafted(way, mode)
@@ -106,6 +107,7 @@ def test_a_text_that_goes_on_keeps_its_states(right: tuple[Path, Path]) -> None:
         assert d.generate(ids, max_tokens=40, temperature=0, mode="sync", n_draft=7).tokens == want
 
 
+@pytest.mark.daily
 def test_several_texts_at_once(head: Path, right: tuple[Path, Path]) -> None:
     options: dict[str, Any] = {"max_tokens": 48, "temperature": 0, "ignore_eos": True}
     for target, draft in ((TARGET, head), right):
@@ -147,6 +149,7 @@ def test_it_takes_turns(right: tuple[Path, Path]) -> None:
     # whether guesses pay for so small a target depends on the machine
 
 
+@pytest.mark.daily
 def test_a_head_may_use_its_targets_matrices(tmp_path: Path) -> None:
     for own_embedding, own_output in ((False, True), (True, False), (False, False)):
         shape = BlockShape(own_embedding=own_embedding, own_output=own_output)
@@ -159,7 +162,7 @@ def test_a_head_may_use_its_targets_matrices(tmp_path: Path) -> None:
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("anchored", [True, False])
+@pytest.mark.parametrize("anchored", mostly_daily([True, False], [True]))
 def test_dspark_heads(plain: Written, anchored: bool, tmp_path: Path) -> None:
     path = random_head(TARGET, tmp_path / "head.gguf", BlockShape(n_rank=32, anchored=anchored))
     with SwitchedDuo(TARGET, path, n_ctx=512, n_parallel=2, always=True, **EXACT) as d:

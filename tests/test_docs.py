@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 from conftest import HANG_S, start_duo
 from mtp_models import mtp_part
+from sizes import mostly_daily
 from tiny_models import tiny
 from waits import first_line
 
@@ -62,6 +63,7 @@ def commands(code: str) -> list[list[str]]:
 
 
 SHELL = [b for b in ALL if b.language == "sh" and not b.why_not and commands(b.code)]
+OFTEN = [b for b in SHELL if b.where.startswith(("README.md:", "remote.md:"))]
 
 
 @pytest.fixture
@@ -95,7 +97,7 @@ def test_python_examples_run(block: Block, place: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", SHELL, ids=lambda b: b.where)
+@pytest.mark.parametrize("block", mostly_daily(SHELL, OFTEN), ids=lambda b: b.where)
 def test_commands_run(block: Block, place: Path) -> None:
     servers = []
     try:

@@ -30,6 +30,7 @@ def test_the_python_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.splitlines()[-1] in ("yes", "no")
 
 
+@pytest.mark.daily
 def test_the_shell_examples_run(tmp_path: Path) -> None:
     program = tmp_path / "duo"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m duo "$@"\n')

@@ -200,6 +200,7 @@ def test_incomplete_rows_of_weights_are_refused() -> None:
         _core.product_errors("q9_9", bytes(64), 64, 1)
 
 
+@pytest.mark.daily
 @pytest.mark.full
 @needs_kernels
 def test_doctor_finds_equal_bits_with_duos_kernels(capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,6 +215,7 @@ def test_doctor_finds_equal_bits_with_duos_kernels(capsys: pytest.CaptureFixture
     assert any("equal, bit for bit, at widths 1 to 16 with 1 and 3 threads" in s for s in r["verdict"])
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_doctor_finds_the_widths_at_which_stock_kernels_differ(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--cpu-kernels", "stock", "-t", "2"]) == 0

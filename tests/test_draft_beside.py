@@ -156,6 +156,7 @@ def test_layers_that_duo_cannot_run_are_named(tmp_path: Path, run: Run) -> None:
     assert code == 0 and why not in err and "draft-small.gguf lies beside the target" in err
 
 
+@pytest.mark.daily
 def test_race_bench_and_tune_take_it_too(target: Path, run: Run) -> None:
     shutil.copy(DRAFT, target.with_name("draft-small.gguf"))
     found = "draft-small.gguf lies beside the target and drafts for it"

@@ -88,6 +88,7 @@ def test_a_text_that_goes_on_is_not_read_again(eager: Duo, right: dict[tuple[str
     assert read[N_SINK : N_SINK + n_longer - n_prompt + 64] == eager.tokenize(longer)[n_prompt - 64 :]
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_several_texts_at_once(right: dict[tuple[str, str], tuple[int, ...]]) -> None:
     with SwitchedDuo(n_ctx=4096, n_parallel=4, always=True, **EXACT) as d:
@@ -97,6 +98,7 @@ def test_several_texts_at_once(right: dict[tuple[str, str], tuple[int, ...]]) ->
             assert [r.tokens for r in found] == [right[p, name] for p in PROMPTS * 2], f"{window}, {mode}"
 
 
+@pytest.mark.daily
 @pytest.mark.remote
 def test_a_draft_host_leaves_out_the_middle(right: dict[tuple[str, str], tuple[int, ...]]) -> None:
     pytest.importorskip("grpc")

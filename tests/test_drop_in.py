@@ -166,6 +166,7 @@ def answer_to(llm: Any, **options: Any) -> Any:
         return type(e).__name__
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_chat_formats_give_the_same_prompts(both: tuple[Any, Duo], monkeypatch: pytest.MonkeyPatch) -> None:
     llama, _ = both

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from conftest import llama_and_duo
 from llama_cpp import LlamaCache, LlamaGrammar
+from sizes import mostly_daily
 
 from duo import Duo, DuoError
 from duo.models.demo import demo_pair
@@ -143,7 +144,7 @@ def nearly(x: Any) -> Any:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", mostly_daily(PROGRAMS, PROGRAMS.keys() - {"no limit", "a chat without a limit"}))
 def test_the_same_program_on_both(both: tuple[Any, Duo], name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import EXACT, STOCK
 from prompts import PROMPTS
-from sizes import size
+from sizes import mostly_daily, size
 
 from duo import Duo
 from duo.gguf_tools.random_model import randomize
@@ -46,7 +46,7 @@ def plain() -> list[tuple[int, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.random
-@pytest.mark.parametrize("draft", ["demo", "itself", "useless"])
+@pytest.mark.parametrize("draft", mostly_daily(["demo", "itself", "useless"], ["demo"]))
 def test_text_is_the_targets(draft: str, plain: list[tuple[int, ...]], useless_draft: Path) -> None:
     target, small = demo_pair()
     path = {"demo": small, "itself": target, "useless": useless_draft}[draft]
@@ -92,6 +92,7 @@ def test_text_does_not_depend_on_timing(seed: int, plain: list[tuple[int, ...]])
             assert text == plain[i][:96], f"prompt {i}, {mode}, draft length {length}"
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_threads_and_repetition_do_not_change_the_text(plain: list[tuple[int, ...]]) -> None:
     with Duo(*demo_pair(), n_ctx=512, **EXACT, n_threads=2, n_threads_draft=2) as d:

@@ -42,7 +42,7 @@ SENTENCES = 'root ::= ([A-Z] [a-z]+ (" " [a-z]+){2,6} ". "){1,4}'
 @pytest.mark.slow
 @pytest.mark.random
 def test_random_schemas_are_kept_to(duo_pair: Duo) -> None:
-    for i in range(size(70, 1000)):
+    for i in range(size(40, 1000)):
         r = random.Random(i)
         wanted = schema(r)
         options = {"temperature": r.choice([0, 0.8, 1.5]), "top_k": r.choice([0, 40]), "seed": i}
@@ -65,7 +65,7 @@ SAMPLINGS: list[dict[str, Any]] = [
     ("shape", "options"),
     mostly_daily(
         product(SHAPES, SAMPLINGS),
-        [(SHAPES[0], SAMPLINGS[1]), (SHAPES[0], SAMPLINGS[3]), (SHAPES[1], SAMPLINGS[0]), (SHAPES[1], SAMPLINGS[2])],
+        [(SHAPES[0], SAMPLINGS[3]), (SHAPES[1], SAMPLINGS[0])],
     ),
 )
 def test_every_mode_writes_the_same_text(strict_pair: Duo, shape: Any, options: Any) -> None:

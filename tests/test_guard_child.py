@@ -51,6 +51,7 @@ def test_a_child_that_hangs_before_it_begins_says_so(this_process: pytest.Monkey
 # ---- what is kept
 
 
+@pytest.mark.daily
 def test_findings_about_a_replaced_library_are_not_kept(this_process: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its digest cannot be had, so the next one of that kind would be taken for it."""
     library = tmp_path / "libggml-cpu.so"
@@ -70,6 +71,7 @@ def test_findings_about_a_replaced_library_are_not_kept(this_process: pytest.Mon
         assert kernels.cache_file().exists() == (there and bool(KERNELS))
 
 
+@pytest.mark.daily
 def test_the_guard_can_be_asked_while_it_looks(this_process: pytest.MonkeyPatch) -> None:
     """As by a Duo that the garbage collector closes then."""
     asked: list[guard.Finding] = []

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import EXACT
 from gguf_files import U32, rewrite, tiny_gemma3
-from head_texts import OFTEN, TEXTS, Written, check_same, guessing, least_drafted, ways, written
+from head_texts import DAILY, OFTEN, TEXTS, Written, check_same, guessing, least_drafted, ways, written
 from prompts import PROMPTS
 from sizes import mostly_proof_of_two
 
@@ -50,7 +50,7 @@ def plain() -> Written:
 
 @pytest.mark.random
 @pytest.mark.parametrize(
-    ("way", "mode"), mostly_proof_of_two(WAYS, ["sync", "async"], [*OFTEN, ("by its name", "sync")])
+    ("way", "mode"), mostly_proof_of_two(WAYS, ["sync", "async"], [*OFTEN, ("by its name", "sync")], DAILY)
 )
 def test_the_text_is_plains(pair: Duo, plain: Written, way: str, mode: str) -> None:
     assert check_same(pair, plain, mode, **WAYS[way]) >= least_drafted(way, mode)
@@ -79,6 +79,7 @@ def test_several_texts_at_once(head: Path) -> None:
             assert [r.tokens for r in found] == want
 
 
+@pytest.mark.daily
 def test_a_head_may_use_its_targets_matrices(tmp_path: Path) -> None:
     for own_embedding, own_output in ((False, True), (True, False), (False, False)):
         shape = RandomHeadShape(n_embd=320, n_head=5, own_embedding=own_embedding, own_output=own_output)
@@ -128,6 +129,7 @@ def test_heads_that_do_not_fit_are_refused(head: Path, tmp_path: Path, capsys: p
     assert "use a draft model for a target elsewhere" in capsys.readouterr().err
 
 
+@pytest.mark.daily
 def test_heads_that_would_end_the_process_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """libllama asserts what it takes for granted of a head."""
     shape = RandomHeadShape(n_embd=320, n_head=5, n_draft_vocab=512)

@@ -31,6 +31,7 @@ def test_from_pretrained_is_spelled_as_in_llama_cpp(
         Duo.from_pretrained(REPO, draft_filename="tales-Q2_K.gguf")
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_the_program_downloads_and_runs_both_models(fake: FakeHub, tmp_path: Path) -> None:
     fake.gated.add(REPO)

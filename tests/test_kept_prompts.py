@@ -11,7 +11,7 @@ import pytest
 from conftest import EXACT
 from gguf_files import tiny_gemma3
 from prompts import LONG
-from sizes import size
+from sizes import mostly_daily, size
 from waits import join
 
 from duo import Duo, Result, _core
@@ -91,7 +91,7 @@ def test_nothing_is_kept_without_the_option_and_never_more_than_it_says() -> Non
 
 # The cache holds three of these texts: the others are pushed out or parked, and their cells are never in order.
 @pytest.mark.random
-@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("n", mostly_daily([2, 4], [2]))
 def test_prompts_come_back_in_company_with_the_same_bits(right: dict[str, list[tuple[int, float]]], n: int) -> None:
     asked = [LONG[(i * 7 + i // 5) % 5] for i in range(size(12, 25))]
     got: dict[int, Result] = {}
@@ -131,6 +131,7 @@ def threaded(d: Duo, prompt: str) -> Result:
 # ---- states
 
 
+@pytest.mark.daily
 def test_states_beside_several_texts(right: dict[str, list[tuple[int, float]]], tmp_path: Path) -> None:
     with Duo(TARGET, DRAFT, n_ctx=2048, n_parallel=4, **EXACT) as d:
         d.generate_many(LONG[:3], **GREEDY)
@@ -165,6 +166,7 @@ def test_a_restored_text_has_the_bits_of_an_evaluated_one(right: dict[str, list[
         assert (bits(r), r.timings["cache_n"] > 100) == (right[LONG[0]], True)
 
 
+@pytest.mark.daily
 def test_errands_wait_for_running_texts_and_hold_back_others(right: dict[str, list[tuple[int, float]]]) -> None:
     with Duo(TARGET, DRAFT, n_ctx=2048, n_parallel=3, cache_ram=16, **EXACT) as d:
         stop = threading.Event()
@@ -192,6 +194,7 @@ def test_errands_wait_for_running_texts_and_hold_back_others(right: dict[str, li
     assert scored["choices"] == alone["choices"]
 
 
+@pytest.mark.daily
 def test_prompt_caches_beside_several_texts(right: dict[str, list[tuple[int, float]]], tmp_path: Path) -> None:
     files = {p: tmp_path / str(i) for i, p in enumerate(LONG)}
     for n in (3, 1, 3):

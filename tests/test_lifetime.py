@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import HANG_S, run_python
-from sizes import size
+from sizes import mostly_daily, size
 from waits import in_threads
 
 from duo import Duo, DuoError, _core
@@ -233,7 +233,7 @@ def test_a_duo_that_is_dropped_is_closed(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.random
 @linux_only
-@pytest.mark.parametrize("options", [{}, {"n_threads": 2, "n_threads_draft": 2}])
+@pytest.mark.parametrize("options", mostly_daily([{}, {"n_threads": 2, "n_threads_draft": 2}], [{}]))
 def test_nothing_stays_behind_after_close(options: dict[str, Any]) -> None:
     def open_and_close() -> None:
         with Duo(n_ctx=256, **options) as d:
@@ -253,6 +253,7 @@ def test_nothing_stays_behind_after_close(options: dict[str, Any]) -> None:
     assert rss_mb() < memory + 30  # one pair is 11 MB, and its caches 4: two that stay would show
 
 
+@pytest.mark.daily
 @pytest.mark.random
 @linux_only
 def test_no_memory_grows_over_many_texts(duo_pair: Duo) -> None:
@@ -267,7 +268,10 @@ def test_no_memory_grows_over_many_texts(duo_pair: Duo) -> None:
     assert rss_mb() < memory + 10
 
 
-@pytest.mark.parametrize("how", ["", "next(s)", "threading.Thread(target=lambda: list(s), daemon=True).start()"])
+IN_A_THREAD = "threading.Thread(target=lambda: list(s), daemon=True).start()"
+
+
+@pytest.mark.parametrize("how", mostly_daily(["", "next(s)", IN_A_THREAD], [IN_A_THREAD]))
 def test_a_program_may_end_with_a_stream_open(how: str) -> None:
     code = f"import duo, threading\nd = duo.Duo(n_ctx=256)\ns = d.stream('Once', ignore_eos=True)\n{how}\nprint('end')"
     r = run_python(code)

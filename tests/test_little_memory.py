@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import EXACT, run_python
-from sizes import size
+from sizes import mostly_daily, size
 
 from duo.models.demo import demo_pair
 
@@ -45,9 +45,12 @@ for spare in range(first, last, step):
 NO_ROOM = "cannot allocate memory for thread-local data: ABORT"
 
 
+HEAD = (54 << 20, 124 << 20)  # where a head is loaded; the first is where anything is
+
+
 @pytest.mark.random
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits are Linux's")
-@pytest.mark.parametrize(("first", "last"), [(1 << 20, 4 << 20), (54 << 20, 124 << 20)], ids=["start", "head"])
+@pytest.mark.parametrize(("first", "last"), mostly_daily([(1 << 20, 4 << 20), HEAD], [HEAD]))
 def test_too_little_memory_is_a_sentence(first: int, last: int, tmp_path: Path) -> None:
     args = ["-m", TARGET, "-md", HEAD, "-p", "Once upon", "-n", "12", "-c", "512", "--temp", "0", "--cpu-kernels",
             EXACT["cpu_kernels"]]  # fmt: skip
@@ -101,6 +104,7 @@ for spare in range(1 << 20, 31 << 20, int(sys.argv[2])):
 """
 
 
+@pytest.mark.daily
 @pytest.mark.random
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits are Linux's")
 def test_vectors_with_too_little_memory_are_a_sentence() -> None:

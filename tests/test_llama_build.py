@@ -88,6 +88,7 @@ def test_builds(libraries: Libraries, commit: str, release: str | None, works: b
         assert release in error
 
 
+@pytest.mark.daily
 @pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux" or not _core.kernels()[0], reason="no kernels here that could be off")
 @pytest.mark.parametrize("options", [[], ["--cpu-kernels", "stock"]])

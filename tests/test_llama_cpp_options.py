@@ -8,6 +8,7 @@ import click
 import pytest
 from llama_cpp_table import ARGS, CHAT, IN_DUO, RUN, SERVE, TEXT, Run, options_of
 from parsed_line import params
+from sizes import mostly_daily
 
 from duo.cli.docs import SHARES
 from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, OF_PROMPT, PROGRAM, SAYS_CHAT
@@ -70,7 +71,7 @@ def values() -> Iterator[tuple[str, TakenOption, str | None]]:
 COMMANDS_WITH_OPTIONS = [c for c in COMMANDS_OF_DUO if isinstance(command_named(c), ModelCommand)]
 
 
-@pytest.mark.parametrize("command", COMMANDS_WITH_OPTIONS)
+@pytest.mark.parametrize("command", mostly_daily(COMMANDS_WITH_OPTIONS, ["run", "chat", "serve"]))
 def test_what_is_taken_can_be_given(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the command says that it does not know the option by the name that was typed."""
     monkeypatch.setattr(os, "setpriority", lambda *_: None)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sizes import mostly_daily
 
 from duo import BadValueError, Duo
 from duo.models.demo import demo_pair
@@ -50,7 +51,7 @@ def pair(adapter: str) -> Iterator[Duo]:
         yield d
 
 
-@pytest.mark.parametrize("mode", ["plain", "sync", "async"])
+@pytest.mark.parametrize("mode", mostly_daily(["plain", "sync", "async"], ["plain", "async"]))
 def test_each_text_has_its_scale(pair: Duo, expected: dict[float, str], mode: Any) -> None:
     for scale in (*SCALES, *reversed(SCALES)):
         r = pair.generate(PROMPT, mode=mode, lora_scales=[scale], **TEXT)

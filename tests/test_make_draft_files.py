@@ -163,6 +163,7 @@ def test_a_draft_that_displaces_the_target_is_worth_less(alone_ms: float, kept: 
     assert (alone.expected, alone.n_draft, alone.c) == (pytest.approx(kept * beside.expected), beside.n_draft, f.c)
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_experts_get_fewer_bits_and_fewer_of_them_are_used(tmp_path: Path) -> None:
     mixture = tiny("qwen2moe", TARGET, tmp_path / "mixture.gguf")
@@ -179,6 +180,7 @@ def test_experts_get_fewer_bits_and_fewer_of_them_are_used(tmp_path: Path) -> No
     assert any(f"{source.n_experts // 2} of {source.n_experts} experts" in name for name in tried)
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_mtp_layers_stay_behind(tmp_path: Path) -> None:
     target = tiny("glm4moe", TARGET, tmp_path / "target.gguf", n_mtp=1)
@@ -190,6 +192,7 @@ def test_mtp_layers_stay_behind(tmp_path: Path) -> None:
         assert d.generate("a", max_tokens=2, ignore_eos=True).tokens
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_ctrl_c_while_a_file_is_written_leaves_nothing(tmp_path: Path) -> None:
     big = tmp_path / "models" / "target.gguf"

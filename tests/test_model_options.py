@@ -12,7 +12,8 @@ from duo.options.model import ModelOptions
 from duo.options.tables import ENGINE_OPTIONS
 from duo.options.validate import engine_options
 
-TWINS = [name for name in ENGINE_OPTIONS if f"{name}_draft" in ENGINE_OPTIONS]
+# A projector is no part of its model's options.
+TWINS = [name for name in ENGINE_OPTIONS if f"{name}_draft" in ENGINE_OPTIONS and name != "mmproj"]
 VALUES: dict[str, Any] = {
     "n_gpu_layers": 3, "device": "CUDA0", "n_ctx": 99, "n_threads": 3, "n_threads_batch": 3, "cpu_mask": "0x6",
     "cpu_range": "1-2", "type_k": "q8_0", "type_v": "q8_0", "override_tensor": "ffn=CPU",

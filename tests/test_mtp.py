@@ -13,7 +13,7 @@ from conftest import HELD
 from gguf_files import STR, U32, Array, rewrite
 from model_files import TOKENS, options
 from mtp_models import follower, foreseeing, mtp_part, trunk_part
-from sizes import LARGE, mostly_proof, size
+from sizes import LARGE, mostly_daily, mostly_proof, size
 from tiny_models import MTP, MTP_TIED, tiny
 
 from duo import Duo, DuoError, _core
@@ -61,7 +61,7 @@ def hy(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("name", mostly_proof(MTP + MTP_TIED, ("hy_v3", "deepseek2", "qwen35", "bailingmoe3")))
+@pytest.mark.parametrize("name", mostly_proof(MTP + MTP_TIED, ("deepseek2", "qwen35"), ("hy_v3", "bailingmoe3")))
 def test_random_layers_do_not_change_the_text(name: str, tmp_path: Path) -> None:
     m = Model(name, tmp_path, right=False)
     n_drafted = 0
@@ -76,7 +76,7 @@ def test_random_layers_do_not_change_the_text(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("name", mostly_proof(MTP, ("glm4moe", "qwen3next", "mimo2")))
+@pytest.mark.parametrize("name", mostly_proof(MTP, ("qwen3next",), ("glm4moe", "mimo2")))
 def test_right_layers_are_accepted(name: str, tmp_path: Path) -> None:
     m = Model(name, tmp_path, right=True)
     with SwitchedDuo(m.trunk, **STRICT) as alone:
@@ -154,9 +154,14 @@ def test_several_texts_at_once(hy: Model) -> None:
     for target, draft, more in hy.ways():
         with SwitchedDuo(target, draft, n_ctx=512, strict=True, n_parallel=4, **HELD, **more) as d:
             for mode in ("async", "sync"):
-                found = d.generate_many(prompts, temperature=0, mode=mode, **LIMITS)
-                assert [r.tokens for r in found] == want
-                assert sum(r.timings["draft_n_accepted"] for r in found) > 20
+                n_accepted = 0
+                for _ in range(10):  # on a busy machine guesses come late
+                    found = d.generate_many(prompts, temperature=0, mode=mode, **LIMITS)
+                    assert [r.tokens for r in found] == want
+                    n_accepted += sum(r.timings["draft_n_accepted"] for r in found)
+                    if n_accepted > 20:
+                        break
+                assert n_accepted > 20
 
 
 @pytest.mark.parametrize("tree", ["dynamic", [[0], [1], [0, 0], [0, 1], [0, 0, 0]]])
@@ -182,7 +187,7 @@ def test_saved_states_and_texts_that_go_on(hy: Model) -> None:
         assert d.generate(ids, temperature=0, **LIMITS).tokens == want
 
 
-@pytest.mark.parametrize("name", ["qwen35", "qwen3next"])
+@pytest.mark.parametrize("name", mostly_daily(["qwen35", "qwen3next"], ["qwen35"]))
 def test_a_recurrent_target_with_a_head_goes_on_from_its_state(name: str, tmp_path: Path) -> None:
     """Its last row is wanted again for the head, and there may be no way back to where it was."""
     target = tiny(name, DRAFT, tmp_path / "m.gguf", n_mtp=1)
@@ -216,7 +221,7 @@ def test_a_recurrent_target_with_a_head_goes_back_to_the_same_state(name: str, t
             assert r.timings["cache_n"] == want.timings["cache_n"] == (len(history) if turn else 0)
 
 
-@pytest.mark.parametrize("name", ["qwen35", "qwen3next"])
+@pytest.mark.parametrize("name", mostly_daily(["qwen35", "qwen3next"], ["qwen3next"]))
 def test_an_eagle3_head_of_a_recurrent_target(name: str, tmp_path: Path) -> None:
     target, head = tiny(name, DRAFT, tmp_path / "target.gguf"), tmp_path / "eagle3.gguf"
     random_head(target, head, seed=1, shape=RandomHeadShape(n_embd=64, n_ff=64, n_head=1, layers=(0, 1, 1)))

@@ -12,7 +12,7 @@ import pytest
 from conftest import EXACT, HELD
 from gguf_files import STR, rewrite, tokens_of
 from other_vocabularies import shuffled, thinned
-from sizes import size
+from sizes import mostly_daily, size
 
 from duo import Duo, DuoError
 from duo.gguf_tools.switched_duo import SwitchedDuo
@@ -60,7 +60,7 @@ def test_the_same_model_with_other_ids_guesses_the_same(other: Path) -> None:
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("sampling", [GREEDY, SEEDED, SEEDED | {"accept": "typical"}])
+@pytest.mark.parametrize("sampling", mostly_daily([GREEDY, SEEDED, SEEDED | {"accept": "typical"}], [SEEDED]))
 def test_no_mode_changes_the_text(fewer: Path, sampling: dict[str, Any]) -> None:
     with SwitchedDuo(TARGET, fewer, n_ctx=512, **HELD, **EXACT) as d:
         assert 0.5 < d.engine.shared_vocabulary <= 1.0
@@ -84,6 +84,7 @@ def test_a_smaller_vocabulary_of_the_target(fewer: Path, tmp_path: Path) -> None
         assert got.tokens == want.tokens and got.timings["draft_n_accepted"] > 0
 
 
+@pytest.mark.daily
 def test_texts_at_once_and_a_shift(fewer: Path) -> None:
     o = SEEDED | {"context_shift": True, "max_tokens": size(150, 200)}
     with SwitchedDuo(TARGET, fewer, n_ctx=128, n_parallel=3, always=True, **EXACT) as d:

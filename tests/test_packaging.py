@@ -79,6 +79,7 @@ def tracked() -> set[str]:
     return {f for f in done.stdout.splitlines() if not f.startswith(".") and (ROOT / f).is_file()}
 
 
+@pytest.mark.daily
 @needs_backend
 def test_the_sdist_is_complete(tmp_path: Path) -> None:
     """Of a copy: a checkout that was built in has 50,000 other files, and the backend looks at each of them."""

@@ -36,6 +36,7 @@ print(target.n_duo_products, target.same_bits, target.warning)
 """
 
 
+@pytest.mark.daily
 @counts_memory
 def test_stock_kernels_are_used_if_memory_for_packed_weights_is_short(large_model: Path) -> None:
     child = run_python(CHILD + NO_MEMORY, large_model, str(int(0.6 * large_model.stat().st_size)))
@@ -55,6 +56,7 @@ def test_weights_of_a_packed_file_need_no_memory(large_model: Path, tmp_path: Pa
     assert child.stdout.split()[:2] == ["15", "True"]
 
 
+@pytest.mark.daily
 @counts_memory
 @pytest.mark.skipif(not _core.extra_buffers(), reason="stock kernels pack no weights here")
 def test_stock_kernels_use_the_files_weights_if_memory_for_packed_ones_is_short(tmp_path: Path) -> None:

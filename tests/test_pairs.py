@@ -101,7 +101,7 @@ def test_two_pairs_of_one_name_are_refused(own: Path) -> None:
         "pairs: {a: b}\n",
         "pairs:\n  - 3\n",
         "\x00",
-        "{" * 2000,
+        pytest.param("{" * 2000, marks=pytest.mark.daily),
         "!!bool foo",
         '!!int ""',
         "!!timestamp x",

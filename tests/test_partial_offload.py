@@ -159,6 +159,7 @@ def endpoint() -> Iterator[str]:
         server.wait(HANG_S)
 
 
+@pytest.mark.daily
 def test_only_the_cpus_layers_go_to_duos_kernels(endpoint: str) -> None:
     child = run_python(CLIENT, endpoint, demo_pair()[0])
     assert child.returncode == 0, child.stderr
@@ -174,6 +175,7 @@ def test_only_the_cpus_layers_go_to_duos_kernels(endpoint: str) -> None:
     assert every[4] == 0
 
 
+@pytest.mark.daily
 def test_weights_that_stay_on_the_cpu_have_duos_kernels_whatever_layers_are_on_a_device(endpoint: str) -> None:
     child = run_python(KEPT, endpoint)
     assert child.returncode == 0, child.stderr
@@ -199,6 +201,7 @@ def test_auto_places_what_fits_the_device(endpoint: str) -> None:
     assert refused.startswith("the target needs 11 MB on RPC0, but only 1 MB are free; give at most -ngl 0 (of 5")
 
 
+@pytest.mark.daily
 @pytest.mark.random
 def test_both_models_use_one_server_at_once(endpoint: str) -> None:
     """ggml-rpc confuses the graphs of two contexts; duo has each graph sent anew."""

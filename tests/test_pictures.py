@@ -15,6 +15,7 @@ import pytest
 from conftest import EXACT, HELD
 from gguf_files import rewrite
 from hub_server import REPO, FakeHub, run_duo
+from sizes import mostly_daily
 from vision_models import KINDS, mrope_model, png, projector
 from waits import in_threads
 
@@ -41,7 +42,7 @@ def made(folder: Path, kind: str, **options: Any) -> Duo:
     return SwitchedDuo(target, draft, mmproj=file, **{**PAIR, **HELD, **options})
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=mostly_daily(KINDS, ("gemma3", "qwen2vl_merger")))
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Duo]:
     with made(tmp_path_factory.mktemp("pictures"), request.param, n_parallel=3) as d:
         yield d
@@ -186,6 +187,7 @@ def test_create_completion_shows_pictures(seer: Duo) -> None:
         seer.create_completion(PROMPT, echo=True, logprobs=1, **asked)
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_the_projector_of_a_repository_comes_with_its_target(fake: FakeHub, tmp_path: Path) -> None:
     file = projector(tmp_path / "x.gguf", "mlp", read_header(demo_pair()[0]).n_embd)

@@ -98,7 +98,7 @@ def test_a_bad_file_is_a_warning(tmp_path: Path, right: dict[str, tuple[int, ...
             n_head + 5,
             n_head + 32,
             len(good) - 1,
-            *rng.integers(20, len(good), size(3, 100)),
+            *rng.integers(20, len(good), size(1, 100)),
         ]
         for i in map(int, places):
             bad = bytearray(good)
@@ -196,6 +196,7 @@ def test_a_model_with_a_sliding_window_can_go_back_in_a_restored_text(tmp_path: 
     assert len(set(right)) == 3
 
 
+@pytest.mark.daily
 def test_the_program_tells_what_it_read_and_wrote(tmp_path: Path) -> None:
     file = tmp_path / "p.cache"
     args = ["-p", PROMPT, "-n", "8", "--temp", "0", "-c", "512", "--prompt-cache", file, "--no-display-prompt"]

@@ -10,6 +10,7 @@ import pytest
 from conftest import EXACT
 from faulty_server import GAP, NEAR, faulty_server
 from proofs import ITEM, SMALL
+from sizes import mostly_daily
 
 from duo import Duo
 from duo.benchmark.bench.endpoint.address import parse_address
@@ -55,7 +56,7 @@ def proof(pair: Duo) -> Proof:
     return found
 
 
-@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("n", mostly_daily([1, 2], [2]))
 @pytest.mark.parametrize("guesses", [NONE, NGRAMS, GUESSES], ids=lambda g: g.name)
 def test_each_case_of_a_pair_has_the_targets_texts(guesses: Guesses, n: int, pair: Duo, proof: Proof) -> None:
     for case in of_pair(SMALL, guesses, n):
@@ -96,6 +97,7 @@ def test_a_state_that_is_not_restored_is_found(pair: Duo, proof: Proof, monkeypa
     assert [x.at for x in tally.differences] and all((x.at or 0) >= 3 for x in tally.differences)
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_the_command_on_the_demo_pair(run: Run) -> None:
     code, out, err = run("prove", "-m", TARGET, "-md", DRAFT, "-n", 6, "--n-prompts", 1, "--slots", 2, "--json")

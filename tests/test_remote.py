@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from conftest import EXACT, HANG_S, start_duo
 from hosts import PROMPT, HostProcess, host, remote, until_it_helps
+from sizes import mostly_daily
 from storms import sockets, threads
 
 from duo import Duo, DuoError
@@ -155,6 +156,7 @@ def test_options_of_a_model_that_is_elsewhere_are_refused(role: str, flag: str) 
     assert err.endswith(why.encode())
 
 
+@pytest.mark.daily
 def test_a_unix_socket_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     taken = tmp_path / "s"
 
@@ -178,7 +180,7 @@ def test_a_unix_socket_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert f"there is no folder {tmp_path}/no" in refused(tmp_path / "no" / "s")
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", mostly_daily([signal.SIGTERM, signal.SIGINT], [signal.SIGTERM]))
 def test_a_host_ends_when_it_is_told_to_even_in_a_text(how: signal.Signals) -> None:
     with (
         host("draft") as h,

@@ -9,6 +9,7 @@ from hosts import GREEDY, KERNELS, PROMPT, SEEDED, host, remote, until_it_helps,
 pytest.importorskip("grpc")
 
 
+@pytest.mark.daily
 def test_a_cable_that_is_pulled_from_the_draft_host(long_texts: dict[str, str]) -> None:
     # One seat: when the client comes back, the host still believes in the old connection and gives its seat up.
     with (
@@ -40,6 +41,7 @@ def test_a_cable_that_is_pulled_from_the_verify_host(long_texts: dict[str, str])
             assert r.timings["network_lost_n"] >= 1
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("role", ["draft", "verify"])
 def test_a_long_way(role: str, long_texts: dict[str, str]) -> None:
     args = ("-td", "1") if role == "draft" else ("-t", "1", "-c", "1024", *KERNELS)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from conftest import EXACT, HANG_S, start_duo
 from hosts import GREEDY, KERNELS, LONG, PROMPT, SEEDED, deaf, host, remote, until_it_helps, write
+from sizes import mostly_daily
 from waits import wait_until
 
 from duo import Duo, DuoError
@@ -30,7 +31,7 @@ def nobody() -> Iterator[str]:
 # ---- the draft
 
 
-@pytest.mark.parametrize("where", [nobody, deaf])
+@pytest.mark.parametrize("where", mostly_daily([nobody, deaf], [deaf]))
 def test_a_missing_draft_host_is_a_warning(where: Any, long_texts: dict[str, str]) -> None:
     with where() as address, Duo(draft_host=address, n_ctx=1024, **EXACT) as d:
         r = d.generate(PROMPT, **GREEDY)
@@ -79,6 +80,7 @@ def test_a_draft_host_that_is_killed_and_started_again(long_texts: dict[str, str
         assert until_it_helps(d, **options).text == long_texts[kind]
 
 
+@pytest.mark.daily
 def test_a_draft_host_that_freezes_for_a_while(long_texts: dict[str, str]) -> None:
     kind, options = "seeded", SEEDED
     with host("draft", "-td", "1") as h, remote("draft", h) as d:
@@ -110,6 +112,7 @@ def test_a_verify_host_that_is_killed_and_comes_back(long_texts: dict[str, str])
         assert f"the verify host {h.address}" in r.warning
 
 
+@pytest.mark.daily
 def test_a_verify_host_that_freezes_and_wakes_up(long_texts: dict[str, str]) -> None:
     with host("verify", "-t", "1", "-c", "1024", *KERNELS) as h, remote("verify", h) as d:
 
@@ -120,6 +123,7 @@ def test_a_verify_host_that_freezes_and_wakes_up(long_texts: dict[str, str]) -> 
         assert write(d, GREEDY, {50: freeze}).text == long_texts["greedy"]
 
 
+@pytest.mark.daily
 def test_a_verify_host_that_stays_away_leaves_what_was_written(long_texts: dict[str, str]) -> None:
     with host("verify", "-t", "1", "-c", "1024", *KERNELS) as h, remote("verify", h, host_patience=1.0) as d:
         with pytest.raises(DuoError) as e:
@@ -168,6 +172,7 @@ def test_a_prompt_that_is_too_long_for_the_host() -> None:
         wait_until(is_told)  # a short text may end before the host has answered
 
 
+@pytest.mark.daily
 def test_errors_of_a_verify_host_keep_their_codes() -> None:
     with host("verify", "-t", "1", "-c", "8192", "-np", "1") as h, remote("verify", h, n_ctx=8192) as d:
         with pytest.raises(BadValueError, match="the verify host failed: the filters left no candidate token"):

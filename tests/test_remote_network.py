@@ -11,6 +11,7 @@ import pytest
 from conftest import HANG_S
 from far_machine import FarMachine, far_machine, why_not
 from hosts import KERNELS, PROMPT, HostProcess, until_it_helps, write
+from sizes import mostly_daily
 from storms import held, left
 from test_remote_faults import TEXTS, expected, same, with_draft_at, with_target_at
 from test_remote_parallel import check, client, write_all
@@ -78,7 +79,7 @@ def beginning_of(e: Result, r: Result) -> bool:
     return len(r.tokens) == N_SLOW and r.tokens == e.tokens[:N_SLOW] and e.text.startswith(r.text)
 
 
-@pytest.mark.parametrize("i", [0, 1], ids=["greedy", "seeded"])
+@pytest.mark.parametrize("i", mostly_daily([0, 1], [1]))
 def test_a_slow_and_lossy_link_changes_no_text(
     i: int, far: FarMachine, draft_host: FarHost, expected: list[Result]
 ) -> None:
@@ -100,7 +101,7 @@ def test_a_verify_host_behind_a_slow_and_lossy_link(
     assert r.timings["network_round_trip_ms"] > 49
 
 
-@pytest.mark.parametrize("how", ["the link is down", "packets are lost"])
+@pytest.mark.parametrize("how", mostly_daily(["the link is down", "packets are lost"], ["the link is down"]))
 def test_a_cable_that_is_pulled_costs_the_draft_only(
     how: str, far: FarMachine, draft_host: FarHost, expected: list[Result]
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_cable_that_is_pulled_costs_the_draft_only(
         until_it_helps(d)
 
 
+@pytest.mark.daily
 def test_packets_that_are_lost_cost_four_texts_their_draft_only(
     far: FarMachine, expected_of_four: list[Result]
 ) -> None:
@@ -131,6 +133,7 @@ def test_packets_that_are_lost_cost_four_texts_their_draft_only(
         until_it_helps(d)
 
 
+@pytest.mark.daily
 def test_a_text_waits_for_the_target_behind_a_cable_that_is_pulled(
     far: FarMachine, verify_host: FarHost, expected: list[Result]
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from conftest import EXACT, HANG_S, start_duo
 from hosts import KERNELS, PROMPT, HostProcess, host, remote, until_it_helps
 from proxies import proxy
-from sizes import mostly_proof
+from sizes import mostly_daily
 from waits import first_bytes
 
 from duo import Duo, Result
@@ -90,13 +90,14 @@ def test_texts_at_once_are_those_written_alone(
                 assert r.tokens == expected[0].tokens[:40]
 
 
+@pytest.mark.daily
 def test_two_clients_with_several_texts_each(draft_host: HostProcess, expected: list[Result]) -> None:
     with client("draft", draft_host) as one, client("draft", draft_host) as two, ThreadPoolExecutor(2) as pool:
         for found in pool.map(lambda d: write_all(d, {}), (one, two)):  # two of the eight texts find no place
             check(found, expected)
 
 
-@pytest.mark.parametrize("how", mostly_proof(["killed", "frozen", "cut off"], ["killed", "cut off"]))
+@pytest.mark.parametrize("how", mostly_daily(["killed", "frozen", "cut off"], ["cut off"]))
 def test_a_draft_host_that_is_lost_with_four_texts(how: str, expected: list[Result]) -> None:
     with (
         host("draft", "-td", "1", "-np", "4") as h,
@@ -119,7 +120,7 @@ def test_a_draft_host_that_is_lost_with_four_texts(how: str, expected: list[Resu
                 assert r.tokens == expected[0].tokens[:40]
 
 
-@pytest.mark.parametrize("how", ["killed", "frozen"])
+@pytest.mark.parametrize("how", mostly_daily(["killed", "frozen"], ["killed"]))
 def test_a_verify_host_that_is_lost_with_four_texts(how: str, expected: list[Result]) -> None:
     with host("verify", "-t", "1", "-c", "4096", "-np", "4", *KERNELS) as h, client("verify", h) as d:
 

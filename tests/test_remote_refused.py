@@ -9,6 +9,7 @@ import pytest
 from conftest import HANG_S, start_duo
 from gguf_files import header_of, rewrite, tokens_of
 from hosts import PROMPT, HostProcess, host, make_certificate, until_it_helps, write_token
+from sizes import mostly_daily
 from waits import first_line
 
 from duo import Duo, DuoError
@@ -122,6 +123,7 @@ def test_another_vocabulary_is_named_by_its_first_different_token(role: str, cha
             Duo(None, changed, verify_host=h.address)
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("role", ["draft", "verify"])
 def test_another_version_is_refused_by_both_ends(role: str) -> None:
     code = (
@@ -213,7 +215,7 @@ def test_tokens_are_compared_whole() -> None:
         assert not same_token(b"0123456789abcdef", other)
 
 
-@pytest.mark.parametrize("what", ["missing", "no PEM", "other key"])
+@pytest.mark.parametrize("what", mostly_daily(["missing", "no PEM", "other key"], ["other key"]))
 def test_unusable_certificate_files(what: str, pki: Any, tmp_path: Path) -> None:
     cert, key = pki["host"]
     (tmp_path / "x").write_text("hello")

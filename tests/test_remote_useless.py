@@ -14,6 +14,7 @@ import pytest
 from conftest import EXACT, HANG_S, start_duo
 from hostile import HostileHost
 from hosts import GREEDY, KERNELS, LONG, PROMPT, deaf, host, remote, write
+from sizes import mostly_daily
 from waits import in_time, wait_until
 
 from duo import Chunk, Duo, DuoError
@@ -88,6 +89,7 @@ def test_a_draft_host_that_says_hello_and_nothing_else_is_not_asked_again_at_onc
         assert h.n_texts == n_texts
 
 
+@pytest.mark.daily
 def test_a_host_that_comes_back_with_another_model_does_not_go_on(tmp_path: Path) -> None:
     other = tmp_path / "other.gguf"
     shutil.copy(demo_pair()[0], other)
@@ -117,6 +119,7 @@ def test_a_withdrawn_call_is_not_waited_for() -> None:
             HostSession(settings, None, new_key(), Calls(off))
 
 
+@pytest.mark.daily
 def test_an_unexpected_error_ends_the_text_but_not_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
         raise RuntimeError("the cat is on the cable")
@@ -130,6 +133,7 @@ def test_an_unexpected_error_ends_the_text_but_not_the_thread(monkeypatch: pytes
         assert d.generate(PROMPT, **GREEDY).text
 
 
+@pytest.mark.daily
 def test_a_text_that_is_collected_in_a_thread_of_its_own_connection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     with host("verify", "-t", "1", "-c", "1024") as h, remote("verify", h) as d:
         assert d.network is not None
@@ -159,7 +163,7 @@ def test_a_text_that_is_collected_in_a_thread_of_its_own_connection_ends(monkeyp
 # ---- the program
 
 
-@pytest.mark.parametrize("option", ["--draft-host", "--verify-host", "--rpc"])
+@pytest.mark.parametrize("option", mostly_daily(["--draft-host", "--verify-host", "--rpc"], ["--draft-host"]))
 def test_an_invalid_host_name_is_reported_in_one_sentence(option: str) -> None:
     p = start_duo(option, "a..b:1", "--require-draft", "-p", PROMPT)
     out, err = p.communicate(timeout=HANG_S)
@@ -168,6 +172,7 @@ def test_an_invalid_host_name_is_reported_in_one_sentence(option: str) -> None:
     assert err.startswith(b"duo: ")
 
 
+@pytest.mark.daily
 def test_the_program_writes_all_that_came_before_its_host_was_lost(long_texts: dict[str, str]) -> None:
     # Most of the text may be the beginning of this stop string, so that it is held back.
     stop = long_texts["greedy"][40:800] + "@"

@@ -76,6 +76,7 @@ def test_the_text_is_the_targets_and_the_draft_on_rpc_helps(server: Server, undi
     assert pid is not None and child_of(d).pid is None
 
 
+@pytest.mark.daily
 def test_a_server_killed_in_mid_text_is_a_warning_and_its_draft_comes_back(undisturbed: list[str]) -> None:
     with serving("-t", "1", port=free_port()) as s, duo_with(s.endpoint) as d:
         until_it_helps(d)
@@ -88,6 +89,7 @@ def test_a_server_killed_in_mid_text_is_a_warning_and_its_draft_comes_back(undis
             until_it_helps(d)
 
 
+@pytest.mark.daily
 def test_a_frozen_server_does_not_stop_the_text_and_helps_again_when_it_thaws(
     undisturbed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +105,7 @@ def test_a_frozen_server_does_not_stop_the_text_and_helps_again_when_it_thaws(
         assert child_of(d).n_started == 1
 
 
+@pytest.mark.daily
 def test_a_server_that_is_not_there_is_a_warning_and_joins_when_it_comes(undisturbed: list[str]) -> None:
     port = free_port()
     with duo_with(f"127.0.0.1:{port}") as d:
@@ -152,6 +155,7 @@ def test_a_target_on_rpc_writes_with_the_draft_here_and_goes_on_after_a_loss(und
             again[0].close()
 
 
+@pytest.mark.daily
 def test_a_target_on_rpc_that_stays_away_ends_the_text_with_what_was_written() -> None:
     with serving("-t", "1") as s, duo_with(s.endpoint, device="RPC0", host_patience=0.5) as d:
         whole = d.generate(PROMPT, max_tokens=N, temperature=0).text
@@ -162,6 +166,7 @@ def test_a_target_on_rpc_that_stays_away_ends_the_text_with_what_was_written() -
         assert caught.value.result.finish_reason == "error"
 
 
+@pytest.mark.daily
 def test_a_draft_that_takes_long_to_load_is_waited_for_no_longer_than_some_seconds(
     server: Server, undisturbed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +178,7 @@ def test_a_draft_that_takes_long_to_load_is_waited_for_no_longer_than_some_secon
         until_it_helps(d)
 
 
+@pytest.mark.daily
 @pytest.mark.random
 def test_a_target_too_large_for_its_devices_is_reported_in_one_sentence(server: Server) -> None:
     args = ("-m", demo_pair()[0], "-md", demo_pair()[1], "--rpc", server.endpoint, "-dev", "RPC0", "-ngl", "all")
@@ -182,6 +188,7 @@ def test_a_target_too_large_for_its_devices_is_reported_in_one_sentence(server: 
         assert b"the target needs " in done.stderr and b" GB are free" in done.stderr, done.stderr
 
 
+@pytest.mark.daily
 def test_several_texts_at_once_on_rpc(server: Server, undisturbed: list[str]) -> None:
     with duo_with(server.endpoint, n_parallel=3) as d, ThreadPoolExecutor(3) as pool:
         until_it_helps(d)
@@ -189,6 +196,7 @@ def test_several_texts_at_once_on_rpc(server: Server, undisturbed: list[str]) ->
             assert found == undisturbed
 
 
+@pytest.mark.daily
 def test_the_program_says_where_the_draft_is(server: Server) -> None:
     done = run_duo("--rpc", server.endpoint, "-p", PROMPT, "-n", "20", "-c", "512")
     assert done.returncode == 0

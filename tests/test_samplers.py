@@ -12,7 +12,7 @@ from conftest import EXACT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prompts import PROMPTS
-from sizes import size
+from sizes import mostly_daily, size
 
 from duo import Duo, _core
 from duo.benchmark.doctor import options
@@ -125,7 +125,7 @@ ALONE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.full
 @pytest.mark.random
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", mostly_daily(ALONE, list(ALONE)[::2]))
 def test_candidates_are_libllamas(probe: _core.Probe, vocab: llama_cpp.Llama, name: str) -> None:
     n_same = n_rows = n_changed = 0
     for text in map(probe.tokenize, TEXTS[: size(5, 8)]):
@@ -268,6 +268,7 @@ def accepted(d: Duo, **o: Any) -> float:
     return float(k / n)
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 @pytest.mark.random
 def test_the_draft_guesses_with_the_same_filters(eager: Duo) -> None:

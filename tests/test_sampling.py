@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from late import Late
 from prompts import PROMPTS
-from sizes import size
+from sizes import mostly_daily, size
 
 from duo import Duo, _core
 from duo.benchmark.doctor import options
@@ -73,7 +73,7 @@ def _filtered(d: Duo, prompt: list[int]) -> dict[int, float]:
 
 @pytest.mark.slow
 @pytest.mark.random
-@pytest.mark.parametrize("mode", ["plain", "sync"])
+@pytest.mark.parametrize("mode", mostly_daily(["plain", "sync"], ["sync"]))
 def test_the_distribution_is_the_targets(mode: str) -> None:
     """Draws of the next token that the draft has guessed before (in sync: async waits for no guess)."""
     n, n_tokens = (size(600, 5_000), 1) if mode == "plain" else (size(600, 10_000), 2)
@@ -92,6 +92,7 @@ def test_the_distribution_is_the_targets(mode: str) -> None:
     assert mode == "plain" or n_guessed > n / 10, "the draft's guesses did not take part"
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 @pytest.mark.random
 def test_acceptance_with_shared_noise_is_like_greedys() -> None:

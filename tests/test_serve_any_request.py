@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from late import Late
 from served import TALE, Server
+from sizes import size
 
 pytestmark = pytest.mark.full
 
@@ -31,6 +32,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 def test_no_request_makes_the_server_fail(server: Server) -> None:
     schema = schemathesis.openapi.from_url(server.url + "/openapi.json")
     operations = [op.ok() for op in schema.get_all_operations()]
@@ -40,7 +42,7 @@ def test_no_request_makes_the_server_fail(server: Server) -> None:
 
         @given(case=operation.as_strategy())
         @settings(
-            max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck),
+            max_examples=size(6, 60), deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck),
             derandomize=True, database=None,
         )  # fmt: skip
         def check(case: Any) -> None:
@@ -54,7 +56,9 @@ def test_no_request_makes_the_server_fail(server: Server) -> None:
 
 
 @given(fields=st.dictionaries(FIELDS, VALUES, max_size=3), path=st.integers(0, 6))
-@settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=size(30, 600), deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
 def test_no_value_of_a_field_makes_the_server_fail(server: Server, fields: dict[str, Any], path: int) -> None:
     paths = ["/completion", "/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses", "/infill",
              "/apply-template"]  # fmt: skip

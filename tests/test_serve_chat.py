@@ -264,7 +264,7 @@ NUMBERS = (-1, -(2**63), 2**31, 10**400, -1e308, 1e308)
     "route",
     [
         "/completion",
-        *(pytest.param(f"/v1/{x}", marks=pytest.mark.slow) for x in ("chat/completions", "responses", "messages")),
+        *(pytest.param(f"/v1/{x}", marks=pytest.mark.daily) for x in ("chat/completions", "responses", "messages")),
     ],
 )
 def test_negative_and_huge_numbers(server: Server, route: str) -> None:

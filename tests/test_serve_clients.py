@@ -170,6 +170,7 @@ def test_responses_have_the_fields_of_openais_schema(server: Server, n: int, mor
         assert done is None if n == 5 else a["created_at"] <= done
 
 
+@pytest.mark.daily
 def test_langchain(server: Server, right: str) -> None:
     from langchain_openai import ChatOpenAI
 

@@ -74,6 +74,7 @@ def test_openai_streams_calls_in_an_event_loop(server: Server) -> None:
         assert n_pieces > 2 and streamed == whole and isinstance(whole["sides"], int)
 
 
+@pytest.mark.daily
 def test_anthropic_streams_calls_in_an_event_loop(server: Server) -> None:
     async def main() -> None:
         async with anthropic.AsyncAnthropic(base_url=server.url, api_key="none", timeout=HANG_S) as client:
@@ -95,6 +96,7 @@ def test_anthropic_streams_calls_in_an_event_loop(server: Server) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.daily
 def test_langchain_streams_calls(server: Server, alone: Duo) -> None:
     from langchain_openai import ChatOpenAI
 

@@ -66,6 +66,7 @@ def nothing_leaks(server: Server) -> Iterator[None]:
 # ---- the draft's host
 
 
+@pytest.mark.daily
 def test_a_draft_host_that_is_killed_under_eight_streams() -> None:
     pytest.importorskip("grpc")
     from hosts import host
@@ -204,6 +205,7 @@ def test_a_second_signal_waits_for_no_client() -> None:
         # Its end sends two signals, and waits for HANG_S at most.
 
 
+@pytest.mark.daily
 def test_clients_that_read_nothing_hold_up_nobody(alone: Duo) -> None:
     """Their texts are written to the end and wait for them, but hold no place; draining does not wait for ever."""
     right = alone.generate("The king said", **GREEDY).text

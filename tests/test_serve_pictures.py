@@ -1,7 +1,9 @@
 """Pictures in requests to the server, in all dialects; what is no picture is the client's mistake."""
 
 import base64
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,11 @@ import pytest
 from gguf_files import rewrite
 from served import TEMPLATE, Server, served
 from vision_models import png, png_of, projector
+from waits import HANG_S
 
 from duo.chat.pictures import url_of
+from duo.generation import decoding
+from duo.generation.decoding import N_CHILDREN, decoders
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 
@@ -63,7 +68,8 @@ def data(file: bytes) -> str:
     "url",
     [
         data(png_of(60_000, 60_000, b"")), data(png()[:60]), data(b"<svg/>"), data(png_of(9, 9, b"\0" * 20_000_000)),
-        "data:image/png;base64,***", "http://169.254.169.254/latest", "http://localhost:1/x.png", "file:///etc/passwd",
+        "data:image/png;base64,***", URL.replace("image/png", "text/html"),
+        "http://169.254.169.254/latest", "http://localhost:1/x.png", "file:///etc/passwd",
         "file://../a.png", "gopher://x/y", "", 7,
     ],
 )  # fmt: skip
@@ -98,3 +104,37 @@ def test_clients_do_not_learn_where_the_files_are(tmp_path: Path, stream: bool) 
         answer = chat(s, URL, stream=stream)
     said = "the projector bad.gguf computes NaN or infinity for a picture; choose another file"
     assert answer.status_code == 500 and answer.json()["error"]["message"] == said
+
+
+def test_pictures_of_others_hold_up_no_text(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are being decoded."""
+    go, waiting = threading.Event(), threading.Semaphore(0)
+    decode = decoders.media
+
+    def slow(*args: Any) -> Any:
+        waiting.release()
+        assert go.wait(HANG_S)
+        return decode(*args)
+
+    monkeypatch.setattr(decoders, "media", slow)
+    pool = ThreadPoolExecutor(10)
+    try:
+        shown = [pool.submit(chat, server, URL) for _ in range(10)]
+        for _ in range(N_CHILDREN):
+            assert waiting.acquire(timeout=HANG_S)
+        body = {"prompt": "Once", "n_predict": 2}
+        assert server.post("/completion", body).status_code == 200
+        assert server.post("/tokenize", {"content": "Once"}).status_code == 200
+    finally:
+        go.set()
+        pool.shutdown()
+    assert {s.result().status_code for s in shown} == {200}
+
+
+def test_a_broken_library_is_no_mistake_of_the_client(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoders.end()
+    with monkeypatch.context() as m:
+        m.setattr(decoding, "libraries", lambda: ["libnone.so"])
+        answer = chat(server, URL)
+    assert answer.status_code == 500 and "libnone.so: cannot open" in answer.json()["error"]["message"]
+    assert chat(server, URL).status_code == 200

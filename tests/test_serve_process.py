@@ -21,6 +21,7 @@ import pytest
 from conftest import HANG_S, start_duo
 from ports import free_port
 from served import TALE, served
+from sizes import mostly_daily
 from waits import first_line, wait_until
 
 pytestmark = pytest.mark.full
@@ -65,7 +66,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("which", ["all standard streams", "the log file"])
+@pytest.mark.parametrize("which", mostly_daily(["all standard streams", "the log file"], ["all standard streams"]))
 def test_a_full_disk_ends_no_server(which: str) -> None:
     with open("/dev/full", "wb") as full:
         more: dict[str, Any] = {"stdout": full, "stderr": full} if which == "all standard streams" else {}
@@ -81,6 +82,7 @@ def test_a_full_disk_ends_no_server(which: str) -> None:
         assert p.returncode == 0 and err.decode().splitlines()[-1] == "duo: the server has ended"
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_a_disk_that_fills_up_while_a_server_writes_its_log(tmp_path: Path) -> None:
     with small_disk(tmp_path) as folder:
@@ -111,6 +113,7 @@ def test_a_port_in_use() -> None:
     assert os.strerror(errno.EADDRINUSE) in line
 
 
+@pytest.mark.daily
 def test_descriptors_that_run_out() -> None:
     """More connections come than the system gives descriptors for; when some have gone, the next one is served."""
 
@@ -158,7 +161,7 @@ def test_sigterm_lets_eight_texts_end(program: Program) -> None:
     clients = [httpx.Client(verify=False, timeout=HANG_S) for _ in range(8)]
 
     def ask(client: httpx.Client) -> None:
-        body = {"messages": TALE, "max_tokens": 300, "ignore_eos": True, "stream": True}
+        body = {"messages": TALE, "max_tokens": 200, "ignore_eos": True, "stream": True}
         with client:
             answers.append(client.post(url + "/v1/chat/completions", json=body))
 

@@ -98,6 +98,7 @@ def test_models_are_loaded_and_unloaded_by_name(server: Served) -> None:
     assert server.post("/models/unload", {"model": "small"}).json() == {"success": True}
 
 
+@pytest.mark.daily
 def test_many_that_want_one_model_load_it_once(server: Served, right: str) -> None:
     server.post("/models/unload", {"model": "alone"})
     n = server.router.fleet.n_started
@@ -163,6 +164,7 @@ def test_who_names_no_model(folder: Path, tmp_path: Path, right: str) -> None:
         assert s.post("/completion", BODY).json()["content"] == right
 
 
+@pytest.mark.daily
 def test_without_autoload_somebody_else_loads_and_keys_are_asked_for(folder: Path, right: str) -> None:
     with routed(folder, autoload=False, api_key="secret") as s:
         body = {**BODY, "model": "alone"}
@@ -176,6 +178,7 @@ def test_without_autoload_somebody_else_loads_and_keys_are_asked_for(folder: Pat
         os.kill(pid, 0)
 
 
+@pytest.mark.daily
 def test_an_answer_that_is_being_written_is_written_to_its_end(folder: Path) -> None:
     with routed(folder) as s:
         s.post("/models/load", {"model": "alone"})
@@ -189,6 +192,7 @@ def test_an_answer_that_is_being_written_is_written_to_its_end(folder: Path) -> 
     assert found[0].json()["tokens_predicted"] == 800
 
 
+@pytest.mark.daily
 def test_whoever_waits_for_a_load_may_go(server: Served, right: str) -> None:
     asked = {**BODY, "model": "alone"}
     server.post("/models/unload", {"model": "alone"})
@@ -197,6 +201,7 @@ def test_whoever_waits_for_a_load_may_go(server: Served, right: str) -> None:
     assert server.post("/completion", asked).json()["content"] == right
 
 
+@pytest.mark.daily
 def test_a_model_that_is_unloaded_while_it_loads(server: Served, right: str) -> None:
     asked = {**BODY, "model": "alone"}
     for begun in (lambda m: m.loading, lambda m: m.child is not None and m.child.pid):
@@ -212,6 +217,7 @@ def test_a_model_that_is_unloaded_while_it_loads(server: Served, right: str) -> 
         assert server.post("/completion", asked).json()["content"] == right
 
 
+@pytest.mark.daily
 def test_a_model_that_is_asked_for_while_it_makes_room(folder: Path) -> None:
     with routed(folder, n_most=1) as s:
         s.post("/models/load", {"model": "small"})

@@ -34,6 +34,7 @@ def listening(server: Served) -> Iterator[Iterator[dict[str, Any]]]:
         yield (json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line.startswith("data: "))
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_whoever_listens_hears_what_becomes_of_the_models(folder: Path) -> None:
     def told(event: dict[str, Any]) -> tuple[Any, ...]:

@@ -190,7 +190,7 @@ def poisoned(path: Path, to: Path, token: int) -> Path:
 
 @pytest.mark.full
 @pytest.mark.random
-@pytest.mark.parametrize("kernels", ["auto", "stock"])
+@pytest.mark.parametrize("kernels", mostly_daily(["auto", "stock"], ["auto"]))
 def test_a_target_that_fails_halfway_reports_it_and_returns_the_text_so_far(tmp_path: Path, kernels: str) -> None:
     options: dict[str, Any] = {"n_ctx": 256, "strict": True, "cpu_kernels": kernels}
     with Duo(demo_pair()[0], **options) as d:

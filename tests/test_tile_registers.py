@@ -54,7 +54,7 @@ def texts(kernels: str, *others: str) -> list[str]:
     "kernels",
     [
         pytest.param("stock", marks=pytest.mark.proof),
-        pytest.param("duo", marks=[needs_kernels, *([] if WITH_TILES else [pytest.mark.daily])]),
+        pytest.param("duo", marks=[needs_kernels, pytest.mark.daily]),
     ],
 )
 def test_pytorch_and_llama_cpp_in_one_process(kernels: str) -> None:

@@ -21,6 +21,7 @@ from duo.models.demo import demo_pair
 TARGET, DRAFT = map(str, demo_pair())
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_calls_under_a_draft_of_another_vocabulary_are_plains(tmp_path: Path) -> None:
     draft = thinned(Path(DRAFT), tmp_path / "thinned.gguf", 0.3)

@@ -91,6 +91,7 @@ def test_a_few_faults_of_each_kind(tmp_path: Path) -> None:
         assert kind.name == "out of memory" or told[kind.name] >= n_each, told
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_crashes_and_other_texts_are_told_though_a_header_has_their_numbers(tmp_path: Path) -> None:
     out = tmp_path / "torture.json"
@@ -122,6 +123,7 @@ def processes(with_variable: str) -> list[int]:
     return found
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 @pytest.mark.random
 @pytest.mark.parametrize("what", [signal.SIGINT, signal.SIGTERM] if LARGE else [signal.SIGTERM])

@@ -61,6 +61,7 @@ def test_events_are_in_the_file_before_it_is_closed(tmp_path: Path) -> None:
         assert read_trace(tmp_path / "t.json") == events
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_a_file_cut_anywhere_gives_its_first_events_or_one_sentence(tmp_path: Path) -> None:
     events = generation(2)

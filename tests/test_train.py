@@ -39,6 +39,8 @@ SHAPE = Eagle3Shape(
     target_layers=(1, 2, 3), n_ctx=512,
 )  # fmt: skip
 
+pytestmark = pytest.mark.daily
+
 
 @pytest.fixture(scope="module")
 def small_head() -> Eagle3Head:

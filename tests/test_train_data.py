@@ -193,6 +193,7 @@ def test_a_mistake_is_one_sentence(args: list[str], why: str, capsys: pytest.Cap
     assert why in err and err.startswith("duo: ") and err.count("\n") == 1
 
 
+@pytest.mark.daily
 def test_what_is_read_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     need_torch()
     data = tmp_path / "data.txt"

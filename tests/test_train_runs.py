@@ -30,7 +30,7 @@ from duo.train.lessons import Folder  # noqa: E402
 from duo.train.target_file import ModelFile  # noqa: E402
 from duo.train.trainer import Trainer  # noqa: E402
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.daily]
 
 TARGET, DRAFT = demo_pair()
 TEXT = "Once upon a time there was a little girl who lived in a house. "

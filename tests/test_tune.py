@@ -186,6 +186,7 @@ def test_the_demo_pair_is_tuned_and_starts_warm(cache: Path) -> None:
         assert d.engine.profile() == numbers
 
 
+@pytest.mark.daily
 @pytest.mark.full
 def test_a_draft_that_never_pays_is_measured(cache: Path) -> None:
     with Duo(TARGET, TARGET, n_ctx=256, temperature=0, cpu_kernels="stock") as d:

@@ -105,6 +105,7 @@ def lines(table: str) -> list[str]:
     return [line.strip() for line in table.splitlines() if line.startswith("    ")]
 
 
+@pytest.mark.daily
 def test_equal_releases_show_no_changes(compare: Compare, installed: Path, sdist: Path) -> None:
     assert compare(installed, real=True) == (0, compare(site(), real=True)[1])
     code, table = compare(sdist, "--from", sdist)

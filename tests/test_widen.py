@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from gguf_files import tiny_gemma3
 from model_files import random_model
+from sizes import mostly_daily
 from stock_model import Floats, Model
 
 from duo.gguf_tools.whole_file import CheckedGgufReader
@@ -95,6 +96,7 @@ def test_four_or_sixteen_times_the_width_is_exact(source: Path, wanted: dict[str
     assert_says_the_same(big, source)
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("n_embd", [352, 512, 1024])
 def test_any_other_width_differs_by_rounding(n_embd: int, big: Path) -> None:
     widen(TARGET, big, n_embd=n_embd, n_ff=1024)
@@ -111,7 +113,7 @@ def test_added_layers_add_nothing(big: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("type", mostly_daily(TYPES, ("f32", "q8_0", "q4_0")))
 def test_every_type_is_exact_in_itself(type: str, big: Path) -> None:
     same_width = big.with_name("same_width.gguf")
     widen(DRAFT, same_width, n_embd=192, type=type)
@@ -119,6 +121,7 @@ def test_every_type_is_exact_in_itself(type: str, big: Path) -> None:
     assert_says_the_same(big, same_width)
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("type", ["f32", "q8_0"])
 def test_groups_biases_rope_factors_and_tied_output(type: str, big: Path) -> None:
     small, same_width = big.with_name("small.gguf"), big.with_name("same_width.gguf")
@@ -133,7 +136,7 @@ def test_groups_biases_rope_factors_and_tied_output(type: str, big: Path) -> Non
     assert report.n_parameters == sum(tensor.n_elements for tensor in reader.tensors)
 
 
-@pytest.mark.parametrize("type", ["f32", "q8_0"])
+@pytest.mark.parametrize("type", mostly_daily(["f32", "q8_0"], ["q8_0"]))
 def test_qwen2_with_its_biases(type: str, big: Path) -> None:
     small = random_model(big.with_name("small.gguf"), "qwen2", "f32")
     same_width = big.with_name("same_width.gguf")
@@ -167,7 +170,10 @@ def test_gemma3_at_another_width_differs_by_rounding(big: Path) -> None:
         np.testing.assert_allclose(logits_big, logits, rtol=0, atol=0.05)  # they spread over 200
 
 
-@pytest.mark.parametrize(("architecture", "type"), [("qwen2", "q4_K"), ("llama", "q6_K"), ("qwen2", "q5_0")])
+@pytest.mark.parametrize(
+    ("architecture", "type"),
+    mostly_daily([("qwen2", "q4_K"), ("llama", "q6_K"), ("qwen2", "q5_0")], [("qwen2", "q4_K")]),
+)
 def test_each_weight_keeps_its_type(architecture: str, type: str, big: Path) -> None:
     def type_of(name: str) -> str:
         return "q6_K" if name in ("output.weight", "blk.1.ffn_down.weight") else type
@@ -209,6 +215,7 @@ def test_blocks_are_carried_over_and_padding_meets_zeros(big: Path) -> None:
             assert not tensor.data[320:].any()
 
 
+@pytest.mark.daily
 def test_metadata(big: Path) -> None:
     widen(TARGET, big, n_embd=640, n_layer=5, type="f16")
     small, fields = CheckedGgufReader(TARGET).fields, gguf.GGUFReader(big).fields
@@ -223,6 +230,7 @@ def test_metadata(big: Path) -> None:
     assert fields["llama.attention.layer_norm_rms_epsilon"].contents() == pytest.approx(5e-6)
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize(("size", "type"), [(4e7, "q8_0"), (1e8, "f16"), (6e7, "q4_0")])
 def test_size(size: float, type: str, big: Path) -> None:
     steps: list[tuple[int, int]] = []
@@ -239,6 +247,7 @@ def test_size_with_a_dimension_given(big: Path) -> None:
     assert report.bytes == pytest.approx(6e7, rel=0.1)
 
 
+@pytest.mark.daily
 def test_memory_does_not_grow_with_the_output(big: Path) -> None:
     tracemalloc.start()
     try:

@@ -60,6 +60,7 @@ file_map::file_map(const std::string & path, bool sequential) {
                                                   (size_ == 0 ? "it is empty" : std::strerror(errno)) +
                                                   "); check the file");
     }
+    watched_.emplace(data_, size_);
     if (sequential) {
         madvise(data_, size_, MADV_SEQUENTIAL);
     }
@@ -71,6 +72,7 @@ file_map::file_map(const std::string & path, bool sequential) {
 }
 
 file_map::~file_map() {
+    watched_.reset();
     if (data_ != nullptr) {
         munmap(data_, size_);
     }

@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "watched_pages.h"
 
 namespace duo {
 
@@ -28,10 +31,14 @@ class file_map {
     void want(size_t offset, size_t n) const;
     // Whether the page of this byte is in memory, as far as the system tells.
     [[nodiscard]] bool in_memory(size_t offset) const;
+    // Some page could not be read: the disk failed, or the file became shorter. It reads as zeros.
+    [[nodiscard]] bool lost() const { return watched_ && watched_->lost(); }
 
   private:
     uint8_t * data_ = nullptr;
     size_t    size_ = 0;
+
+    std::optional<watched_pages> watched_;
 };
 
 } // namespace duo

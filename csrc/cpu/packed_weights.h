@@ -34,6 +34,8 @@ class packed_weights {
     // nullptr: there is none with this name, type and shape. stored: the type that the tensor's buffer keeps.
     [[nodiscard]] const packed_weight * find(const ggml_tensor * t, ggml_type stored) const;
 
+    // Some page could not be read (file_map::lost()).
+    [[nodiscard]] bool lost() const { return file_->lost(); }
     // Its pages are not needed again soon.
     void forget(const packed_weight & w) const { file_->forget(size_t(w.data - file_->data()), w.n_bytes); }
     // Keeps the file mapped.

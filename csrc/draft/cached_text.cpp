@@ -18,16 +18,19 @@ cached_text::cached_text(const token_model & model, branch_pool & pool)
     }
 }
 
-void cached_text::begin(std::span<const token_id> prompt, int32_t n_window, node_id id) {
+void cached_text::begin(std::span<const token_id> prompt, const picture_spans & pictures, int32_t n_window,
+                        node_id id) {
     if (head_) {
         head_->begin(tokens_, prompt);
     }
-    trunk_.begin(tokens_, prompt, n_window);
+    pictures_ = pictures;
+    trunk_.begin(tokens_, prompt, n_window, pictures_);
     if (head_ && trunk_.n_text() == 0) {
         trunk_.restart(1);
     }
     tokens_.assign(prompt.begin(), prompt.end() - 1);
-    readable_ = std::all_of(tokens_.begin(), tokens_.end(), [this](token_id t) { return t < model_.facts().n_vocab; });
+    readable_ = std::all_of(tokens_.begin(), tokens_.end(),
+                            [this](token_id t) { return t < model_.facts().n_vocab || is_picture(t); });
     tree_.reset(id, no_token);
 }
 
@@ -93,6 +96,7 @@ void cached_text::adopt(std::span<const token_id> tokens) {
         head_->clear();
     }
     tokens_.assign(tokens.begin(), tokens.end());
+    pictures_ = {};
     trunk_.grow(int32_t(tokens.size()));
 }
 

@@ -9,6 +9,7 @@
 #include "draft_head.h"
 #include "draft_trunk.h"
 #include "model/token_model.h"
+#include "text/pictures.h"
 #include "tree/token_tree.h"
 
 namespace duo {
@@ -28,8 +29,8 @@ class cached_text {
     // Model and pool must outlive it.
     cached_text(const token_model & model, branch_pool & pool);
 
-    // Another text begins. Its last token is committed next, as a child of `id`.
-    void begin(std::span<const token_id> prompt, int32_t n_window, node_id id);
+    // Another text begins. Its last token is committed next, as a child of `id`. pictures: of its prompt.
+    void begin(std::span<const token_id> prompt, const picture_spans & pictures, int32_t n_window, node_id id);
     // Node i is right: the text goes on with its path, and it becomes the root.
     void accept(int32_t i);
     // The token after the root became certain, and becomes the root. True: it is a new node, because it was not a
@@ -49,7 +50,8 @@ class cached_text {
     // A draft head's text, of which it may not have read what came last: all tokens whose states are known.
     void take_known_tokens() { head_->append_tokens(tokens_); }
 
-    [[nodiscard]] const std::vector<token_id> & tokens() const { return tokens_; } // committed; back() is the root
+    [[nodiscard]] const std::vector<token_id> & tokens() const { return tokens_; }     // committed; back() is the root
+    [[nodiscard]] const picture_spans &         pictures() const { return pictures_; } // in the prompt
     [[nodiscard]] token_tree &                  tree() { return tree_; }
     [[nodiscard]] draft_trunk &                 trunk() { return trunk_; }
     [[nodiscard]] draft_head *                  head() { return head_ ? &*head_ : nullptr; } // null: the model is none
@@ -69,7 +71,6 @@ class cached_text {
     }
     // Rows of the text that the next step can evaluate: a draft head needs the target's states for them.
     [[nodiscard]] int32_t n_readable() const;
-
     // A node's position in the text, and in the cache.
     [[nodiscard]] int32_t pos_of(int32_t i_node) const { return int32_t(tokens_.size()) - 1 + tree_.at(i_node).depth; }
     [[nodiscard]] int32_t row_of(int32_t i_node) const { return trunk_.window().row_of(pos_of(i_node)); }
@@ -80,6 +81,7 @@ class cached_text {
 
     const token_model &       model_;
     std::vector<token_id>     tokens_;
+    picture_spans             pictures_; // in them
     draft_trunk               trunk_;
     std::optional<draft_head> head_;
     token_tree                tree_;            // root: tokens_.back()

@@ -7,7 +7,7 @@ namespace duo {
 std::optional<node_msg> draft_text::begin(const request & req, node_counter & ids) {
     req_ = &req;
     frontier_.begin(req.plan);
-    cache_.begin(req.prompt, req.plan.n_window, req.id);
+    cache_.begin(req.prompt, req.pictures, req.plan.n_window, req.id);
     return commit(req.prompt.back(), ids);
 }
 

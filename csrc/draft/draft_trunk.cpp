@@ -15,10 +15,11 @@ draft_trunk::draft_trunk(branch_pool & pool, bool of_head) : pool_(pool), of_hea
     branches_.push_back(trunk_);
 }
 
-void draft_trunk::begin(std::span<const token_id> old_text, std::span<const token_id> text, int32_t n_window) {
+void draft_trunk::begin(std::span<const token_id> old_text, std::span<const token_id> text, int32_t n_window,
+                        const picture_spans & pictures) {
     const size_t n_old = std::min(old_text.size(), size_t(n_text()));
     // The last token is evaluated even if it is cached: its candidates are wanted.
-    const int32_t       n     = n_same(text.first(text.size() - 1), old_text.first(n_old));
+    const int32_t       n     = pictures.whole(n_same(text.first(text.size() - 1), old_text.first(n_old)));
     const bool          whole = of_head_ || pool_.keeps_state();
     const draft_reading plan  = draft_reading::of(window_, n, int32_t(text.size()), whole ? n_window_all : n_window);
     window_                   = plan.window;

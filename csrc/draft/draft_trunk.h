@@ -15,6 +15,7 @@
 
 #include "branch_pool.h"
 #include "text/draft_window.h"
+#include "text/pictures.h"
 #include "tree/token_tree.h"
 
 namespace duo {
@@ -26,8 +27,9 @@ class draft_trunk {
     explicit draft_trunk(branch_pool & pool, bool of_head = false);
 
     // Another text: keeps the tokens that both texts begin with, and decides which ones are left out. n_window: last
-    // tokens that are read (draft_reading::of); a draft head and a recurrent state read all.
-    void begin(std::span<const token_id> old_text, std::span<const token_id> text, int32_t n_window = n_window_all);
+    // tokens that are read (draft_reading::of); a draft head and a recurrent state read all. pictures: of the text.
+    void begin(std::span<const token_id> old_text, std::span<const token_id> text, int32_t n_window = n_window_all,
+               const picture_spans & pictures = {});
 
     // The tree is about to be re-rooted at node i, at position `pos` of the text.
     void re_root(const token_tree & tree, int32_t i, int32_t pos);

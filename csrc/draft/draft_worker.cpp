@@ -208,7 +208,7 @@ void draft_worker::do_errand(draft_text & text, errand & job) {
             if (cache.head() != nullptr) {
                 read_to_end(text);
             }
-            cache.trunk().keep_as_base(job.n_keep);
+            cache.trunk().keep_as_base(job.n_keep < 0 ? job.n_keep : cache.pictures().whole(job.n_keep));
             if (cache.trunk().n_text() > 0 && cache.trunk().n_left_out() == 0) {
                 image.saved = model_.save(cache.trunk().branch());
             }

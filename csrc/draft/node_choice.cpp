@@ -4,13 +4,17 @@
 #include <cmath>
 #include <utility>
 
+#include "next_picture.h"
+
 namespace duo {
 
 void node_choice::choose(draft_step & step) {
     step.clear();
-    int32_t n_free = texts_.n_free();
+    int32_t            n_free = texts_.n_free();
+    const draft_text * seer   = reader_of_picture();
+    was_picture_              = seer != nullptr;
     for (draft_text & t : texts_) {
-        if (!texts_.wants_step(t)) {
+        if (!texts_.wants_step(t) || (seer != nullptr ? &t != seer : next_picture(t.cache()) != nullptr)) {
             continue;
         }
         const int32_t n_block = t.cache().in_blocks() ? model_.facts().n_levels + 1 : 0;
@@ -41,6 +45,21 @@ void node_choice::choose(draft_step & step) {
     if (step.parts().size() > 1) {
         keep_what_pays(step);
     }
+}
+
+// The text that reads a picture in this step, which it has for itself. Null: none does. A picture takes long, so other
+// texts have a step between two of them.
+const draft_text * node_choice::reader_of_picture() const {
+    const draft_text * first  = nullptr;
+    bool               others = false;
+    for (draft_text & t : texts_) {
+        if (texts_.wants_step(t)) {
+            const bool sees = next_picture(t.cache()) != nullptr;
+            others          = others || !sees;
+            first           = sees && first == nullptr ? &t : first;
+        }
+    }
+    return others && was_picture_ ? nullptr : first;
 }
 
 // Of the nodes of several texts, those stay that bring more for their price than the better ones do on average. A root

@@ -17,12 +17,14 @@ class node_choice {
     void choose(draft_step & step);
 
   private:
-    void keep_what_pays(draft_step & step) const;
+    [[nodiscard]] const draft_text * reader_of_picture() const;
+    void                             keep_what_pays(draft_step & step) const;
 
     const token_model & model_;
     draft_texts &       texts_;
     node_sender &       sender_;
-    draft_step::part    next_; // scratch
+    draft_step::part    next_;                // scratch
+    bool                was_picture_ = false; // the last step was for one
 };
 
 } // namespace duo

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "next_picture.h"
+
 namespace duo {
 
 namespace {
@@ -45,7 +47,8 @@ int32_t step_evaluator::read(draft_text & text) {
     return int32_t(p.n_rows);
 }
 
-// One batch: the nodes of all texts, and what is missing of texts whose root is evaluated.
+// One batch: the nodes of all texts, and what is missing of texts whose root is evaluated. A picture has a step for
+// itself (node_choice).
 void step_evaluator::set_rows(draft_step & step) const {
     bool drafted = false;
     for (draft_step::part & p : step.parts()) {
@@ -67,15 +70,17 @@ void step_evaluator::add_rows_of_text(draft_step & step, draft_step::part & p, s
     const auto &        tokens = text.tokens();
     const draft_trunk & trunk  = text.trunk();
     p.i_row                    = step.rows.size();
-    p.n_rows                   = std::min(size_t(text.n_readable()), n_most);
+    const picture_span * seen  = next_picture(text);
+    p.n_rows                   = size_t(one_kind(text, int32_t(std::min(size_t(text.n_readable()), n_most))));
     p.evaluated                = p.n_rows == size_t(text.n_missing());
-    step.typical               = step.typical && p.n_rows <= 2;
+    step.typical               = step.typical && p.n_rows <= 2 && seen == nullptr;
     for (int32_t row = trunk.n_rows(); row < trunk.n_rows() + int32_t(p.n_rows); ++row) {
         const int32_t pos = trunk.window().pos_of(row);
-        step.rows.push_back({.token  = tokens[size_t(pos)],
-                             .pos    = row,
-                             .branch = trunk.branch(),
-                             .output = pos + 1 == int32_t(tokens.size())});
+        step.rows.push_back({.token   = tokens[size_t(pos)],
+                             .pos     = row,
+                             .branch  = trunk.branch(),
+                             .output  = pos + 1 == int32_t(tokens.size()),
+                             .picture = seen == nullptr ? nullptr : seen->content.get()});
     }
     if (p.evaluated && text.in_blocks()) {
         step.rows.back().n_levels = p.text->frontier().begin_block();

@@ -161,6 +161,7 @@ void embedder::evaluate(std::span<const std::vector<token_id>> texts, std::vecto
         llama_synchronize(context);
         return status;
     });
+    weights_->check_files();
     if (rc != 0) {
         throw stopped_ ? error(error_kind::cancelled, stopped_text) : error(what() + log_reason());
     }

@@ -24,6 +24,13 @@ struct duo_decoded {
     uint32_t              height  = 0;
 };
 
+// The child's constants have these numbers.
+enum duo_decode_outcome : int {
+    duo_decoded_it  = 0,
+    duo_refused_it  = 1, // the file cannot be decoded
+    duo_cannot_hear = 2, // the projector cannot be used
+};
+
 #ifdef DUO_HAS_MTMD
 
 namespace {
@@ -65,24 +72,23 @@ bitmap_ptr decoded(const mtmd_context * context, std::string_view file) {
 
 } // namespace
 
-// projector: a file of a kind that hears, for sound; null: a picture is wanted. Returns whether it could be decoded.
-extern "C" DUO_EXPORT bool duo_decode_media(const char * file, size_t n, const char * projector,
-                                            duo_decoded * out) try {
+// projector: a file of a kind that hears, for sound; null: a picture is wanted.
+extern "C" DUO_EXPORT int duo_decode_media(const char * file, size_t n, const char * projector, duo_decoded * out) try {
     static bitmap_ptr  bitmap;
     static context_ptr hearing;
     *out = {};
     bitmap.reset();
     const std::string_view bytes(file, n);
     if (is_picture(bytes) != (projector == nullptr)) {
-        return false;
+        return duo_refused_it;
     }
     if (projector != nullptr && hearing == nullptr && (hearing = heard_with(projector)) == nullptr) {
-        return false;
+        return duo_cannot_hear;
     }
     bitmap = decoded(hearing.get(), bytes);
     if (bitmap == nullptr || mtmd_bitmap_is_audio(bitmap.get()) != (projector != nullptr)) {
         bitmap.reset();
-        return false;
+        return duo_refused_it;
     }
     out->data    = mtmd_bitmap_get_data(bitmap.get());
     out->n_bytes = mtmd_bitmap_get_n_bytes(bitmap.get());
@@ -90,16 +96,16 @@ extern "C" DUO_EXPORT bool duo_decode_media(const char * file, size_t n, const c
         out->width  = mtmd_bitmap_get_nx(bitmap.get());
         out->height = mtmd_bitmap_get_ny(bitmap.get());
     }
-    return true;
+    return duo_decoded_it;
 } catch (...) { // the caller is Python's ctypes
-    return false;
+    return duo_refused_it;
 }
 
 #else
 
-extern "C" DUO_EXPORT bool duo_decode_media(const char *, size_t, const char *, duo_decoded * out) {
+extern "C" DUO_EXPORT int duo_decode_media(const char *, size_t, const char *, duo_decoded * out) {
     *out = {};
-    return false;
+    return duo_refused_it;
 }
 
 #endif

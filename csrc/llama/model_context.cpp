@@ -200,6 +200,7 @@ bool model_context::evaluate(const llama_batch & batch, const std::atomic<bool> 
     stop_            = stop;
     const int32_t rc = guarded(batch.n_tokens, [&] { return llama_decode(get(), batch); }, what);
     stop_            = nullptr;
+    weights_.check_files();
     if (rc != 0 && rc != 2) {
         throw error(
             rc == 1 ? error_kind::context_full : error_kind::internal,
@@ -215,6 +216,7 @@ const float * model_context::encode(const llama_batch & batch) {
     const auto    what   = [&] { return "reading hidden states with " + weights_.options.path + " failed"; };
     const int32_t rc     = guarded(batch.n_tokens, [&] { return llama_encode(get(), batch); }, what);
     const float * states = rc == 0 ? hidden().states(get()) : nullptr;
+    weights_.check_files();
     if (states == nullptr) {
         throw error(what() + log_reason());
     }

@@ -35,7 +35,8 @@ bool model_parts::fill(cpu::weight_loading & weights, const std::function<bool(f
             return false;
         }
         const file_map & part = *maps_[t.part];
-        if (t.offset + t.n_bytes > part.size() || !weights.give(t.name, part.data() + t.offset, t.n_bytes)) {
+        if (t.offset + t.n_bytes > part.size() || !weights.give(t.name, part.data() + t.offset, t.n_bytes) ||
+            part.lost()) {
             throw error(error_kind::bad_value, header_.parts[t.part] + " has changed while it was read; try again");
         }
         part.forget(t.offset, t.n_bytes);

@@ -151,6 +151,9 @@ void read_model(model_weights & w, const llama_model_params & params) {
     if (!w.model) {
         throw failed(log_reason() + "; check the file, or free memory");
     }
+    if (params.load_mode != LLAMA_LOAD_MODE_NONE && params.load_mode != LLAMA_LOAD_MODE_DIRECT_IO) {
+        w.files = std::make_shared<const mapped_files>(read_file_header(opt.path).parts);
+    }
 }
 
 } // namespace duo

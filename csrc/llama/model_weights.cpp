@@ -2,7 +2,17 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace duo {
+
+void model_weights::check_files() const {
+    const std::string lost = mapped && mapped->lost() ? packed_file : files ? files->lost() : "";
+    if (!lost.empty()) {
+        throw error(lost + " can no longer be read: its disk failed, or the file became shorter; check it and load the "
+                           "model again");
+    }
+}
 
 std::string model_weights::description() const {
     std::string   text(128, '\0');

@@ -10,6 +10,7 @@
 
 #include "cpu/packed_weights.h"
 #include "head_file.h"
+#include "mapped_files.h"
 #include "model_options.h"
 
 namespace duo {
@@ -37,13 +38,14 @@ struct kernel_choice {
 
 // Does not change after loading. Contexts share it.
 struct model_weights {
-    model_options                     options;
-    bool                              is_draft = false;
-    std::optional<head_file>          head; // of a draft head
-    std::shared_ptr<llama_model>      model;
-    std::vector<llama_adapter_lora *> loras; // the model's
-    device_choice                     devices;
-    kernel_choice                     kernels;
+    model_options                       options;
+    bool                                is_draft = false;
+    std::optional<head_file>            head; // of a draft head
+    std::shared_ptr<llama_model>        model;
+    std::shared_ptr<const mapped_files> files; // that libllama has mapped; nullptr: none
+    std::vector<llama_adapter_lora *>   loras; // the model's
+    device_choice                       devices;
+    kernel_choice                       kernels;
     std::string packed_file;     // where packed weights come from; empty: they were packed when they were read
     int32_t     n_from_file = 0; // number of weights that come from there
     std::shared_ptr<const cpu::packed_weights> mapped;          // these, if they stay in the file; nullptr: they do not
@@ -52,7 +54,9 @@ struct model_weights {
     std::string warning; // why duo's kernels or a packed file are not used although they were requested; or empty
 
     // Bytes of mapped weights that were asked for before their products, so far.
-    [[nodiscard]] uint64_t    n_read_ahead() const { return mapped ? mapped->n_wanted() : 0; }
+    [[nodiscard]] uint64_t n_read_ahead() const { return mapped ? mapped->n_wanted() : 0; }
+    // Throws duo::error: a page of a mapped file could not be read, so no pass since then is right.
+    void                      check_files() const;
     [[nodiscard]] std::string description() const;
     [[nodiscard]] std::string meta(const std::string & key) const; // empty: absent
     [[nodiscard]] std::string architecture() const { return meta("general.architecture"); }

@@ -157,6 +157,9 @@ uint64_t pack_model(const std::string & model, const std::string & out, const st
             }
             const size_t from = w.in->offset + size_t(m) * n_file;
             cpu::pack_matrix(w.shape, part.data() + from, w.n_row, packed.data(), n_threads, w.convert);
+            if (part.lost()) {
+                throw error(error_kind::bad_value, header.parts[w.in->part] + " cannot be read; check its disk");
+            }
             part.forget(from, n_file);
             file.write(packed.data(), packed.size());
             for (size_t at = 0; at < packed.size(); at += n_piece) {

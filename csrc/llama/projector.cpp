@@ -75,8 +75,8 @@ void projector::closer::operator()(mtmd_context * c) const {
     mtmd_free(c);
 }
 
-projector::projector(const projector_options & opt, const model_weights & target)
-    : options_(opt), model_(target.model), n_embd_(llama_model_n_embd_inp(target.model.get())),
+projector::projector(const projector_options & opt, const model_weights & model)
+    : options_(opt), model_(model.model), n_embd_(llama_model_n_embd_inp(model.model.get())),
       name_(header_hash(opt.path)) {
     mtmd_helper_log_set(log_callback(), nullptr);
     mtmd_context_params params = mtmd_context_params_default();
@@ -86,10 +86,11 @@ projector::projector(const projector_options & opt, const model_weights & target
     params.image_min_tokens    = opt.min_rows;
     params.image_max_tokens    = opt.max_rows;
     log_clear_errors();
-    context_.reset(mtmd_init_from_file(opt.path.c_str(), target.model.get(), params));
+    context_.reset(mtmd_init_from_file(opt.path.c_str(), model.model.get(), params));
     if (!context_) {
         throw error(error_kind::bad_value, "the projector " + opt.path + " could not be loaded for " +
-                                               target.options.path + log_reason() + "; give --mmproj another file");
+                                               model.options.path + log_reason() + "; give " +
+                                               (model.is_draft ? "--mmproj-draft" : "--mmproj") + " another file");
     }
 }
 
@@ -149,7 +150,14 @@ seen_prompt projector::read(std::span<const prompt_part> parts, bool add_special
             out.tokens.push_back(first_picture_id | token_id(h & (first_picture_id - 1)));
         }
     }
-    out.pictures = picture_spans(std::move(spans));
+    std::shared_ptr<const seen_prompt> for_draft;
+    if (of_draft_ != nullptr && !spans.empty()) {
+        try {
+            for_draft = std::make_shared<const seen_prompt>(of_draft_->read(parts, add_special, parse_special));
+        } catch (const error &) { // it does not hear, or cannot divide a picture: the draft reads the words alone
+        }
+    }
+    out.pictures = picture_spans(std::move(spans), std::move(for_draft));
     return out;
 }
 

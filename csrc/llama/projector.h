@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -19,12 +20,6 @@ struct mtmd_context;
 namespace duo {
 
 using prompt_part = std::variant<std::string, std::shared_ptr<const media>>;
-
-// A prompt as the target reads it.
-struct seen_prompt {
-    std::vector<token_id> tokens;
-    picture_spans         pictures;
-};
 
 // What llama_decode needs to know of a picture.
 struct encoded_picture {
@@ -40,7 +35,7 @@ struct encoded_picture {
 class projector {
   public:
     // Loads the file for this model. Throws duo::error.
-    projector(const projector_options & opt, const model_weights & target);
+    projector(const projector_options & opt, const model_weights & model);
     ~projector();
     projector(const projector &)             = delete;
     projector & operator=(const projector &) = delete;
@@ -50,6 +45,8 @@ class projector {
 
     // The tokens of the text parts, and the rows of pictures and sound between them. Throws duo::error.
     [[nodiscard]] seen_prompt read(std::span<const prompt_part> parts, bool add_special, bool parse_special) const;
+    // Prompts are read for this draft as well. Before the first one.
+    void read_for(std::shared_ptr<const projector> draft) { of_draft_ = std::move(draft); }
 
     // first: its first position. Throws duo::error.
     encoded_picture encode(const picture & p, llama_pos first);
@@ -64,6 +61,7 @@ class projector {
     int32_t                               n_embd_;
     uint64_t                              name_; // a hash of the file's header
     std::unique_ptr<mtmd_context, closer> context_;
+    std::shared_ptr<const projector>      of_draft_; // null: the draft does not see
 };
 
 } // namespace duo

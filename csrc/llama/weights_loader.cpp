@@ -246,6 +246,7 @@ std::shared_ptr<const model_weights> mtp_weights(const model_options & opt, cons
     w->is_draft             = true;
     w->head                 = read_head_file(target.options.path, true);
     w->model                = target.model;
+    w->files                = target.files;
     w->devices              = target.devices;
     w->kernels.attention    = target.kernels.all_duo() && has_own_cache(opt) && target.devices.names.empty();
     w->kernels.stock        = target.kernels.stock;

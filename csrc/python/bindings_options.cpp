@@ -197,6 +197,7 @@ void register_engine_options(py::module_ & m) {
         .def_readwrite("target", &e::target)
         .def_readwrite("draft", &e::draft)
         .def_readwrite("projector", &e::projector)
+        .def_readwrite("draft_projector", &e::draft_projector)
         .def_readwrite("remote_draft", &e::remote_draft)
         .def_readwrite("n_ctx_remote", &e::n_ctx_remote)
         .def_readwrite("n_parallel", &e::n_parallel)

@@ -8,6 +8,7 @@
 #include "llama/lone_head.h"
 #include "llama/lora.h"
 #include "llama/pair_check.h"
+#include "llama/pair_projectors.h"
 #include "llama/shared_rpc.h"
 #include "llama/stock_kernels.h"
 #include "llama/weights_loader.h"
@@ -37,7 +38,7 @@ engine::engine(const engine_options & opt) {
         t.mtp            = is_mtp;
         t.load_mtp       = has_own;
         auto weights     = load_weights(t, false);
-        auto eyes        = opt.projector.path.empty() ? nullptr : std::make_shared<projector>(opt.projector, *weights);
+        auto eyes        = load_projector(opt.projector, *weights);
         loaded_.target   = std::make_shared<llama_token_model>(std::move(weights), nullptr, std::move(eyes));
         scales_.begin(loaded_scales(opt.target));
     }
@@ -56,7 +57,8 @@ engine::engine(const engine_options & opt) {
         if (loaded_.target) {
             weights = join_vocabularies(std::move(weights));
         }
-        loaded_.draft = std::make_shared<llama_token_model>(std::move(weights), loaded_.target.get());
+        auto eyes = load_draft_projector(opt.draft_projector, *weights, loaded_.target.get(), loaded_.words != nullptr);
+        loaded_.draft = std::make_shared<llama_token_model>(std::move(weights), loaded_.target.get(), std::move(eyes));
         if (loaded_.words) {
             loaded_.translated_draft =
                 std::make_unique<translated_model>(*loaded_.draft, loaded_.target->vocabulary(), *loaded_.words);

@@ -29,6 +29,7 @@ struct engine_options {
     model_options     target;
     model_options     draft;                // path empty: no draft
     projector_options projector{};          // of the target; path empty: it sees nothing
+    projector_options draft_projector{};    // of the draft
     bool              remote_draft = false; // the draft is elsewhere: see draft_link()
     int32_t           n_ctx_remote = 0; // > 0: the target is elsewhere, with a context of this size: see target_link()
     pair_prior        prior{};          // where the two models are placed, and the expected cost of passes

@@ -36,14 +36,19 @@ struct picture_span {
     [[nodiscard]] int32_t end() const { return first + n_rows; }
 };
 
+struct seen_prompt;
+
 // Those of one text, in their order.
 class picture_spans {
   public:
     picture_spans() = default;
-    explicit picture_spans(std::vector<picture_span> spans) : spans_(std::move(spans)) {}
+    // for_draft: the text as a draft that sees reads it; null: it does not see.
+    explicit picture_spans(std::vector<picture_span> spans, std::shared_ptr<const seen_prompt> for_draft = {})
+        : spans_(std::move(spans)), for_draft_(std::move(for_draft)) {}
 
     [[nodiscard]] bool                              empty() const { return spans_.empty(); }
     [[nodiscard]] const std::vector<picture_span> & all() const { return spans_; }
+    [[nodiscard]] const seen_prompt *               for_draft() const { return for_draft_.get(); }
 
     // The one with this row; null: it is a token.
     [[nodiscard]] const picture_span * at(int32_t row) const {
@@ -68,10 +73,17 @@ class picture_spans {
     }
 
   private:
-    std::vector<picture_span> spans_;
+    std::vector<picture_span>          spans_;
+    std::shared_ptr<const seen_prompt> for_draft_;
 };
 
-// The text without its pictures: what a draft reads.
+// A prompt as a model reads it.
+struct seen_prompt {
+    std::vector<token_id> tokens;
+    picture_spans         pictures;
+};
+
+// The text without its pictures: what a draft reads that does not see.
 inline std::vector<token_id> without_pictures(std::span<const token_id> text) {
     std::vector<token_id> tokens;
     tokens.reserve(text.size());

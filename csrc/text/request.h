@@ -147,7 +147,7 @@ struct request : text_params {
     int32_t       wanted    = -1;   // place in the target's cache, if it is free; -1: the one that fits best
     bool          use_cache = true; // false: the whole prompt is evaluated
     context_shift shift;
-    picture_spans pictures; // in the prompt; only for a target in this process that sees
+    picture_spans pictures; // in the prompt; only for a model in this process that sees
     lora_scales   scales;   // of the target's adapters; only for a target in this process
     // Later prompts will probably begin with so many tokens of this one, and then differ. 0: unknown.
     int32_t                     n_mark = 0;

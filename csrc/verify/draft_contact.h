@@ -8,8 +8,8 @@
 
 #include "base/messages.h"
 #include "base/same.h"
+#include "text/draft_prompt.h"
 #include "text/draft_window.h"
-#include "text/request.h"
 #include "tree/mirror_tree.h"
 
 namespace duo {
@@ -27,15 +27,21 @@ class draft_contact {
     };
 
     // A text begins.
-    void begin(std::span<const token_id> tokens) {
+    void begin(const request & req) {
         state_  = state::none;
-        n_read_ = n_same(read_, tokens);
+        n_read_ = req.pictures.empty() ? n_same(read_, req.prompt) : n_same(read_, text_for_draft(req, req.prompt));
+        n_read_ = pictures_for_draft(req).whole(n_read_);
     }
-    // The text ends. What its draft has read stays known for the next one. It may have pictures, which no draft reads.
-    void end(std::span<const token_id> tokens) noexcept {
+    // The text ends. What its draft has read stays known for the next one.
+    void end(const request & req, std::span<const token_id> tokens) noexcept {
         state_ = state::none;
         told_  = nullptr;
-        keep_read(tokens, size_t(n_read_));
+        try {
+            read_ = text_for_draft(req, tokens);
+            read_.resize(std::min(read_.size(), size_t(n_read_)));
+        } catch (...) {
+            read_.clear(); // there is no memory for it, and no text needs it
+        }
     }
 
     [[nodiscard]] state now() const { return state_; }
@@ -75,8 +81,12 @@ class draft_contact {
     void forget_read(int32_t n) { n_read_ = std::min(n_read_, n); }
     // Between texts: what the cache holds now, without a window.
     void set_read(std::span<const token_id> tokens) noexcept {
-        keep_read(tokens, tokens.size());
         window_ = {};
+        try {
+            read_.assign(tokens.begin(), tokens.end());
+        } catch (...) {
+            read_.clear();
+        }
     }
     // Of the text's first n_text tokens, those that it has not read yet.
     [[nodiscard]] int32_t n_unread(int32_t n_text) const { return std::max(0, n_text - n_read_); }
@@ -86,21 +96,6 @@ class draft_contact {
     }
 
   private:
-    // The first n of these, without rows of pictures.
-    void keep_read(std::span<const token_id> tokens, size_t n) noexcept {
-        try {
-            read_.clear();
-            read_.reserve(std::min(n, tokens.size()));
-            for (auto t = tokens.begin(); t != tokens.end() && read_.size() < n; ++t) {
-                if (!is_picture(*t)) {
-                    read_.push_back(*t);
-                }
-            }
-        } catch (...) {
-            read_.clear(); // there is no memory for it, and no text needs it
-        }
-    }
-
     state                 state_  = state::none;
     const request *       told_   = nullptr;
     int32_t               n_read_ = 0; // leading tokens of the text that its cache holds or has left out

@@ -13,18 +13,17 @@ namespace {
 constexpr uint32_t n_quiet_most   = 256; // verdicts before a draft at rest is woken to take them
 constexpr int64_t  reading_factor = 4;   // a draft that reads is waited for so many times as long as it should take
 
-// The draft gets the text as the target sees it after context shifts, and without pictures. A grammar whose text has a
-// gap is none for it.
+// The draft gets the text as the target sees it after context shifts, and without pictures or with its own rows of
+// them. A grammar whose text has a gap is none for it.
 void leave_out(text_params & of, const verify_text & text) {
-    const text_context & context    = text.context();
-    const int32_t        n_pictures = text.req().pictures.n_rows();
-    const int32_t        n_gone     = context.n_left_out() + n_pictures;
+    const text_context & context = text.context();
+    const int32_t        n_gone  = context.n_left_out() + n_less_for_draft(text.req());
     if (n_gone == 0) {
         return;
     }
     sampling_params & s = of.sampling;
     s.n_left_out        = n_gone;
-    if (n_pictures == 0 && s.n_prompt < context.n_first() + n_gone) {
+    if (text.req().pictures.empty() && s.n_prompt < context.n_first() + n_gone) {
         s.grammar.clear();
         s.n_prompt = -1;
     } else if (s.n_prompt >= 0) {
@@ -51,8 +50,8 @@ void drafts::begin_text(verify_slot & s, request & req) {
 }
 
 void drafts::begin(verify_slot & s, const request & req) {
-    if (!req.pictures.empty()) {
-        begin_in_mid_text(s, n_window_auto); // a draft does not see pictures
+    if (!req.pictures.empty() && &req == &s.text.req()) {
+        begin_in_mid_text(s, n_window_auto); // its prompt is another one
         return;
     }
     s.draft.tell(req, s.draft.reading_of(n_for_draft(s), req.plan.n_window).window);
@@ -76,11 +75,14 @@ void drafts::begin_in_mid_text(verify_slot & s, int32_t n_window) {
     const request &    req         = s.text.req();
     auto               r           = std::make_unique<request>();
     static_cast<text_params &>(*r) = req;
-    r->prompt                      = without_pictures(s.text.context().tokens());
+    r->prompt                      = text_for_draft(req, s.text.context().tokens());
+    r->pictures                    = pictures_for_draft(req);
     leave_out(*r, s.text);
     r->slot          = req.slot;
     r->draft         = req.draft;
-    r->plan.n_window = req.plan.n_window == n_window_auto ? n_window : req.plan.n_window;
+    r->plan.n_window = !r->pictures.empty()                 ? n_window_all
+                       : req.plan.n_window == n_window_auto ? n_window
+                                                            : req.plan.n_window;
     r->id            = request_node((++n_late_begins_ % n_most + 1) << 40 | (req.id & 0xffffffffff));
     s.text.guesses().restart(r->id, s.text.tokens());
     late_begins_.push_back(std::move(r));

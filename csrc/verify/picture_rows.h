@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "text/draft_prompt.h"
 #include "verify_slot.h"
 
 namespace duo {
@@ -26,9 +27,9 @@ namespace duo {
     return size_t(s.text.req().pictures.whole(int32_t(n)));
 }
 
-// Tokens of the text without pictures: what a draft reads.
+// Tokens of the text as its draft reads it.
 [[nodiscard]] inline int32_t n_for_draft(const verify_slot & s) {
-    return int32_t(s.text.context().tokens().size()) - s.text.req().pictures.n_rows();
+    return int32_t(s.text.context().tokens().size()) - n_less_for_draft(s.text.req());
 }
 
 } // namespace duo

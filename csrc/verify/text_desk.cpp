@@ -71,11 +71,7 @@ void text_desk::begin(request & req) noexcept {
 
 void text_desk::begin_text(verify_slot & s, request & req) {
     drafts_.begin_text(s, req);
-    if (req.pictures.empty()) {
-        s.draft.begin(req.prompt);
-    } else {
-        s.draft.begin(without_pictures(req.prompt));
-    }
+    s.draft.begin(req);
     s.text.begin(req, {.pool = &pool_, .lookup = wires_.lookup.get()});
     req.place.store(s.index, std::memory_order_relaxed);
     cache_.touch(s);
@@ -142,7 +138,7 @@ void text_desk::end(verify_slot & s, finish_reason why) noexcept {
     if (req.stats.n_passes == 0) {
         req.stats.prompt_us = req.stats.t_end_us - req.stats.t_begin_us; // it ended before the prompt did
     }
-    s.draft.end(s.text.context().tokens());
+    s.draft.end(req, s.text.context().tokens());
     try {
         req.learned = std::make_shared<const pair_profile>(plans_.profile());
     } catch (...) {

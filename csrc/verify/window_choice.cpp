@@ -29,7 +29,8 @@ int32_t window_choice::n_to_come(const verify_slot & s) const {
 }
 
 chosen_window window_choice::choose(const verify_slot & s, int32_t n_left, int64_t elapsed_us) const {
-    const int32_t       asked = s.text.req().plan.n_window;
+    const bool          sees  = s.text.req().pictures.for_draft() != nullptr; // then it reads all
+    const int32_t       asked = sees ? n_window_all : s.text.req().plan.n_window;
     const draft_worth & worth = planner_.worth();
     if (asked != n_window_auto || !worth.may_skip()) {
         return {.n = asked};

@@ -233,6 +233,7 @@ class EngineOptions:
     target: ModelOptions
     draft: ModelOptions
     projector: ProjectorOptions
+    draft_projector: ProjectorOptions
     remote_draft: bool
     n_ctx_remote: int
     shared: bool

@@ -37,13 +37,20 @@ def libllama() -> Path:
     return library_dir() / {"darwin": "libllama.dylib", "win32": "llama.dll"}.get(sys.platform, "libllama.so")
 
 
-def release_of(libraries: Path) -> str:
+def libraries() -> list[Path]:
+    """What must be loaded before the extension, in this order."""
+    path = libllama()
+    pictures = path.with_name(path.name.replace("llama", "mtmd"))
+    return [path, *([pictures] if pictures.exists() else ())]
+
+
+def release_of(folder: Path) -> str:
     """The release of the llama-cpp-python that these libraries belong to; empty: unknown.
 
     The file is read, not imported: `import llama_cpp` is slow, and LLAMA_CPP_LIB_PATH may name another folder.
     """
     try:
-        text = (libraries.parent / "__init__.py").read_text("utf-8", "replace")
+        text = (folder.parent / "__init__.py").read_text("utf-8", "replace")
     except OSError:
         return ""
     match = re.search(r"""^__version__ = ["']([^"']*)["']""", text, re.MULTILINE)
@@ -53,6 +60,11 @@ def release_of(libraries: Path) -> str:
 def reinstall() -> str:
     """The advice if duo and llama.cpp do not fit together."""
     return "install duo-llama again" if is_bundled() else f"install {package()} and build duo again"
+
+
+def loading_advice() -> str:
+    """If a library cannot be loaded."""
+    return reinstall() if is_bundled() else f"run {rebuild()}"
 
 
 def _refuse_another() -> None:
@@ -74,13 +86,11 @@ def load_core() -> ModuleType:
     set_wait_policy()
     if is_bundled():
         _refuse_another()
-    pictures = path.with_name(path.name.replace("llama", "mtmd"))
     try:
-        for file in (path, *([pictures] if pictures.exists() else ())):
+        for file in libraries():
             ctypes.CDLL(str(file), mode=ctypes.RTLD_LOCAL if is_bundled() else ctypes.RTLD_GLOBAL)
     except OSError as e:
-        advice = reinstall() if is_bundled() else f"run {rebuild()}"
-        raise ImportError(f"{path} could not be loaded ({e}); {advice}") from None
+        raise ImportError(f"{path} could not be loaded ({e}); {loading_advice()}") from None
     core = import_module("duo._core")
     same, built, loaded = core.check_llama(release_of(library_dir()))
     if not same:

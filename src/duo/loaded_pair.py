@@ -87,8 +87,9 @@ class LoadedPair:
             if vocab_only:  # it writes nothing
                 self.lookup, self.placed.lookup_static, self.placed.lookup_dynamic = None, b"", b""
             if not vocab_only:
-                target = None if model is None else path(model, "target")
-                self.placed.projector = see_with(o, target, self.placed.target.n_threads_batch)
+                target, drafter = (None if x is None else path(x, r) for x, r in ((model, "target"), (draft, "draft")))
+                self.placed.projector = see_with(o, "target", target, self.placed.target.n_threads_batch)
+                self.placed.draft_projector = see_with(o, "draft", drafter, self.placed.draft.n_threads_batch)
             learns = prepare(self.placed)
             events = self._trace_file(trace, model, draft) if isinstance(trace, str) else trace
             if isinstance(events, TraceFile):

@@ -81,6 +81,33 @@ void put_pictures(ask & q, dice & d) {
     cut_prompt(q, q.prompt.size());
 }
 
+namespace {
+
+// With more rows, or fewer, of each picture.
+std::shared_ptr<const seen_prompt> prompt_of_draft(const ask & q) {
+    seen_prompt               out;
+    std::vector<picture_span> spans;
+    for (int32_t i = 0; i < int32_t(q.prompt.size()); ++i) {
+        const picture_span * seen = q.pictures.at(i);
+        if (seen == nullptr) {
+            out.tokens.push_back(q.prompt[size_t(i)]);
+        } else if (i == seen->first) {
+            const int32_t n_rows = seen->n_rows < 10 ? 5 : 2;
+            spans.push_back({.first   = int32_t(out.tokens.size()),
+                             .n_rows  = n_rows,
+                             .content = std::make_shared<scripted_picture>(n_rows)});
+            for (int32_t row = 0; row < n_rows; ++row) { // alike up to the second row, where the target's are
+                const int32_t of_target = row < 2 ? 0 : 2;
+                out.tokens.push_back(q.prompt[size_t(i + of_target)] - of_target + 10000 + row);
+            }
+        }
+    }
+    out.pictures = picture_spans(std::move(spans));
+    return std::make_shared<const seen_prompt>(std::move(out));
+}
+
+} // namespace
+
 void cut_prompt(ask & q, size_t n) {
     q.prompt.resize(n);
     while (!q.prompt.empty() && is_picture(q.prompt.back())) {
@@ -102,7 +129,10 @@ void cut_prompt(ask & q, size_t n) {
         s.content = std::make_shared<scripted_picture>(s.n_rows);
     }
     q.shift    = spans.empty() ? q.shift : context_shift{}; // a text with pictures is not shifted
-    q.pictures = picture_spans(std::move(spans));
+    q.pictures = picture_spans(spans);
+    if (q.draft_sees && !spans.empty()) {
+        q.pictures = picture_spans(std::move(spans), prompt_of_draft(q));
+    }
 }
 
 } // namespace duo_test

@@ -25,6 +25,7 @@ struct ask {
     plan_params              plan{};
     context_shift            shift{};
     picture_spans            pictures{}; // in the prompt
+    bool                     draft_sees = false;
     duo::lora_scales         scales{};
 
     std::unique_ptr<request> make() const;

@@ -72,7 +72,7 @@ TEST(figures_are_asked_for_while_texts_begin_and_all_is_closed) {
 TEST(draft_hangs_and_everything_is_closed) {
     int n_hung = 0;
     for (int i = 0; i < 10; ++i) {
-        pair      p(behaviour{}, behaviour{.heeds_stop = false, .hang_at = i});
+        pair      p(behaviour{.hang_at = i == 0 ? 0 : -1}, behaviour{.heeds_stop = false, .hang_at = i});
         const ask q = ask{.n_predict = 30}.as(run_mode::async, 4);
         if (i == 0) {
             p.begin_with_hanging_draft(q);

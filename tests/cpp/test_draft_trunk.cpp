@@ -86,6 +86,21 @@ TEST(a_text_that_continues_is_kept) {
     CHECK_EQ(g.cache.n_text(), 1, "the last token is evaluated again");
 }
 
+TEST(a_picture_stays_or_goes_as_a_whole) {
+    grower g(3, {.n_batch = 64});
+    g.text = {1, 2, 3, 4, 5, 6};
+    CHECK(g.cache.clear());
+    g.tree.reset(++g.n_ids, 6);
+    while (!g.tree.root().expanded()) {
+        g.step();
+    }
+    const std::vector<token_id> other{1, 2, 3, 9, 5, 6};
+    const auto                  seen = std::make_shared<scripted_picture>(2);
+    g.cache.begin(g.text, other, n_window_all, picture_spans({{.first = 2, .n_rows = 2, .content = seen}}));
+    CHECK_EQ(g.cache.n_text(), 2, "its first row is the same");
+    CHECK_EQ(g.model.cached(g.cache.branch()).size(), 2u);
+}
+
 // Cells that a sliding window has passed may be gone: then the cache does not go back to the beginning that is shared.
 TEST(a_text_that_cannot_go_back_is_read_anew) {
     scripted_model          model({.can_rollback = false});

@@ -1,14 +1,18 @@
 // Files in memory, and the sum that finds damage in them.
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/file_map.h"
+#include "base/huge_page.h"
+#include "base/watched_pages.h"
 #include "check.h"
 
 using namespace duo;
@@ -86,3 +90,47 @@ TEST(what_cannot_be_mapped_is_an_error) {
         CHECK(thrown);
     }
 }
+
+#if defined(DUO_HAS_MMAP)
+
+// The system lets nobody read pages behind the end of a file, as it does with pages that a disk cannot give.
+TEST(pages_that_cannot_be_read_are_zeros) {
+    const size_t               n_page = page_size();
+    const std::vector<uint8_t> bytes  = some_bytes(64 * n_page);
+    const made_file            f(bytes), g(bytes);
+    const file_map             cut(f.path), good(g.path), again(f.path);
+    CHECK(std::equal(bytes.begin(), bytes.end(), cut.data()));
+    std::filesystem::resize_file(f.path, 2 * n_page);
+    CHECK(!cut.lost());
+    std::vector<std::thread> readers;
+    std::atomic<uint64_t>    sum{0};
+    for (size_t i = 0; i < 4; ++i) {
+        readers.emplace_back([&, i] {
+            for (size_t page = 63 - i; page > 2; page -= 4) {
+                sum += cut.data()[page * n_page + 5];
+            }
+        });
+    }
+    for (std::thread & r : readers) {
+        r.join();
+    }
+    CHECK_EQ(sum.load(), uint64_t(0));
+    CHECK(cut.lost());
+    CHECK(std::equal(bytes.begin(), bytes.begin() + std::ptrdiff_t(2 * n_page), cut.data())); // these are still there
+    CHECK(std::equal(bytes.begin(), bytes.end(), good.data()));
+    CHECK(!good.lost());
+    CHECK(!again.lost()); // nobody has read it yet
+}
+
+TEST(addresses_are_watched_while_the_map_lives) {
+    const made_file f(some_bytes(100));
+    const uint8_t * data = nullptr;
+    {
+        const file_map map(f.path);
+        data = map.data();
+        CHECK(watched_pages::watches(data) && watched_pages::watches(data + 99));
+    }
+    CHECK(!watched_pages::watches(data));
+}
+
+#endif

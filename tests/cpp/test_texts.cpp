@@ -41,10 +41,12 @@ reader random_reader(dice & d, const language & lang, int32_t n_ctx, const std::
         r.q.stop.clear();
     }
     if (before != nullptr && d.chance(0.4)) { // caches are used again
-        r.q.prompt = before->q.prompt;
+        r.q.prompt     = before->q.prompt;
+        r.q.draft_sees = before->q.draft_sees;
         cut_prompt(r.q, size_t(d.between(1, int32_t(r.q.prompt.size()))));
     }
     if (n_ctx > 100 && d.chance(0.3)) {
+        r.q.draft_sees = d.chance(0.5);
         put_pictures(r.q, d);
     }
     if (d.chance(0.2)) { // it shares no pass with texts of other scales

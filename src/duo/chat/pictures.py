@@ -20,7 +20,8 @@ Fetch = Callable[[str], bytes]  # the file that a URL names; raises BadValueErro
 
 
 def data_url(url: str) -> bytes:
-    """What a data: URL holds. Raises BadValueError: it is another kind of URL, or no base64."""
+    """What a data: URL holds. Raises BadValueError: it is another kind of URL, of no picture and no sound, or no
+    base64."""
     head, comma, data = url.partition(",")
     if head[:5].lower() != "data:" or not comma:
         raise BadValueError(
@@ -28,6 +29,9 @@ def data_url(url: str) -> bytes:
         )
     if not head.endswith(";base64"):
         raise BadValueError(f"the picture's URL {quoted(head, 60)} is not base64; write data:image/png;base64,...")
+    kind = head[5:].partition(";")[0].lower()
+    if kind and not kind.startswith(("image/", "audio/")) and kind != "application/octet-stream":
+        raise BadValueError(f"a picture's URL is of the type {quoted(kind, 40)}; write data:image/png;base64,...")
     return decoded(data)
 
 

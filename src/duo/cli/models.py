@@ -153,15 +153,18 @@ def projector_of_hub(params: dict[str, Any], target: str | None) -> str | None:
     return None if found is None else str(found)
 
 
-def projector_at_url(params: dict[str, Any]) -> str | None:
-    """The file at the URL of --mmproj, downloaded. None: it is no URL, or for a target elsewhere. Raises DuoError."""
+def projectors_at_urls(params: dict[str, Any]) -> dict[str, str]:
+    """The files of --mmproj and --mmproj-draft that have URLs, downloaded, by keyword; without those of models
+    elsewhere. Raises DuoError."""
     from duo.models.projector import is_url
 
-    if not is_url(params.get("mmproj")) or params.get("verify_host") is not None:
-        return None
-    from duo.models.hub.url_file import fetch_url
+    found = {}
+    for name, host in (("mmproj", "verify_host"), ("mmproj_draft", "draft_host")):
+        if is_url(params.get(name)) and params.get(host) is None:
+            from duo.models.hub.url_file import fetch_url
 
-    return str(fetch_url(hub_of(params), params["mmproj"]))
+            found[name] = str(fetch_url(hub_of(params), params[name]))
+    return found
 
 
 def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Models:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from duo.cli import show
 from duo.cli.first_line import elsewhere, first_line
-from duo.cli.models import Models, chosen_models, projector_at_url, projector_of_hub
+from duo.cli.models import Models, chosen_models, projector_of_hub, projectors_at_urls
 from duo.cli.options import given_options
 from duo.cli.own_guesses import draft_of_target, left_to_duo, may_add_ngrams, tell_of
 from duo.errors import DuoError
@@ -41,8 +41,7 @@ def open_duo(
     pictures. more: other keywords of `Duo`. Raises DuoError.
     """
     models = chosen_models(params) if models is None else models
-    at_url = projector_at_url(params)
-    more |= {} if at_url is None else {"mmproj": at_url}
+    more |= projectors_at_urls(params)
     if not finds_guesses:
         return _open(params, models, progress, **more)
     projector = projector_of_hub(params, models.target)

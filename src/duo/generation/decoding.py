@@ -20,15 +20,21 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 
 from duo import _core
-from duo._libs import libllama
+from duo._libs import libraries, loading_advice
 from duo.errors import BadValueError, DuoError
-from duo.generation.media_child import ANSWER, HEAD
+from duo.generation.media_child import ANSWER, DEAF, DECODED, HEAD, HELLO
 from duo.support.picture_file import N_BYTES_DECODED
+from duo.support.wording import one_line
 
 CHILD = Path(__file__).with_name("media_child.py")
 N_CHILDREN = 4  # at once; others wait
 N_BYTES_MOST = 2 << 30  # of memory: a picture of the largest size takes about one gigabyte on the way
 CPU_S, WALL_S = 20, 90.0  # for one file; usual pictures take hundredths of a second
+START_S = 60.0  # a start takes hundredths of a second where nothing else runs
+# What the loader of libraries reads. The rest (keys, tokens) is none of the decoders' business.
+ENVIRONMENT = (
+    "PATH", "SYSTEMROOT", "LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH",
+)  # fmt: skip
 _NO_WINDOW = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 
 
@@ -44,52 +50,84 @@ class _Child:
     """One process, and one file at a time."""
 
     def __init__(self) -> None:
-        """Raises DuoError."""
+        """Raises DuoError: it cannot be started, which is no file's fault."""
         self.is_new = True
         if not sys.executable or getattr(sys, "frozen", False):
             raise DuoError("pictures are decoded by a Python interpreter, and this program is none; start duo with one")
-        command = [sys.executable, "-I", "-S", str(CHILD), str(libllama()), _core.__file__]
-        command += [str(N_BYTES_MOST), str(CPU_S)]
+        command = [sys.executable, "-I", "-S", str(CHILD), str(N_BYTES_MOST), str(CPU_S)]
+        command += [str(file) for file in (*libraries(), _core.__file__)]
+        kept = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "")  # no time for GPUs
         try:
             self._process = Popen(
                 command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL,
-                env={**os.environ, **hidden, "GGML_NO_BACKTRACE": "1"}, creationflags=_NO_WINDOW,
+                env={**kept, **hidden, "GGML_NO_BACKTRACE": "1"}, creationflags=_NO_WINDOW,
             )  # fmt: skip
         except (OSError, ValueError) as e:
             why = getattr(e, "strerror", None) or e
             raise DuoError(f"the process that decodes pictures cannot be started ({why}); free some memory") from None
+        try:
+            why = self._hello()
+        except BaseException:
+            self.end()
+            raise
+        if why:
+            self.end()
+            raise DuoError(f"the process that decodes pictures cannot be started ({why}); {loading_advice()}")
 
-    @property
-    def lives(self) -> bool:
-        return self._process.poll() is None
+    def _hello(self) -> str:
+        """Why it cannot work; empty: it can."""
+        back = self._process.stdout
+        assert back is not None
+        with self._ended_after(START_S) as late:
+            head = back.read(HELLO.size)
+            if len(head) == HELLO.size:
+                return one_line(back.read(HELLO.unpack(head)[0]).decode(errors="replace"))
+        self.end()
+        return f"it was not ready after {START_S:.0f} s" if late.is_set() else f"it ended with {self._how_it_ended()}"
 
-    def decode(self, file: bytes, projector: bytes) -> tuple[int, int, bytes | bytearray] | None:
-        """Width, height, and what the file holds. None: it cannot be decoded. Raises _DiedError, with the reason."""
+    def _how_it_ended(self) -> str:
+        """A signal's name, or an exit code."""
+        code = self._process.returncode
+        known = {int(s): s.name for s in signal.Signals}
+        return known.get(-code, f"signal {-code}") if code < 0 else f"exit code {code}"
+
+    @contextmanager
+    def _ended_after(self, seconds: float) -> Iterator[threading.Event]:
+        """The event is set if its time is over."""
         late = threading.Event()
 
         def stop() -> None:
             late.set()
             self._process.kill()
 
-        timer = threading.Timer(WALL_S, stop)
+        timer = threading.Timer(seconds, stop)
         timer.daemon = True
         timer.start()
         try:
-            return self._answer(file, projector)
-        except (OSError, EOFError):
-            self.end()
-            code = self._process.returncode
-            known = {int(s): s.name for s in signal.Signals}
-            name = known.get(-code, f"signal {-code}") if code < 0 else f"exit code {code}"
-            if late.is_set() or name == "SIGXCPU":
-                raise _DiedError("took too long to decode") from None
-            raise _DiedError(f"ended its decoder ({name})", crashed=True) from None
-        except BaseException:  # what comes of this file would be taken for the next one's
-            self.end()
-            raise
+            yield late
         finally:
             timer.cancel()
+
+    @property
+    def lives(self) -> bool:
+        return self._process.poll() is None
+
+    def decode(self, file: bytes, projector: bytes) -> tuple[int, int, bytes | bytearray] | None:
+        """Width, height, and what the file holds. None: it cannot be decoded. Raises _DiedError, with the reason, and
+        DuoError: the projector cannot be used."""
+        with self._ended_after(WALL_S) as late:
+            try:
+                return self._answer(file, projector)
+            except (OSError, EOFError):
+                self.end()
+                how = self._how_it_ended()
+                if late.is_set() or how == "SIGXCPU":
+                    raise _DiedError("took too long to decode") from None
+                raise _DiedError(f"ended its decoder ({how})", crashed=True) from None
+            except BaseException:  # what comes of this file would be taken for the next one's
+                self.end()
+                raise
 
     def _answer(self, file: bytes, projector: bytes) -> tuple[int, int, bytes | bytearray] | None:
         to, back = self._process.stdin, self._process.stdout
@@ -101,8 +139,10 @@ class _Child:
         head = back.read(ANSWER.size)
         if len(head) < ANSWER.size:
             raise EOFError
-        decoded, width, height, n = ANSWER.unpack(head)
-        if not decoded:
+        outcome, width, height, n = ANSWER.unpack(head)
+        if outcome == DEAF:
+            raise DuoError("the process that decodes sound cannot load the file that it hears with; free some memory")
+        if outcome != DECODED:
             return None
         if n > N_BYTES_DECODED or n != (width * height * 3 if width else n // 4 * 4):
             self.end()  # a sound that is too long, or a child that a file has taken over
@@ -134,7 +174,7 @@ class Decoders:
 
     def media(self, file: bytes, which: str, projector: str | None = None) -> _core.Media:
         """which: says in messages which file it is. projector: for sound, a file of a kind that hears. Raises
-        BadValueError: it cannot be decoded; DuoError: no process can be started."""
+        BadValueError: it cannot be decoded; DuoError: no process can be started, or it cannot hear."""
         try:
             found = self._decode(file, os.fsencode(projector or ""))
         except _DiedError as e:

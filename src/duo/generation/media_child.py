@@ -1,11 +1,12 @@
 """The child process of duo.generation.decoding: decodes files of pictures and sound, one after the other.
 
-Arguments: libllama, the extension module, bytes that a file may take, seconds of the processor for each. It uses only
-the standard library, so it starts in milliseconds. What a hostile file breaks is this process only.
+Arguments: bytes that a file may take, seconds of the processor for each, libraries to load (the last one is the
+extension module). It uses only the standard library, so it starts in milliseconds. What a hostile file breaks is this
+process only.
 
-Standard input has requests: HEAD (the file's bytes, bytes of the name of a projector), the file, the name. Without a
-name it is a picture, otherwise sound. Standard output has answers: ANSWER (whether it was decoded, width, height,
-bytes), and the pixels or samples.
+Standard output begins with HELLO (the bytes of why it cannot start, 0 if it can) and the reason. Standard input has
+requests: HEAD (the file's bytes, bytes of the name of a projector), the file, the name. Without a name it is a picture,
+otherwise sound. Standard output has answers: ANSWER (an outcome, width, height, bytes), and the pixels or samples.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ import os
 import signal
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
+HELLO = struct.Struct("<I")
 HEAD = struct.Struct("<QI")
-ANSWER = struct.Struct("<?IIQ")
+ANSWER = struct.Struct("<BIIQ")
+DECODED, REFUSED, DEAF = range(3)  # outcomes (csrc/llama/media_decoder.cpp); DEAF: the projector cannot be used
 N_FILES_MOST = 16  # that it may open: one is enough
-_PR_SET_DUMPABLE = 4
+_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
 
-Decode = Callable[[bytes, "bytes | None"], "tuple[int, int, memoryview | bytes] | None"]
+# Outcome, width, height, pixels or samples.
+Decode = Callable[[bytes, "bytes | None"], "tuple[int, int, int, memoryview | bytes]"]
 
 
 class Decoded(ctypes.Structure):
@@ -38,29 +42,33 @@ class Decoded(ctypes.Structure):
     ]
 
 
-def decoder(libllama: str, core: str) -> Decode:
-    ctypes.CDLL(libllama, mode=ctypes.RTLD_GLOBAL)
+def decoder(libraries: Sequence[str]) -> Decode:
+    """Raises OSError and AttributeError: one cannot be loaded."""
+    *others, core = libraries
+    for file in others:
+        ctypes.CDLL(file, mode=ctypes.RTLD_GLOBAL)
     run = ctypes.CDLL(core).duo_decode_media  # not imported: it needs no Python
-    run.restype = ctypes.c_bool
+    run.restype = ctypes.c_int
     run.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.POINTER(Decoded)]
     found = Decoded()
 
-    def decode(file: bytes, projector: bytes | None) -> tuple[int, int, memoryview | bytes] | None:
-        if not run(file, len(file), projector, ctypes.byref(found)):
-            return None
+    def decode(file: bytes, projector: bytes | None) -> tuple[int, int, int, memoryview | bytes]:
+        outcome = int(run(file, len(file), projector, ctypes.byref(found)))
         data = memoryview((ctypes.c_ubyte * found.n_bytes).from_address(found.data)) if found.n_bytes else b""
-        return found.width, found.height, data
+        return outcome, found.width, found.height, data
 
     return decode
 
 
 def limit(n_bytes: int) -> None:
-    """No core file, no file written, few opened, and so many bytes more than now. If memory runs out, this process is
-    the first to go."""
+    """No core file, no file written, few opened, no rights gained, and so many bytes more than now. If memory runs out,
+    this process is the first to go."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
     with contextlib.suppress(AttributeError, OSError):  # not Linux
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
+        system = ctypes.CDLL(None)
+        system.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+        system.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     try:
         import resource
     except ImportError:  # Windows
@@ -89,24 +97,33 @@ def limit_time(seconds: int) -> None:
 def serve(decode: Decode, n_bytes: int, seconds: int, requests: BinaryIO, answers: BinaryIO) -> None:
     """Until there are no more requests."""
     limit(n_bytes)
+    answers.write(HELLO.pack(0))
+    answers.flush()
     while len(head := requests.read(HEAD.size)) == HEAD.size:
         n_file, n_name = HEAD.unpack(head)
         file = requests.read(n_file)
         name = requests.read(n_name)
         limit_time(seconds)
-        found = decode(file, name or None)
+        outcome, width, height, data = decode(file, name or None)
         del file
-        width, height, data = found or (0, 0, b"")
-        answers.write(ANSWER.pack(found is not None, width, height, len(data)))
+        answers.write(ANSWER.pack(outcome, width, height, len(data)))
         answers.write(data)
         answers.flush()
-        del found, data
+        del data
 
 
 def main() -> None:
-    libllama, core, n_bytes, seconds = sys.argv[1:]
+    n_bytes, seconds, *libraries = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
-    serve(decoder(libllama, core), int(n_bytes), int(seconds), sys.stdin.buffer, sys.stdout.buffer)
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    try:
+        decode = decoder(libraries)
+    except (OSError, AttributeError) as e:
+        why = str(e).encode(errors="replace")
+        answers.write(HELLO.pack(len(why)) + why)
+        answers.flush()
+        os._exit(1)
+    serve(decode, int(n_bytes), int(seconds), requests, answers)
     sys.stdout.flush()
     os._exit(0)  # no clean-up of libraries
 

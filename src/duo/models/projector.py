@@ -1,4 +1,4 @@
-"""The projector of a target: the file that makes rows of pictures."""
+"""The projectors of the models: the files that make rows of pictures."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from duo.errors import BadValueError, UnknownModelError
 from duo.models.beside import NO_MODEL
 from duo.models.file_name import base_name
 from duo.options.engine import EngineOptions
+from duo.options.model import Role
 
 AUTO = "auto"
 
 
-def see_with(o: EngineOptions, target: str | None, n_threads: int) -> _core.ProjectorOptions:
-    """How the target sees. target: None if it is on another machine. Raises as projector_of, and BadValueError."""
-    if o["mmproj"] is not None and target is None:
-        raise BadValueError("--mmproj is for a target in this process, and it is on another machine; leave it out")
-    found = None if target is None else projector_of(target, o["mmproj"])
+def see_with(o: EngineOptions, role: Role, model: str | None, n_threads: int) -> _core.ProjectorOptions:
+    """How the target sees, or the draft. model: None if it is on another machine, or there is none. Raises as
+    projector_of, and BadValueError."""
+    flag, asked = ("--mmproj", o["mmproj"]) if role == "target" else ("--mmproj-draft", o["mmproj_draft"])
+    if asked is not None and model is None:
+        raise BadValueError(f"{flag} is for a {role} model in this process, and there is none; leave it out")
+    found = None if model is None else projector_of(model, asked, flag)
     p = _core.ProjectorOptions()
     p.path = b"" if found is None else os.fsencode(found)
     p.offload, p.n_threads = o["mmproj_offload"], n_threads
@@ -26,13 +29,13 @@ def see_with(o: EngineOptions, target: str | None, n_threads: int) -> _core.Proj
     return p
 
 
-def projector_of(target: str, asked: str | None) -> str | None:
-    """The file that --mmproj names, downloaded if it is a URL; auto: one beside the target, or None. Raises as
+def projector_of(model: str, asked: str | None, flag: str = "--mmproj") -> str | None:
+    """The file that the flag names, downloaded if it is a URL; auto: one beside the model, or None. Raises as
     Hub.fetch."""
     if asked is None:
         return None
     if asked == AUTO:
-        found = beside(Path(target))
+        found = beside(Path(model))
         return None if found is None else str(found)
     if is_url(asked):
         from duo.models.hub.repository import Hub
@@ -40,7 +43,7 @@ def projector_of(target: str, asked: str | None) -> str | None:
 
         return str(fetch_url(Hub(), asked))
     if not os.path.isfile(asked):
-        raise UnknownModelError(f"there is no projector {asked!r} (--mmproj); check the path")
+        raise UnknownModelError(f"there is no projector {asked!r} ({flag}); check the path")
     return asked
 
 
@@ -53,15 +56,15 @@ def is_projector(path: str | os.PathLike[str]) -> bool:
     return _core.architecture_of(os.fsencode(path)) == "clip"
 
 
-def beside(target: Path) -> Path | None:
-    """The one file with mmproj in its name in the target's folder; of several the one that is named like the target."""
+def beside(model: Path) -> Path | None:
+    """The one file with mmproj in its name in the model's folder; of several the one that is named like the model."""
     try:
         files = sorted(
-            p for p in target.parent.glob("*.gguf") if NO_MODEL in p.name.lower() and p != target and is_projector(p)
+            p for p in model.parent.glob("*.gguf") if NO_MODEL in p.name.lower() and p != model and is_projector(p)
         )
     except OSError:
         return None
     if len(files) > 1:
-        mine = base_name(target)
+        mine = base_name(model)
         files = [p for p in files if mine in p.name.lower()][:1]
     return files[0] if files else None

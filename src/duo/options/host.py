@@ -61,4 +61,5 @@ def of_host(role: str, table: dict[str, Opt]) -> dict[str, Opt]:
     """The engine's options that place the one model of a host. role: "draft" or "verify"."""
     unwanted = of_one_model("draft" if role == "verify" else "verify", table) | set(ClientOptions.__annotations__)
     unwanted |= {"cache_ram", *LookupOptions.__annotations__}  # a host keeps nothing of its clients' texts
+    unwanted.add("mmproj_draft")  # and its draft is shown no pictures
     return {name: o for name, o in table.items() if name not in unwanted}

@@ -29,7 +29,7 @@ Pictures = Annotated[list[str | bytes], BeforeValidator(_pictures)]
 
 
 class PictureOptions(TypedDict, total=False):
-    """How the target sees."""
+    """How the models see."""
 
     mmproj: Annotated[
         FilePath | None,
@@ -40,6 +40,16 @@ class PictureOptions(TypedDict, total=False):
             "-mm",
             "--mmproj",
             env="MMPROJ",
+            metavar="FILE|URL|auto",
+        ),
+    ]
+    mmproj_draft: Annotated[
+        FilePath | None,
+        opt(
+            None,
+            "The draft's projector, with which it reads the pictures as well. Without one it reads the words alone.",
+            "-mmd",
+            "--mmproj-draft",
             metavar="FILE|URL|auto",
         ),
     ]

@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
-from duo.chat.pictures import data_url, decoded
+from duo.chat.pictures import data_url, decoded, is_picture
 from duo.errors import BadValueError
 from duo.support.picture_file import N_BYTES_MOST
 from duo.support.wording import quoted
@@ -70,6 +70,17 @@ class Media:
             raise
         except (OSError, ValueError, RuntimeError):
             raise BadValueError(f"there is no picture {quoted(name, 60)} in the server's media folder") from None
+
+
+def names_media(f: object) -> bool:
+    """Whether a request's fields have pictures or sound. Reading them takes long."""
+    prompts = getattr(f, "prompt", None) or getattr(f, "content", None)
+    several = prompts if isinstance(prompts, list) else [prompts]
+    if any(isinstance(p, Mapping) and p.get("multimodal_data") for p in several):
+        return True
+    messages = getattr(f, "messages", None)  # any field may be there, with anything in it
+    contents = (m.get("content") for m in messages if isinstance(m, Mapping)) if isinstance(messages, list) else ()
+    return any(is_picture(part) for content in contents if isinstance(content, list) for part in content)
 
 
 def _fetched(url: str) -> bytes:

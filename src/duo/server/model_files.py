@@ -7,14 +7,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from duo._libs import libraries
+
 if TYPE_CHECKING:
     from duo.model import Duo
 
 
 def files_of(duo: Duo) -> set[str]:
-    """Models, their packed weights, adapters, control vectors and the projector, as they were given."""
+    """Models, their packed weights, adapters, control vectors and projectors, as they were given; and llama.cpp's
+    libraries, which failures name as well."""
     placed = duo.placed
-    found: list[str | bytes] = [placed.projector.path]
+    found: list[str | bytes] = [placed.projector.path, placed.draft_projector.path, *map(str, libraries())]
     for m in (placed.target, placed.draft):
         found += [m.path, m.packed[0], *(path for path, _scale in (*m.loras, *m.control_vectors))]
     return {os.fsdecode(path) for path in found if path}

@@ -61,7 +61,7 @@ async def respond(
 async def _answer(
     service: Service, f: TextFields, ticket: Ticket, make: Callable[[], tuple[list[ServedText], AnswerFormat]]
 ) -> Response:
-    texts, shape = await service.in_thread(make)
+    texts, shape = await service.in_thread(make, fields=f)
     if (folder := service.settings.prompt_folder) is not None:
         try:
             await service.in_thread(keep_prompts, folder, texts)

@@ -11,9 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from duo.errors import DuoError
+from duo.generation.decoding import N_CHILDREN
 from duo.generation.recent_events import RecentEvents
 from duo.server.admission import Admission, Ticket
 from duo.server.errors import ApiError, as_api_error
+from duo.server.media import names_media
 from duo.server.metrics import Metrics, load_client
 from duo.server.model_files import files_of, without_folders
 from duo.server.recent_median import RecentMedian
@@ -21,6 +23,7 @@ from duo.server.recent_median import RecentMedian
 if TYPE_CHECKING:
     from duo._core import Passes, Usage
     from duo.model import Duo
+    from duo.server.schemas import Fields
     from duo.server.settings import ServerSettings
     from duo.server.text import ServedText
 
@@ -73,7 +76,9 @@ class Service:
         self._files: set[str] = set()  # of the models, also while they are freed
         self._n_tasks = 0
         self._pool = ThreadPoolExecutor(N_THREADS, "duo-serve")
-        self._of_vectors = ThreadPoolExecutor(1, "duo-vectors")  # they take long, and others must not wait for them
+        # These take long, and others must not wait for them.
+        self._of_vectors = ThreadPoolExecutor(1, "duo-vectors")
+        self._of_media = ThreadPoolExecutor(N_CHILDREN, "duo-media")
 
     def loaded(self, duo: Duo) -> None:
         """Requests are served from now on."""
@@ -145,12 +150,15 @@ class Service:
             raise ApiError(501, "this server was started for embeddings; start one without --embedding and --rerank")
         return self.admission.enter(n)
 
-    async def in_thread(self, call: Callable[..., T], *args: Any, vectors: bool = False) -> T:
+    async def in_thread(
+        self, call: Callable[..., T], *args: Any, vectors: bool = False, fields: Fields | None = None
+    ) -> T:
         """What takes long must not stop the loop. vectors: it computes embeddings, one request after the other.
-        Raises ApiError 503: the server has ended."""
+        fields: of the request; if they name pictures or sound, these are fetched and decoded. Raises ApiError 503: the
+        server has ended."""
         if self.is_closing:
             raise self.not_ready()
-        pool = self._of_vectors if vectors else self._pool
+        pool = self._of_vectors if vectors else self._of_media if names_media(fields) else self._pool
         return await asyncio.get_running_loop().run_in_executor(pool, partial(call, *args))
 
     async def metrics_page(self) -> bytes:
@@ -218,7 +226,7 @@ class Service:
     def close(self) -> None:
         """Frees the models. It may wait for a pass."""
         self.is_closing, self.stage = True, Stage.DRAINING
-        for pool in (self._pool, self._of_vectors):
+        for pool in (self._pool, self._of_vectors, self._of_media):
             pool.shutdown(wait=False)  # what waits for the Duo then gets CancelledError
         if self._duo is not None:
             self._duo.close()

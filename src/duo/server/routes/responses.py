@@ -43,7 +43,7 @@ def add(router: RouteTable, service: Service) -> None:
         """How many tokens a conversation has."""
         chat = as_chat(await fields_of(service, request, ResponsesFields))
         duo = service.check_ready()
-        prompt = await service.in_thread(prompt_of, chat, duo, service.settings)
+        prompt = await service.in_thread(prompt_of, chat, duo, service.settings, fields=chat)
         return Json({"object": "response.input_tokens", "input_tokens": len(prompt.tokens)})
 
     for prefix in ("/v1", ""):

@@ -13,7 +13,7 @@ from duo.server.build_jobs import tokens_of
 from duo.server.chat_options import prompt_of
 from duo.server.request_body import fields_of
 from duo.server.respond import Json
-from duo.server.schemas import ChatFields, DetokenizeFields, TokenizeFields
+from duo.server.schemas import ChatFields, DetokenizeFields, Fields, TokenizeFields
 
 if TYPE_CHECKING:
     from duo.server.route_table import RouteTable
@@ -25,32 +25,32 @@ def add(router: RouteTable, service: Service) -> None:
     async def tokenize(request: Request) -> Response:
         """Token ids of a text; with_pieces: and their texts, or bytes where they are no UTF-8."""
         f = await fields_of(service, request, TokenizeFields)
-        return await _answer(service, lambda duo: {"tokens": _tokens(duo, f)})
+        return await _answer(service, f, lambda duo: {"tokens": _tokens(duo, f)})
 
     @router.post("/detokenize", body=DetokenizeFields)
     async def detokenize(request: Request) -> Response:
         """The text of token ids."""
         f = await fields_of(service, request, DetokenizeFields)
-        return await _answer(service, lambda duo: {"content": duo.decode(f.tokens or [], special=True)})
+        return await _answer(service, f, lambda duo: {"content": duo.decode(f.tokens or [], special=True)})
 
     @router.post("/apply-template", body=ChatFields)
     async def apply_template(request: Request) -> Response:
         """The prompt that a conversation becomes."""
         f = await fields_of(service, request, ChatFields)
-        return await _answer(service, lambda duo: {"prompt": prompt_of(f, duo, service.settings).text})
+        return await _answer(service, f, lambda duo: {"prompt": prompt_of(f, duo, service.settings).text})
 
     async def input_tokens(request: Request) -> Response:
         """How many tokens a conversation has."""
         f = await fields_of(service, request, ChatFields)
-        return await _answer(service, lambda duo: {"input_tokens": len(prompt_of(f, duo, service.settings).tokens)})
+        return await _answer(service, f, lambda duo: {"input_tokens": len(prompt_of(f, duo, service.settings).tokens)})
 
     for path in ("/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"):
         router.post(path, body=ChatFields, include_in_schema=path.startswith("/v1"))(input_tokens)
 
 
-async def _answer(service: Service, make: Callable[[Duo], Any]) -> Response:
+async def _answer(service: Service, f: Fields, make: Callable[[Duo], Any]) -> Response:
     duo = service.check_ready()
-    return Json(await service.in_thread(make, duo))
+    return Json(await service.in_thread(make, duo, fields=f))
 
 
 def _tokens(duo: Duo, f: TokenizeFields) -> list[Any]:
