@@ -86,11 +86,11 @@ class CallPieces:
         if self._given_up:
             return
         self._head += text
-        found = [m for head in HEADS if (m := head.search(self._head))]
-        if not found:
+        heads = [m for head in HEADS if (m := head.search(self._head))]
+        if not heads:
             self._given_up = len(self._head) > N_HEAD
             return
-        first = min(found, key=lambda m: (m.start(), -m.end()))
+        first = min(heads, key=lambda m: (m.start(), -m.end()))
         if first["name"].strip() not in self._tools:
             self._given_up = True
             return
@@ -115,9 +115,9 @@ class CallPieces:
     def whole(self, calls: Sequence[Call]) -> list[CallPiece]:
         """What did not come in pieces of them: whole calls, and the end of one."""
         first, self._n_whole = self._n_whole, self._n_whole + len(calls)
-        found = [CallPiece(first + i, c.name, c.id, c.arguments) for i, c in enumerate(calls)]
-        missing = [p for p in found if p.index >= self._n_begun]
-        if self._depth and (begun := [p for p in found if p.index == self._n_begun - 1]):
+        pieces = [CallPiece(first + i, c.name, c.id, c.arguments) for i, c in enumerate(calls)]
+        missing = [p for p in pieces if p.index >= self._n_begun]
+        if self._depth and (begun := [p for p in pieces if p.index == self._n_begun - 1]):
             rest = begun[0].arguments.removeprefix(self._sent)
             missing[:0] = [CallPiece(begun[0].index, arguments=rest)] if rest != begun[0].arguments else []
         self._n_begun = max(self._n_begun, self._n_whole)

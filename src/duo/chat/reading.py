@@ -55,11 +55,11 @@ class Part:
 
 def joined(parts: Iterable[Part]) -> Part:
     """Parts that follow each other as one."""
-    found = list(parts)
+    sequence = list(parts)
     return Part(
-        "".join(p.reasoning for p in found),
-        "".join(p.content for p in found),
-        tuple(c for p in found for c in p.calls),
+        "".join(p.reasoning for p in sequence),
+        "".join(p.content for p in sequence),
+        tuple(c for p in sequence for c in p.calls),
     )
 
 
@@ -108,8 +108,8 @@ class AnswerReader:
         return "", text if self._tools and (alone or text.startswith(MARKS)) else ""
 
     def _take(self, n: int) -> str:
-        taken, self._text = self._text[:n], self._text[n:]
-        return taken
+        head, self._text = self._text[:n], self._text[n:]
+        return head
 
     def _parts(self, *, last: bool) -> list[Part]:
         if not self._begun and not self._begin(last=last):

@@ -26,9 +26,9 @@ def grammar_of(o: GenerateOptions) -> str:
 
 def grammar_of_schema(schema: Any) -> str:
     """The GBNF of the JSON texts that a schema allows. Raises BadValueError."""
-    made = schema_to_gbnf(schema)
-    _check_made(made)
-    return made
+    grammar = schema_to_gbnf(schema)
+    _check_made(grammar)
+    return grammar
 
 
 @lru_cache(maxsize=64)
