@@ -61,8 +61,8 @@ def _why_not(draft: Path, target: str, header: Header) -> str:
     from duo import _core
 
     try:
-        found = read_header(draft)
-        if Head.of(found) is None and found.n_file_bytes > header.n_file_bytes / 2:
+        draft_header = read_header(draft)
+        if Head.of(draft_header) is None and draft_header.n_file_bytes > header.n_file_bytes / 2:
             return f"{draft} is a model of more than half the target's size; give it with -md if it is to draft"
         return str(_core.vocab_check(os.fsencode(target), os.fsencode(draft), False)["mismatch"])
     except DuoError as e:

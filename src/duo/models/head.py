@@ -70,11 +70,11 @@ class Head:
 
 def cache_warning(type_k: str, type_v: str) -> list[str]:
     """Of a head whose cache has these types: a sentence, or none."""
-    asked = [f"{flag} {t}" for flag, t in (("-ctkd", type_k), ("-ctvd", type_v)) if t not in ("f32", "f16", "bf16")]
-    if not asked:
+    flags = [f"{flag} {t}" for flag, t in (("-ctkd", type_k), ("-ctvd", type_v)) if t not in ("f32", "f16", "bf16")]
+    if not flags:
         return []
     why = "a quantised cache of a draft head can cost nearly all right guesses (from 99 to 2%, llama.cpp #25725)"
-    return [f"{why}; leave out {' and '.join(asked)}, and it is f16"]
+    return [f"{why}; leave out {' and '.join(flags)}, and it is f16"]
 
 
 def refused_layers(h: Header) -> str:
@@ -86,14 +86,14 @@ def refused_layers(h: Header) -> str:
     return f"the target has {plural(h.n_mtp, 'MTP layer')}, but duo cannot run those of {h.architecture} models"
 
 
-def check_kind(draft: str | os.PathLike[str], wanted: str) -> None:
+def check_kind(draft: str | os.PathLike[str], spec_type: str) -> None:
     """Raises BadValueError: the draft's file is not of the kind that --spec-type names, and what read_header raises."""
-    kind = wanted.removeprefix("draft-")
+    kind = spec_type.removeprefix("draft-")
     if kind not in ("eagle3", "dflash", "dspark"):
         return  # MTP layers are looked for while loading
     head = Head.of(read_header(draft))
     if head is None or head.kind != kind:
         raise BadValueError(
-            f"{os.fsdecode(draft)} is no {HEADS[kind].split(' ', 1)[1]} (--spec-type {wanted}); give one (-md), or "
+            f"{os.fsdecode(draft)} is no {HEADS[kind].split(' ', 1)[1]} (--spec-type {spec_type}); give one (-md), or "
             "leave out --spec-type"
         )

@@ -28,8 +28,8 @@ def listed(target: Path) -> list[ListedDraft]:
         known = list(entries().values())
     except DuoError:
         return []
-    found = [draft for e in known if (draft := _draft(e, target)) is not None]
-    return sorted(found, key=lambda x: (x.path is None, x.path.stat().st_size if x.path is not None else 0))
+    drafts = [draft for e in known if (draft := _draft(e, target)) is not None]
+    return sorted(drafts, key=lambda x: (x.path is None, x.path.stat().st_size if x.path is not None else 0))
 
 
 def _draft(e: Entry, target: Path) -> ListedDraft | None:

@@ -106,10 +106,10 @@ class Entry(NamedTuple):
 def shipped_file() -> Path:
     """models.yaml, in the package or at the top of a checkout."""
     package = Path(__file__).parents[1]
-    found = next((p for p in (package / "models.yaml", package.parents[1] / "models.yaml") if p.is_file()), None)
-    if found is None:
+    file = next((p for p in (package / "models.yaml", package.parents[1] / "models.yaml") if p.is_file()), None)
+    if file is None:
         raise DuoError("duo's list of pairs (models.yaml) is missing from this installation; install duo again")
-    return found
+    return file
 
 
 def user_file() -> Path:
@@ -152,25 +152,24 @@ def parse(text: str, file: Path) -> list[Pair]:
     except (LookupError, TypeError, AttributeError):  # PyYAML raises these for values such as !!int ""
         raise BadValueError(f"{file} is not YAML (a value does not have the type of its !! tag); correct it") from None
     try:
-        found = _List.model_validate({"pairs": []} if data is None else data).pairs
+        pairs = _List.model_validate({"pairs": []} if data is None else data).pairs
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
-        given = first["input"]
-        value = (
-            f" is {given!r}, but" if isinstance(given, str | int | float | None) and first["type"] != "missing" else ":"
-        )
+        bad_input = first["input"]
+        is_plain = isinstance(bad_input, str | int | float | None) and first["type"] != "missing"
+        value = f" is {bad_input!r}, but" if is_plain else ":"
         why = first["msg"].removeprefix("Value error, ")
         where = f"{file}, line {_line(node, first['loc'])}"
         raise BadValueError(
             f"{where}: {_path_text(first['loc'])}{value} {why[0].lower() + why[1:]}; correct it"
         ) from None
     seen: set[str] = set()
-    for i, p in enumerate(found):
+    for i, p in enumerate(pairs):
         if p.name in seen:
             where = f"{file}, line {_line(node, ('pairs', i, 'name'))}"
             raise BadValueError(f"{where}: pairs[{i}].name is {p.name!r}, which is already in use; choose another name")
         seen.add(p.name)
-    return found
+    return pairs
 
 
 def _text(file: Path) -> str:
@@ -196,11 +195,11 @@ def _shipped() -> tuple[Pair, ...]:
 def entries() -> dict[str, Entry]:
     """All pairs by name. The user's own replace those that come with duo. Raises BadValueError if a list is broken."""
     data = Path(__file__).parents[1] / "data"  # the demo pair is there
-    found = {p.name: Entry(p, data, False) for p in _shipped()}
+    by_name = {p.name: Entry(p, data, False) for p in _shipped()}
     own = user_file()
     if own.exists():
-        found |= {p.name: Entry(p, own.parent, True) for p in read(own)}
-    return found
+        by_name |= {p.name: Entry(p, own.parent, True) for p in read(own)}
+    return by_name
 
 
 def unknown(name: str, names: Iterable[str], flag: str = "") -> UnknownModelError:
@@ -259,10 +258,10 @@ def add(pair: Pair, *, replace: bool = False) -> Path:
     if any(p.name == pair.name for p in known):
         if not replace:
             raise BadValueError(f"{file} already has a pair {pair.name}; use --replace, or another name")
-        kept = [
+        others = [
             p.model_dump(mode="json", exclude_none=True, exclude_defaults=True) for p in known if p.name != pair.name
         ]
-        text = _dump({"pairs": [*kept, entry]})
+        text = _dump({"pairs": [*others, entry]})
     else:
         text = _appended(old, entry, file)
     try:

@@ -115,9 +115,9 @@ def _groups(root: Path) -> Iterator[Path]:
         if version == 1 and "cpu" not in controllers.split(","):
             continue
         ours = [m for m in mounts if m.version == version and (version == 2 or "cpu" in m.controllers)]
-        found = [(m, place) for m in ours if (place := _below(m, PurePosixPath(group))) is not None]
+        places = [(m, place) for m in ours if (place := _below(m, PurePosixPath(group))) is not None]
         # In a container without its own cgroup namespace the path may be the host's. Then the top is our group.
-        for mount, place in found or [(m, PurePosixPath()) for m in ours[:1]]:
+        for mount, place in places or [(m, PurePosixPath()) for m in ours[:1]]:
             for part in (place, *place.parents):
                 yield root / str(mount.point).lstrip("/") / part
 

@@ -40,19 +40,19 @@ def cache_file() -> Path:
 
 def _machine() -> str:
     """The processor's name, and a digest of what it announces."""
-    wanted = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features", "CPU part")
-    found: dict[str, str] = {}
+    fields = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features", "CPU part")
+    values: dict[str, str] = {}
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
         for line in takewhile(str.strip, file):  # the first processor only
             name, _, value = map(str.strip, line.partition(":"))
-            if name in wanted:
-                found[name] = value
-    name = found.get("model name", "")
+            if name in fields:
+                values[name] = value
+    name = values.get("model name", "")
     if not name:
         import platform
 
         name = platform.processor() or platform.machine()
-    return f"{name} {_digest(repr(sorted(found.items())).encode())}"
+    return f"{name} {_digest(repr(sorted(values.items())).encode())}"
 
 
 def _digest(data: bytes) -> str:

@@ -86,15 +86,15 @@ def available() -> str:
 @cache
 def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """The name of the processor. Linux on ARM gives only numbers: "ARM 0x41 0xd0c"."""
-    found: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     with suppress(OSError):
         for line in cpuinfo.read_text().splitlines():
             name, _, value = line.partition(":")
-            found.setdefault(name.strip(), []).append(value.strip())
-    if names := found.get("model name"):
+            fields.setdefault(name.strip(), []).append(value.strip())
+    if names := fields.get("model name"):
         return names[0]
     # For each kind of core, the numbers of the implementer and of the design.
-    if cores := set(zip(found.get("CPU implementer", []), found.get("CPU part", []), strict=False)):
+    if cores := set(zip(fields.get("CPU implementer", []), fields.get("CPU part", []), strict=False)):
         return "ARM " + ", ".join(" ".join(core) for core in sorted(cores))
     import platform
 
@@ -123,28 +123,28 @@ def measure(
 
     Raises BadValueError (there are no such kernels) or DoesNotFitError (memory).
     """
-    found = []
+    speeds = []
     for ahead, times in _core.race(weight_type, widths, teams, race_us):
         # Disturbances only lengthen times, and fewer inputs never take longer than more.
         stock, duo = (
             {w: min(pair[side] for v, pair in zip(widths, times, strict=True) if v >= w) for w in widths}
             for side in (0, 1)
         )
-        found.append(KernelSpeed(stock, duo, ahead))
-    return found
+        speeds.append(KernelSpeed(stock, duo, ahead))
+    return speeds
 
 
-def _read(found: object) -> RaceRecord | None:
+def _read(entry: object) -> RaceRecord | None:
     """A record from the cache; None if there is none or it is damaged."""
-    if not isinstance(found, dict):
+    if not isinstance(entry, dict):
         return None
     try:
-        stock, duo = ({int(w): float(us) for w, us in found[kind].items()} for kind in ("stock", "duo"))
-        record = RaceRecord(KernelSpeed(stock, duo, int(found["ahead"])), int(found.get("n_disturbed", 0)))
+        stock, duo = ({int(w): float(us) for w, us in entry[kind].items()} for kind in ("stock", "duo"))
+        record = RaceRecord(KernelSpeed(stock, duo, int(entry["ahead"])), int(entry.get("n_disturbed", 0)))
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
-    whole = all(times.get(w, 0.0) > 0.0 for times in (stock, duo) for w in WIDTHS)
-    return record if whole and 0 <= record.speed.ahead < 2**31 and record.n_disturbed >= 0 else None
+    is_complete = all(times.get(w, 0.0) > 0.0 for times in (stock, duo) for w in WIDTHS)
+    return record if is_complete and 0 <= record.speed.ahead < 2**31 and record.n_disturbed >= 0 else None
 
 
 def cached_speed(weight_type: str, n_threads: int) -> KernelSpeed | None:
@@ -163,8 +163,8 @@ def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[KernelSpeed] | N
 
     None if no race is possible: there are too many threads, or there is not enough memory.
     """
-    kept = recall(cache_file())
-    records = {n: _read(kept.get(_key(weight_type, n))) for n in teams}
+    races = recall(cache_file())
+    records = {n: _read(races.get(_key(weight_type, n))) for n in teams}
     known = {
         n: RACED.get(_key(weight_type, n)) or (r.speed if r and _is_settled(r) else None) for n, r in records.items()
     }

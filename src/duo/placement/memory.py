@@ -65,11 +65,11 @@ def cells(n_ctx: int, *, draft: bool) -> int:
     return -(-n // STEP) * STEP
 
 
-def context(asked: int | None, n_train: int, n_target: int | None = None) -> int:
+def context(n_ctx: int | None, n_train: int, n_target: int | None = None) -> int:
     """Tokens of the context that the engine chooses. n_target: for a draft, the context of the target."""
     if n_target is None:
-        return asked or (min(n_train, N_CTX_DEFAULT) if asked is None else n_train)
-    return asked or min(n_train, n_target)
+        return n_ctx or (min(n_train, N_CTX_DEFAULT) if n_ctx is None else n_train)
+    return n_ctx or min(n_train, n_target)
 
 
 def most_texts(headers: Sequence[Header], contexts: Sequence[int]) -> int:
@@ -140,7 +140,7 @@ def need_of(
     Weights and cache are exact, except for sliding windows. Every layer that attends counts as if it kept the whole
     context; with many branches that is true up to rather long contexts. Working memory is an estimate.
     """
-    kept = kept_on_cpu(h, overrides)
+    on_cpu = kept_on_cpu(h, overrides)
     weights, output, host, embedding, has_output = [0] * h.n_layer, 0, 0, 0, False
     matrix, kept_matrix = [0] * h.n_layer, 0
     heads = h.n_trunk if h.n_mtp else h.n_layer  # the first layer that a target does not compute
@@ -148,7 +148,7 @@ def need_of(
         layer = t.layer
         if layer is not None and layer >= heads and h.has_trunk and not mtp:
             continue  # not loaded
-        if t.name in kept:
+        if t.name in on_cpu:
             host += t.n_bytes
             kept_matrix = max(kept_matrix, t.n_bytes if layer is not None else 0)
         elif layer is not None and layer < h.n_layer:

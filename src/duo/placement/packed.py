@@ -81,15 +81,15 @@ def mapped_bytes(o: ModelOptions) -> int:
 
 def choose(o: ModelOptions, packing: Packing) -> Choice:
     """The packed weights for a model. Raises as find()."""
-    found = find(o, packing)
-    if found is None:
+    file = find(o, packing)
+    if file is None:
         return NOTHING
     try:
-        state = _state(found)
-        source = "" if _is_older(found, o.path) else source_of(o.path)  # no file has an empty source
+        state = _state(file)
+        source = "" if _is_older(file, o.path) else source_of(o.path)  # no file has an empty source
     except OSError:
         return NOTHING  # loading will report it
-    return os.fsencode(found), source, recall(_checked_file()).get(str(found.resolve())) != state
+    return os.fsencode(file), source, recall(_checked_file()).get(str(file.resolve())) != state
 
 
 def note_checked(m: _core.ModelOptions, used: str) -> None:

@@ -57,12 +57,12 @@ def saved_bytes(o: ModelOptions) -> int:
     if not _may_pack(o) or _draft_header(o) is None:
         return 0
     path = os.fsencode(o.path)
-    found = [t for t in _core.cpu_types(path, 0) if t in WIDE]
+    types = [t for t in _core.cpu_types(path, 0) if t in WIDE]
     if o.draft_pack == "auto":
         if model_bytes(o.path) < SMALL or o.override_tensors:
             return 0
-        found = [t for t in found if min(BITS.values()) < GAIN * WIDE[t]]
-    before, after = (_core.cpu_weight_bytes(path, 0, p) for p in (NONE, (min(BITS), found)))
+        types = [t for t in types if min(BITS.values()) < GAIN * WIDE[t]]
+    before, after = (_core.cpu_weight_bytes(path, 0, p) for p in (NONE, (min(BITS), types)))
     return sum(before.values()) - sum(after.values())
 
 
@@ -89,10 +89,10 @@ def _packing(o: ModelOptions, teams: Sequence[int]) -> Packing:
     """Races kernels where `kernels.chosen_types` may; otherwise earlier races decide, or the bits of a type."""
     if not _may_pack(o):
         return NONE
-    found = [t for t in _core.cpu_types(os.fsencode(o.path), 0) if t in WIDE]
+    types = [t for t in _core.cpu_types(os.fsencode(o.path), 0) if t in WIDE]
     if o.draft_pack != "auto":
-        return (o.draft_pack, found) if found else NONE
-    if not found or model_bytes(o.path) < SMALL:
+        return (o.draft_pack, types) if types else NONE
+    if not types or model_bytes(o.path) < SMALL:
         return NONE
     n_threads, race = max(teams), not o.strict and o.cpu_kernels != "duo"
     # Packed weights have duo's kernels, whatever stock ones would take.
@@ -101,7 +101,7 @@ def _packing(o: ModelOptions, teams: Sequence[int]) -> Packing:
         return NONE
     least = min(costs.values(), default=0.0)
     stored = next((t for t, us in costs.items() if NEAR * us <= least), next(iter(BITS)))
-    slow = [t for t in found if _is_slower(t, stored, costs.get(stored), n_threads, race=race)]
+    slow = [t for t in types if _is_slower(t, stored, costs.get(stored), n_threads, race=race)]
     return (stored, slow) if slow else NONE
 
 

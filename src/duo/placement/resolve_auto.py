@@ -30,16 +30,16 @@ DRIVEN = ("CUDA", "ROCm", "MUSA")  # devices of ggml-cuda, by the beginning of t
 def rooms_of(devices: Sequence[Device], margins: Sequence[int] = ()) -> dict[str, Room]:
     """Devices that can hold layers, by name. margins: MiB that stay free on each of them, or on all; empty: auto."""
     host = next((d for d in devices if d.type == "cpu"), None)
-    found: dict[str, Room] = {}
+    rooms: dict[str, Room] = {}
     for d in devices:
         if d.type in ("cpu", "accel"):
             continue
         # Devices that share the machine's memory may report none. CUDA's do that if they are too full to be asked.
         borrows = not d.total and host is not None and not d.name.startswith(DRIVEN)
         free, total = (host.free, host.total) if borrows and host is not None else (d.free, d.total)
-        margin = None if not margins else margins[min(len(found), len(margins) - 1)] << 20
-        found[d.name] = Room(d.name, free, total, DRIVER if d.name.startswith(DRIVEN) else 0, margin)
-    return found
+        margin = None if not margins else margins[min(len(rooms), len(margins) - 1)] << 20
+        rooms[d.name] = Room(d.name, free, total, DRIVER if d.name.startswith(DRIVEN) else 0, margin)
+    return rooms
 
 
 def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ def needs(
 ) -> list[Need]:
     """The memory that each model needs. headers: of the models, in this order."""
     models = [m for m in (target, draft) if m is not None]
-    found = [
+    estimates = [
         need_of(
             h, n_ctx, draft=m.role == "draft", type_k=m.type_k, type_v=m.type_v, n_ubatch=m.n_ubatch,
             flash_attn=m.flash_attn != "off", overrides=m.override_tensors, n_contexts=m.n_contexts,
@@ -108,7 +108,7 @@ def needs(
     ]  # fmt: skip
     return [
         replace(n, host=n.host - _saved(m, devices) + _added(m, h, devices))
-        for m, h, n in zip(models, headers, found, strict=True)
+        for m, h, n in zip(models, headers, estimates, strict=True)
     ]
 
 
@@ -222,9 +222,9 @@ def resolve_auto(
         n = texts_that_fit(target, draft, devices)
         target, draft = target.for_texts(n), None if draft is None else draft.for_texts(n)
     models = [m for m in (target, draft) if m is not None]
-    found = [devices_for(m.devices, devices) for m in models]  # of both, to report an unknown device
+    device_names = [devices_for(m.devices, devices) for m in models]  # of both, to report an unknown device
     uses_device = any(
-        names and (m.n_gpu_layers != 0 or _helped(m, devices)) for m, names in zip(models, found, strict=True)
+        names and (m.n_gpu_layers != 0 or _helped(m, devices)) for m, names in zip(models, device_names, strict=True)
     )
     if not uses_device or not readable:
         if readable:
