@@ -91,18 +91,18 @@ class SilencedCopy:
 
     def silence(self, layers: Sequence[int]) -> None:
         """These and no others. Raises OSError."""
-        wanted = frozenset(layers)
-        with self.path.open("r+b") as file, self._model.open("rb") as whole:
+        silent = frozenset(layers)
+        with self.path.open("r+b") as file, self._model.open("rb") as model:
             for t in self._tensors:
-                if (t.layer in wanted) == (t.layer in self._silent):
+                if (t.layer in silent) == (t.layer in self._silent):
                     continue
                 file.seek(t.offset)
-                whole.seek(t.offset)
+                model.seek(t.offset)
                 for begin in range(0, t.n_bytes, _CHUNK):
                     n = min(_CHUNK, t.n_bytes - begin)
                     # Zero bytes mean zeros in every ggml type.
-                    file.write(bytes(n) if t.layer in wanted else whole.read(n))
-        self._silent = wanted
+                    file.write(bytes(n) if t.layer in silent else model.read(n))
+        self._silent = silent
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ class LayerSearch:
         if n is not None:
             return tuple(self._layers[int((i + 0.5) * len(self._layers) / n)] for i in range(n))
         sets = dict.fromkeys(self._layers[step - 1 :: step] for step in STEPS)
-        found = [t for s in sets if s and (t := self._try(s, "layers that lie evenly")) is not None]
-        return max(found, key=lambda t: t.worth).left_out if found else None
+        trials = [t for s in sets if s and (t := self._try(s, "layers that lie evenly")) is not None]
+        return max(trials, key=lambda t: t.worth).left_out if trials else None
 
     def chosen(self, n: int | None) -> tuple[int, ...] | None:
         """n layers, or as many as pay: in each round the one without which the draft is best. If time is up before n
