@@ -117,19 +117,19 @@ class LoadedPair:
         """The host of the model that is on another machine; empty: none is."""
         return "" if self.host is None else self.host.where
 
-    def _draft_file(self, model: PathLike | None, draft: PathLike | None, wanted: str) -> PathLike | None:
-        """wanted: the kind of draft, as --spec-type names it. Raises BadValueError: there is none of that kind here."""
-        if self.host is not None and wanted not in ("", "draft-simple"):
+    def _draft_file(self, model: PathLike | None, draft: PathLike | None, spec_type: str) -> PathLike | None:
+        """spec_type: the kind of draft, as in --spec-type. Raises BadValueError: there is none of that kind here."""
+        if self.host is not None and spec_type not in ("", "draft-simple"):
             raise BadValueError(
-                f"{wanted} (--spec-type) needs its target in the same process; leave out --draft-host, --verify-host "
-                "and --rpc"
+                f"{spec_type} (--spec-type) needs its target in the same process; leave out --draft-host, "
+                "--verify-host and --rpc"
             )
         if self.host is not None and self.host.role == "verify" and draft is not None:
             _core.refuse_lone_head(os.fsencode(path(draft, "draft")))  # before anything connects
-        if wanted == "draft-mtp" and draft is None:
+        if spec_type == "draft-mtp" and draft is None:
             draft = model  # the target's own layers
         if draft is not None:
-            check_kind(draft, wanted)
+            check_kind(draft, spec_type)
         return draft
 
     def _place(

@@ -192,13 +192,13 @@ class Duo(Chats, Embeddings):
             DoesNotFitError: The disk has no room for the files.
             DuoError: What `Duo` raises.
         """
-        wanted: dict[str, Any] = dict(options)
+        load_options: dict[str, Any] = dict(options)
         for name in ("additional_files", "local_dir"):
-            if wanted.pop(name, None):
+            if load_options.pop(name, None):
                 raise BadValueError(
                     f"llama_cpp's {name} is not supported by duo; files go to the hub's cache (cache_dir)"
                 )
-        wanted.pop("local_dir_use_symlinks", None)
+        load_options.pop("local_dir_use_symlinks", None)
         files = hub_paths(
             (repo_id, filename),
             (draft_repo_id, draft_filename),
@@ -207,7 +207,7 @@ class Duo(Chats, Embeddings):
             token=token,
             offline=offline,
         )
-        return cls(*files, **wanted)
+        return cls(*files, **load_options)
 
     @classmethod
     @keywords(LoadOptions)
@@ -220,8 +220,8 @@ class Duo(Chats, Embeddings):
             name: Its name, from `duo pairs`.
             **options: Keywords of `Duo`.
         """
-        files, wanted = pair_paths(name, options)
-        return cls(*files, **wanted)
+        files, load_options = pair_paths(name, options)
+        return cls(*files, **load_options)
 
     # ---- life
 

@@ -90,10 +90,10 @@ def _jpeg_markers(data: bytes) -> Iterator[tuple[int, int]]:
     segments hold (a thumbnail), and what stands behind the end, has markers of its own, which do not count."""
     at = 2
     for _ in range(_N_SEGMENTS_MOST):
-        found = _JPEG_MARKER.search(data, at)
-        if found is None or data[found.end() - 1] == _END:
+        match = _JPEG_MARKER.search(data, at)
+        if match is None or data[match.end() - 1] == _END:
             return
-        at = found.end()
+        at = match.end()
         marker = data[at - 1]
         yield marker, at
         if marker not in (0x01, 0xD8):  # these have no segment
