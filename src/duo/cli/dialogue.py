@@ -50,8 +50,8 @@ class Dialogue:
         """Around the line, what the options say; in it, no special tokens."""
         if self._with_bos and (bos := self._duo.token_bos()) >= 0:
             self._tokens.append(bos)
-        said = unescape(line) if self._escape else line
-        for text, special in ((self._prefix, True), (said, False), (self._suffix, True)):
+        typed = unescape(line) if self._escape else line
+        for text, special in ((self._prefix, True), (typed, False), (self._suffix, True)):
             if text:
                 self._tokens += self._duo.tokenize(text, add_bos=not self._tokens, special=special)
         sys.stdout.write(self._suffix)
@@ -64,13 +64,13 @@ class Dialogue:
             sys.stdout.write("\n")
             raise failure
         warn_of_draft(self._duo, stream)
-        ended = [t for t in stream.result.tokens if self._duo.local_model.is_end(t)]
-        self._tokens += [t for t in stream.result.tokens if t not in ended]
-        said = self._stop_string(stream)
-        if ended and self._stops:  # as if the model had written the first of them
-            said = self._stops[0]
-            self._tokens += self._duo.tokenize(said, add_bos=False, special=True)
-        sys.stdout.write(said)
+        ends = [t for t in stream.result.tokens if self._duo.local_model.is_end(t)]
+        self._tokens += [t for t in stream.result.tokens if t not in ends]
+        stop = self._stop_string(stream)
+        if ends and self._stops:  # as if the model had written the first of them
+            stop = self._stops[0]
+            self._tokens += self._duo.tokenize(stop, add_bos=False, special=True)
+        sys.stdout.write(stop)
         sys.stdout.flush()
 
     def _stop_string(self, stream: Stream) -> str:

@@ -78,8 +78,8 @@ def _promise(o: GenerateOptions, has_draft: bool) -> str:
     from duo.generation.job import makes_guesses
     from duo.options.accept import promise_of
 
-    said = promise_of(o) if makes_guesses(o, has_draft) else ""
-    return f"; {said}" if said else ""
+    promise = promise_of(o) if makes_guesses(o, has_draft) else ""
+    return f"; {promise}" if promise else ""
 
 
 def first_line(

@@ -65,17 +65,17 @@ TITLES = (_OWN, _MODELS, *(title for title, _ in TABLES), _LOGS)
 
 def groups_of(params: Iterable[click.Parameter]) -> dict[str, list[click.Parameter]]:
     """The options by the title of their group, in the order of the help."""
-    found: dict[str, list[click.Parameter]] = {title: [] for title in TITLES}
+    by_title: dict[str, list[click.Parameter]] = {title: [] for title in TITLES}
     for p in params:
-        found[_GROUP_OF.get(p.name or "", _OWN)].append(p)
-    return {title: members for title, members in found.items() if members}
+        by_title[_GROUP_OF.get(p.name or "", _OWN)].append(p)
+    return {title: members for title, members in by_title.items() if members}
 
 
 def help_all() -> click.Option:
     """--help-all."""
 
-    def show(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
-        if wanted and not ctx.resilient_parsing:
+    def show(ctx: click.Context, _option: click.Parameter, is_set: bool) -> None:
+        if is_set and not ctx.resilient_parsing:
             ctx.meta[HELP_ALL] = True
             click.echo(ctx.get_help(), color=ctx.color)
             ctx.exit()

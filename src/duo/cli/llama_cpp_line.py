@@ -33,37 +33,37 @@ def meaning_of(args: list[str], command: str, known: Collection[str], n_values: 
     at: dict[TakenOption, list[str]] = {}
     defaults: dict[TakenOption, dict[str, str]] = {}
     notes: dict[bool, dict[str, str]] = {False: {}, True: {}}
-    given = iter(args)
-    for typed in given:
+    arguments = iter(args)
+    for typed in arguments:
         if typed == "--":
-            parts.append([typed, *given])
+            parts.append([typed, *arguments])
             break
         arg = _with_hyphens(typed, known)
         name, is_joined, value = arg.partition("=") if arg.startswith("--") else (arg, "", "")
-        taken = taken_by(name, command, known)
-        if taken is None:
-            parts.append([arg, *islice(given, n_values(arg))])
+        option = taken_by(name, command, known)
+        if option is None:
+            parts.append([arg, *islice(arguments, n_values(arg))])
             continue
-        value = value if is_joined or taken.means is None else next(given, "")
-        meaning = _meaning(taken, name, value, joined=bool(is_joined))
-        at.get(taken, []).clear()
-        at[taken] = [x for x in meaning if x != "-v" or x in known] if isinstance(meaning, list) else []
-        defaults[taken] = meaning if isinstance(meaning, dict) else {}
-        parts.append(at[taken])
-        notes[taken.loud][name] = taken.why
-    merged = {k: v for found in defaults.values() for k, v in found.items()}
+        value = value if is_joined or option.means is None else next(arguments, "")
+        meaning = _meaning(option, name, value, joined=bool(is_joined))
+        at.get(option, []).clear()
+        at[option] = [x for x in meaning if x != "-v" or x in known] if isinstance(meaning, list) else []
+        defaults[option] = meaning if isinstance(meaning, dict) else {}
+        parts.append(at[option])
+        notes[option.loud][name] = option.why
+    merged = {k: v for values in defaults.values() for k, v in values.items()}
     return Meant([x for part in parts for x in part], merged, notes[False], notes[True])
 
 
-def _meaning(taken: TakenOption, name: str, value: str, *, joined: bool) -> list[str] | dict[str, str]:
-    if taken.means is None:
+def _meaning(option: TakenOption, name: str, value: str, *, joined: bool) -> list[str] | dict[str, str]:
+    if option.means is None:
         if joined:
             raise ValueError(f"{name} takes no value")
-        return list(taken.instead)
+        return list(option.instead)
     if not value:
         raise ValueError(f"{name} needs a value")
     try:
-        return taken.means(value)
+        return option.means(value)
     except ValueError as e:
         raise ValueError(f"llama.cpp's {name} {value}: {e}; change the value or leave it out") from None
 
@@ -77,7 +77,7 @@ def _with_hyphens(arg: str, known: Collection[str]) -> str:
 def of_environment(args: list[str], command: str, known: Collection[str]) -> list[str]:
     """Arguments for the variables of llama.cpp whose options are taken and not given. Raises ValueError: a variable and
     its fault."""
-    found: list[str] = []
+    arguments: list[str] = []
     typed = {_with_hyphens(x, known).partition("=")[0] for x in args}
     for t in TAKEN:
         value = os.environ.get(t.env) if t.env else None
@@ -87,8 +87,8 @@ def of_environment(args: list[str], command: str, known: Collection[str]) -> lis
             t.means(value)
         except ValueError as e:
             raise ValueError(f"llama.cpp's variable {t.env}={value}: {e}; change the value or unset it") from None
-        found += [t.names[-1], value]
-    return found
+        arguments += [t.names[-1], value]
+    return arguments
 
 
 def without_effect() -> dict[str, str]:
@@ -100,8 +100,8 @@ def without_effect() -> dict[str, str]:
 
 def taken_by(name: str, command: str, known: Collection[str]) -> TakenOption | None:
     """None: it is not taken there."""
-    found = (t for t in OF_NAME.get(name, ()) if not t.commands or command in t.commands)
-    return next((t for t in found if not t.needs or t.needs in known), None)
+    options = (t for t in OF_NAME.get(name, ()) if not t.commands or command in t.commands)
+    return next((t for t in options if not t.needs or t.needs in known), None)
 
 
 def commands_of(name: str) -> list[str]:

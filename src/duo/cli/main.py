@@ -60,8 +60,8 @@ def command_named(name: str) -> click.Command | None:
     if name not in COMMANDS:
         return None
     module, _, member = COMMANDS[name][0].partition(".")
-    found: click.Command = getattr(import_module(f"duo.cli.commands.{module}"), member)
-    return found
+    command: click.Command = getattr(import_module(f"duo.cli.commands.{module}"), member)
+    return command
 
 
 class ReaderGone(Exception):  # noqa: N818 - no error
@@ -124,10 +124,10 @@ class Program(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # click's own list would import every command.
-        found = [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
-        found += click.Command.shell_complete(self, ctx, incomplete)
+        items = [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
+        items += click.Command.shell_complete(self, ctx, incomplete)
         run = command_named("run") if incomplete.startswith("-") else None
-        return found if run is None else found + run.shell_complete(ctx, incomplete)
+        return items if run is None else items + run.shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -73,9 +73,9 @@ def _option(name: str, hint: Any, o: Opt) -> click.Option:
     return click.Option([name, *o.flags], type=str, **base)
 
 
-def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
+def table_options(table: type, opts: dict[str, Opt]) -> Iterator[click.Option]:
     """The options of a table that have a flag."""
-    for name, o in found.items():
+    for name, o in opts.items():
         if o.flags:
             yield _option(name, table.__annotations__[name], o)
         if name == "load_mode":
@@ -141,16 +141,16 @@ def model_options(without: Collection[str] = (), defaults: Mapping[str, Any] | N
 
 def logit_bias(values: tuple[str, ...]) -> dict[int, float]:
     """ "15043+1", "15043-inf" -> {15043: bias}. Raises BadValueError."""
-    found = {}
+    biases = {}
     for value in values:
         match = re.fullmatch(r"(\d+)([+-].+)", value)
         try:
             if match is None:
                 raise ValueError
-            found[int(match[1])] = float(match[2])
+            biases[int(match[1])] = float(match[2])
         except ValueError:
             raise BadValueError(f"-l {value!r} is not TOKEN(+/-)BIAS; write it as 15043+1 or 15043-inf") from None
-    return found
+    return biases
 
 
 def sequence_breakers(values: tuple[str, ...], *, escape: bool) -> list[str]:

@@ -40,18 +40,18 @@ def short(m: known.ModelRef) -> str:
     return f"{name} {m.quant or ''}".strip()
 
 
-def print_all(found: Iterable[known.Entry]) -> None:
+def print_all(entries: Iterable[known.Entry]) -> None:
     out, table = _console(), _table("target", "draft", "memory", "")
-    for e in found:
+    for e in entries:
         sizes = " + ".join(filter(None, (memory(e.pair.target), memory(e.pair.draft))))
         table.add_row(e.pair.name, short(e.pair.target), guesser(e.pair), sizes, "yours" if e.own else "")
     out.print(table)
     out.print("duo pairs show NAME shows the details of a pair; duo --pair NAME runs it.", style="dim")
 
 
-def print_fits(found: Sequence[Fit], device: str) -> None:
+def print_fits(pair_fits: Sequence[Fit], device: str) -> None:
     out, table = _console(), _table("target", "draft", f"on a GPU of {device}", "in RAM", "options")
-    for f in found:
+    for f in pair_fits:
         p = f.entry.pair
         what = {
             "whole": "all",

@@ -57,12 +57,12 @@ def _drafts(params: dict[str, Any], models: Models) -> Iterator[Load]:
             yield from (load_of_file(str(path)) for path in (demo_pair()[1], demo_head()))
         return
     left = left_to_duo(params, models)
-    found = draft_of_target(models)
+    source = draft_of_target(models)
     if left:
-        tell_of(found)
-        if found.path is not None:
-            yield load_of_file(found.path)
-    if found.own and (left or models.draft is not None):
+        tell_of(source)
+        if source.path is not None:
+            yield load_of_file(source.path)
+    if source.own and (left or models.draft is not None):
         yield Load((Guesses("own MTP layers"),), spec_type=("draft-mtp",))
 
 

@@ -52,27 +52,27 @@ def pairs(ctx: click.Context, device: str | None, ram: str | None, as_json: bool
         return
     from duo.models import pairs as known
 
-    found = known.entries().values()
+    entries = known.entries().values()
     if device is not None:
-        _print_fits(found, device, ram, as_json=as_json)
+        _print_fits(entries, device, ram, as_json=as_json)
         return
     if ram is not None:
         raise BadValueError("--ram needs --for; give the memory of the GPU (--for 12G)")
     if as_json:
-        click.echo(json.dumps([_as_dict(e) for e in found], indent=2))
+        click.echo(json.dumps([_as_dict(e) for e in entries], indent=2))
     else:
-        pair_table.print_all(found)
+        pair_table.print_all(entries)
 
 
 def _print_fits(known: Iterable[known.Entry], device: str, ram: str | None, *, as_json: bool) -> None:
     from duo.placement.pair_fit import fits, gigabytes_of
 
     host_gb = None if ram is None else gigabytes_of(ram, "--ram")
-    found = fits(known, gigabytes_of(device, "--for"), host_gb)
+    pair_fits = fits(known, gigabytes_of(device, "--for"), host_gb)
     if as_json:
-        click.echo(json.dumps([{**_as_dict(f.entry), "fit": pair_table.fit_as_dict(f)} for f in found], indent=2))
-    elif found:
-        pair_table.print_fits(found, device)
+        click.echo(json.dumps([{**_as_dict(f.entry), "fit": pair_table.fit_as_dict(f)} for f in pair_fits], indent=2))
+    elif pair_fits:
+        pair_table.print_fits(pair_fits, device)
     else:
         beside = f" with {ram} of RAM" if ram is not None else ""
         raise BadValueError(f"duo knows no pair for a GPU of {device}{beside}; duo pairs shows all of them")
@@ -100,8 +100,8 @@ def show(name: str, as_json: bool) -> None:
         memory += f", {m.dense_gb:g} GB of it without the experts" if m.dense_gb is not None else ""
         kind = f" ({pair_table.KINDS[p.head]})" if what == "draft" and p.head is not None else ""
         click.echo(f"{what}: {m}{kind}{memory}")
-    told = {"n-grams": p.ngrams, "gain": p.gain, "licence": p.licence, "notes": p.notes}
-    for what, text in {**told, "names and sizes from": "; ".join(p.sources)}.items():
+    facts = {"n-grams": p.ngrams, "gain": p.gain, "licence": p.licence, "notes": p.notes}
+    for what, text in {**facts, "names and sizes from": "; ".join(p.sources)}.items():
         if text:
             click.echo(f"{what}: {text}")
     for box, options in p.placement.items():

@@ -85,7 +85,7 @@ def run(params: dict[str, Any]) -> None:
     on_screen = can_show(sys.stdout) and not params["verbose"] and not params["json"]
     _write_both(alone, pair, color=show.wants_color(params["color"], sys.stdout) if on_screen else None)
     outcome = Outcome(alone.lane, pair.lane)
-    for line in lines_of(outcome, whole=not on_screen):
+    for line in lines_of(outcome, each_text=not on_screen):
         print(line, file=sys.stderr if params["json"] else sys.stdout)
     if outcome.disturbed:
         used = (f"{lane.other_cores or 0.0:.1f} cores during {lane.name}" for lane in (alone.lane, pair.lane))
@@ -168,10 +168,10 @@ def _write_both(alone: Runner, pair: Runner, *, color: bool | None) -> None:
         pair.run(screen.look)
 
 
-def lines_of(outcome: Outcome, *, whole: bool) -> Iterator[str]:
-    """The result in words. whole: with a line for each text."""
+def lines_of(outcome: Outcome, *, each_text: bool) -> Iterator[str]:
+    """The result in words. each_text: with a line for each text."""
     alone, pair = outcome.alone, outcome.pair
-    if whole:
+    if each_text:
         for lane in (alone, pair):
             guessed = f", {lane.n_guessed} of them guessed by the draft" if lane is pair else ""
             yield (

@@ -72,21 +72,21 @@ def serve(params: dict[str, Any]) -> None:
     from duo.server.service import Service
     from duo.server.settings import ServerSettings
 
-    asked = given_options(params, SERVE_OPTIONS)
+    typed = given_options(params, SERVE_OPTIONS)
     options = given_options(params, GENERATE_OPTIONS)
-    o = serve_options(asked)
+    o = serve_options(typed)
     template, variables = template_choice(params)
-    wanted = check_early("?", options)  # reports a bad value before minutes of loading
+    complete_options = check_early("?", options)  # reports a bad value before minutes of loading
     settings = ServerSettings.of(
-        asked, name_of(params), reasoning=reasoning_of(params["reasoning_format"]),
-        thoughts=thoughts_of(params, wanted), variables=variables, verbose=params["verbose"],
+        typed, name_of(params), reasoning=reasoning_of(params["reasoning_format"]),
+        thoughts=thoughts_of(params, complete_options), variables=variables, verbose=params["verbose"],
     )  # fmt: skip
     check_tls(o)
     check_open(o, has_keys=bool(settings.keys))
     if params["n_parallel"] is None:
         params["n_parallel"] = N_PARALLEL if params["draft_host"] is None and params["verify_host"] is None else 1
     engine_options(given_options(params, ENGINE_OPTIONS))
-    found = listeners(o)
+    sockets = listeners(o)
     context = click.get_current_context()
 
     def load() -> Duo:
@@ -115,27 +115,27 @@ def serve(params: dict[str, Any]) -> None:
             if settings.embeds:
                 show.warn(f"{Path(d.local_model.path).name} for embeddings (pooling {d.embedder.pooling}); no texts")
             else:
-                introduce(d, wanted)
+                introduce(d, complete_options)
             warn_of_start(d)
             with suppress(DuoError):  # a base model, or one for vectors, has no template
                 warn_of_thoughts(settings.thoughts, lambda: d.chat_template)
         with suppress(OSError):
-            where = addresses(found, o, settings.api_prefix)
+            where = addresses(sockets, o, settings.api_prefix)
             print(f"duo serve: {settings.names[0]} on {where} ({d.session.turns.n} texts at once)", flush=True)
 
     service = Service(settings)
     Serving(
-        service, found, load, drain_s=o["drain"], ready=ready, cert=o["ssl_cert_file"], key=o["ssl_key_file"],
+        service, sockets, load, drain_s=o["drain"], ready=ready, cert=o["ssl_cert_file"], key=o["ssl_key_file"],
         sleep_s=max(0, o["sleep_idle_seconds"]),
     ).run()  # fmt: skip
     with suppress(OSError):
         show.warn("the server has ended")
 
 
-def addresses(found: Sequence[ListeningSocket], o: ServeOptions, prefix: str) -> str:
+def addresses(sockets: Sequence[ListeningSocket], o: ServeOptions, prefix: str) -> str:
     """Where clients reach the server, for the user."""
     scheme = "https" if o["ssl_cert_file"] else "http"
-    return " and ".join(x.url(scheme) + prefix * (not x.path) for x in found)
+    return " and ".join(x.url(scheme) + prefix * (not x.path) for x in sockets)
 
 
 def serve_many(params: dict[str, Any]) -> None:
@@ -153,9 +153,9 @@ def serve_many(params: dict[str, Any]) -> None:
 
     if names_target(params) or names_draft(params):
         raise BadValueError("--models-dir and --models-preset name the models; leave out -m, -md, -hf and --pair")
-    asked = given_options(params, SERVE_OPTIONS)
-    o = serve_options(asked)
-    settings = ServerSettings.of({**asked, "ui": False}, "duo")
+    typed = given_options(params, SERVE_OPTIONS)
+    o = serve_options(typed)
+    settings = ServerSettings.of({**typed, "ui": False}, "duo")
     check_tls(o)
     check_open(o, has_keys=bool(settings.keys))
     context = click.get_current_context()
@@ -171,10 +171,10 @@ def serve_many(params: dict[str, Any]) -> None:
         )
 
     sources = read()
-    found = listeners(o)
+    sockets = listeners(o)
 
     def ready() -> None:
-        where = addresses(found, o, settings.api_prefix)
+        where = addresses(sockets, o, settings.api_prefix)
         most = f"{o['models_max']} at a time" if o["models_max"] else "any number at a time"
         with suppress(OSError):
             print(f"duo serve: {len(sources)} models on {where} ({most})", flush=True)
@@ -183,7 +183,9 @@ def serve_many(params: dict[str, Any]) -> None:
         settings, sources, n_most=o["models_max"], autoload=o["models_autoload"], env=env_of_models(params),
         say=show.warn, read=read,
     )  # fmt: skip
-    RouterServing(router, found, drain_s=o["drain"], ready=ready, cert=o["ssl_cert_file"], key=o["ssl_key_file"]).run()
+    RouterServing(
+        router, sockets, drain_s=o["drain"], ready=ready, cert=o["ssl_cert_file"], key=o["ssl_key_file"]
+    ).run()
     with suppress(OSError):
         show.warn("the server has ended")
 
