@@ -25,7 +25,7 @@ class Spelled:
         self._model = model
         self._marks: list[tuple[int, bytes]] = []  # and bytes of text before each
         self._n_tokens = self._n_text = 0  # bytes of the tokens so far, and of the text: it may come later
-        self._found = b""
+        self._bytes = b""
 
     def add(self, chunk: Chunk) -> None:
         if chunk.token is not None and not self._model.is_end(chunk.token):
@@ -37,15 +37,15 @@ class Spelled:
         while self._marks and self._marks[0][0] <= self._n_text + len(data):
             n, mark = self._marks.pop(0)
             n = max(0, n - self._n_text)
-            self._found += data[:n] + mark
+            self._bytes += data[:n] + mark
             data, self._n_text = data[n:], self._n_text + n
-        self._found += data
+        self._bytes += data
         self._n_text += len(data)
 
     def take(self) -> str:
         """What has come since the last call."""
-        found, self._found = self._found, b""
-        return found.decode("utf-8", "replace")
+        data, self._bytes = self._bytes, b""
+        return data.decode("utf-8", "replace")
 
 
 class Reading:

@@ -169,8 +169,8 @@ class Chats(Evaluation):
         check_keywords("create_chat_completion", own, GENERATE_OPTIONS)
         if schema is not None:
             own["grammar"] = grammar_of_schema(schema)
-        whole = {**OF_HANDLERS, **of_all, **{k: v for k, v in arguments.items() if k in OF_HANDLERS}}
-        return chat_formats.handled(handler, self, {"messages": messages, **whole}, own)
+        handler_arguments = {**OF_HANDLERS, **of_all, **{k: v for k, v in arguments.items() if k in OF_HANDLERS}}
+        return chat_formats.handled(handler, self, {"messages": messages, **handler_arguments}, own)
 
     def _templated(self, messages: Any, options: dict[str, Any]) -> ChatCompletion | Iterator[ChatChunk]:
         stream, model = options.pop("stream", None), options.pop("model", None)
@@ -181,12 +181,12 @@ class Chats(Evaluation):
             variables=self._variables(options),
         )
         options |= self.drawn_seed(options)
-        wanted = text_keywords(text_defaults(self, options), options, DEFAULTS)
+        keywords = text_keywords(text_defaults(self, options), options, DEFAULTS)
         prompt = self.chat_prompt(messages, request)
-        wanted |= prompt.shape
+        keywords |= prompt.shape
         if logprobs:
-            wanted["logprobs"] = top_logprobs or 0
-        stream_of = start(self.session, prompt.tokens, wanted, "create_chat_completion")
+            keywords["logprobs"] = top_logprobs or 0
+        stream_of = start(self.session, prompt.tokens, keywords, "create_chat_completion")
         text = CompletionAnswer(self.local_model, stream_of, "", len(prompt.tokens), model)
         if named := prompt.choice.named:
             answer: ChatAnswer = NamedCallAnswer(text, named)

@@ -34,10 +34,10 @@ def handler_of(name: str) -> Handler | None:
     if not known:
         _core.take_log()
     try:
-        found: Handler = theirs.get_chat_completion_handler(name)
+        handler: Handler = theirs.get_chat_completion_handler(name)
     except theirs.LlamaChatCompletionHandlerNotFoundException:
         return None
-    return found
+    return handler
 
 
 def see_as_handler(options: dict[str, Any]) -> None:

@@ -41,15 +41,15 @@ UNFILTERED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _of_samplers(given: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def _of_samplers(options: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """Keywords of `stream`. own: what `Duo` was given for all texts."""
-    given.pop("penalize_nl", None)  # without effect, as there
-    temp = given.pop("temp", None)
-    found = text_keywords(own, given, {})
+    options.pop("penalize_nl", None)  # without effect, as there
+    temp = options.pop("temp", None)
+    keywords = text_keywords(own, options, {})
     if temp is not None:
-        found |= UNFILTERED if temp < 0 else {"temperature": temp}
+        keywords |= UNFILTERED if temp < 0 else {"temperature": temp}
     # A token ends these texts where the program says so.
-    return {**found, "max_tokens": -1, "stop": [], "context_shift": False, "prompt_cache": None}
+    return {**keywords, "max_tokens": -1, "stop": [], "context_shift": False, "prompt_cache": None}
 
 
 class Evaluation(Completions):
@@ -99,9 +99,9 @@ class Evaluation(Completions):
 
         Raises AttributeError without it.
         """
-        if (found := self._evaluated.scores) is None:
+        if (rows := self._evaluated.scores) is None:
             raise AttributeError("scores")  # `__getattr__` says more
-        return found
+        return rows
 
     def reset(self) -> None:
         """Nothing is evaluated any more. What the caches hold of the tokens is used if they come again.
@@ -144,17 +144,17 @@ class Evaluation(Completions):
             with turn(self.session):
                 read_ahead(self.session, known + fresh)
         else:
-            whole = known + fresh
-            for i in range(len(known), len(whole)):
-                scores[i] = self._logits_behind(whole[: i + 1])
+            all_tokens = known + fresh
+            for i in range(len(known), len(all_tokens)):
+                scores[i] = self._logits_behind(all_tokens[: i + 1])
         self._evaluated.add(fresh)
 
     def _logits_behind(self, tokens: list[int]) -> Rows:
         """float32 [n_vocab]. Raises DuoError."""
-        found: list[Rows] = []
+        rows: list[Rows] = []
 
         def keep(_ids: Ids, logits: Rows) -> bool:
-            found.append(logits)
+            rows.append(logits)
             return True  # the text ends here
 
         self._needs_target("eval_logits")
@@ -162,7 +162,7 @@ class Evaluation(Completions):
         with start(self.session, tokens, options, "eval") as s:
             for _ in s:
                 pass
-        return found[0]
+        return rows[0]
 
     def sample(self, *positional: Any, **options: Any) -> int:
         """A token that may follow those that were evaluated, as llama_cpp.Llama.sample.
@@ -173,8 +173,8 @@ class Evaluation(Completions):
 
         Raises TypeError, BadValueError (a value; nothing was evaluated) and DuoError.
         """
-        given = merged_arguments("sample", SAMPLE_ARGUMENTS, positional, options)
-        idx = given.pop("idx", None)
+        arguments = merged_arguments("sample", SAMPLE_ARGUMENTS, positional, options)
+        idx = arguments.pop("idx", None)
         self._needs_target("sample")
         tokens = self._evaluated.tokens
         if idx is not None:
@@ -183,8 +183,8 @@ class Evaluation(Completions):
             tokens = tokens[: idx + 1]
         if not tokens:
             raise BadValueError("sample needs a token before it; give some to eval first")
-        wanted = _of_samplers(given, text_defaults(self, given))
-        with start(self.session, tokens, {**wanted, "max_tokens": 1, "mode": "plain"}, "sample") as s:
+        keywords = _of_samplers(arguments, text_defaults(self, arguments))
+        with start(self.session, tokens, {**keywords, "max_tokens": 1, "mode": "plain"}, "sample") as s:
             for _ in s:
                 pass
             return s.result.tokens[0]
@@ -202,22 +202,22 @@ class Evaluation(Completions):
         Raises, when a token is asked for: TypeError, BadValueError (a value), ContextFullError (the context is full),
         BusyError and DuoError.
         """
-        given = merged_arguments("generate_tokens", GENERATE_ARGUMENTS, positional, options)
-        reset = given.pop("reset", True)
+        arguments = merged_arguments("generate_tokens", GENERATE_ARGUMENTS, positional, options)
+        reset = arguments.pop("reset", True)
         self._needs_target("generate_tokens")
-        wanted = _of_samplers(given, text_defaults(self, given))
+        keywords = _of_samplers(arguments, text_defaults(self, arguments))
         known = [] if reset else self._evaluated.tokens
         text = known + (prompt_tokens(self.local_model, tokens) if len(tokens) or not known else [])
         goes_on = True
         while goes_on:
             self._evaluate_all(text)
-            with start(self.session, text, self._keeping_scores(wanted), "generate_tokens") as s:
+            with start(self.session, text, self._keeping_scores(keywords), "generate_tokens") as s:
                 token: int | None = None
                 for token in (chunk.token for chunk in s if chunk.token is not None):
                     yield token
                     self._evaluated.add([token])
-                text, wanted["seed"] = self._evaluated.tokens, s.seed  # one seed, however often the text is begun
-            goes_on = token is not None and self.local_model.is_end(token) and wanted.get("grammar") is None
+                text, keywords["seed"] = self._evaluated.tokens, s.seed  # one seed, however often the text is begun
+            goes_on = token is not None and self.local_model.is_end(token) and keywords.get("grammar") is None
 
     def _evaluate_all(self, text: list[int]) -> None:
         """What is evaluated is this text. Raises DuoError."""

@@ -39,8 +39,8 @@ class Choice:
         Raises BadValueError.
         """
         if self.named:
-            (found,) = (f for f in self.functions if f["name"] == self.named)
-            return found.get("parameters") or NO_ARGUMENTS
+            (function,) = (f for f in self.functions if f["name"] == self.named)
+            return function.get("parameters") or NO_ARGUMENTS
         if not self.required:
             return None
         try:
@@ -78,20 +78,20 @@ def _moved(schema: Any, i: int) -> Any:
 
 
 def _functions(tools: object, functions: object) -> tuple[Mapping[str, Any], ...]:
-    found: list[Any]
+    definitions: list[Any]
     if functions is not None:
-        found = list(functions) if isinstance(functions, Sequence) else [None]
+        definitions = list(functions) if isinstance(functions, Sequence) else [None]
     elif tools is not None:
-        given = tools if isinstance(tools, Sequence) else [None]
-        found = [t.get("function") if isinstance(t, Mapping) else None for t in given]
+        tool_list = tools if isinstance(tools, Sequence) else [None]
+        definitions = [t.get("function") if isinstance(t, Mapping) else None for t in tool_list]
     else:
         return ()
-    for i, f in enumerate(found):
+    for i, f in enumerate(definitions):
         if not isinstance(f, Mapping) or not isinstance(f.get("name"), str) or not f["name"]:
             raise BadValueError(f"tool {i} has no function with a name; {HOW}")
         if not isinstance(f.get("parameters") or {}, Mapping):
             raise BadValueError(f"the parameters of tool {i} are {type(f['parameters']).__name__}; {HOW}")
-    return tuple(found)
+    return tuple(definitions)
 
 
 def choice_of(tools: object, tool_choice: object, functions: object, function_call: object) -> Choice:

@@ -52,11 +52,11 @@ class LogprobLists:
         keeps_bos: BOS tokens are listed, too; else they are left out, as llama_cpp does.
         """
         bos = self._model.token_bos
-        kept = [t for t in (TokenLogprobs(first, 0.0), *rest) if keeps_bos or t.token != bos]
-        found = self.of(kept)
-        if kept:
-            found["token_logprobs"][0] = found["top_logprobs"][0] = None
-        return found
+        tokens = [t for t in (TokenLogprobs(first, 0.0), *rest) if keeps_bos or t.token != bos]
+        lists = self.of(tokens)
+        if tokens:
+            lists["token_logprobs"][0] = lists["top_logprobs"][0] = None
+        return lists
 
 
 def joined_lists(head: Logprobs, tail: Logprobs) -> Logprobs:

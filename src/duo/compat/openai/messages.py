@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from duo.compat.openai import shapes
 
 
-def call_id(made: str) -> str:
+def call_id(model_id: str) -> str:
     """The model's own, or a new one."""
     import uuid
 
-    return made or f"call_{uuid.uuid4().hex[:24]}"
+    return model_id or f"call_{uuid.uuid4().hex[:24]}"
 
 
 def tool_call(call: Call) -> shapes.ToolCall:
@@ -33,13 +33,13 @@ def tool_call_part(p: CallPiece) -> shapes.ToolCallPart:
     return {"index": p.index, "id": call_id(p.id), "type": "function", "function": function}
 
 
-def message_of(said: Part) -> shapes.ChatMessage:
+def message_of(part: Part) -> shapes.ChatMessage:
     """All of it."""
-    message: shapes.ChatMessage = {"role": "assistant", "content": said.content or (None if said.calls else "")}
-    if said.reasoning:
-        message["reasoning_content"] = said.reasoning
-    if said.calls:
-        message["tool_calls"] = [tool_call(c) for c in said.calls]
+    message: shapes.ChatMessage = {"role": "assistant", "content": part.content or (None if part.calls else "")}
+    if part.reasoning:
+        message["reasoning_content"] = part.reasoning
+    if part.calls:
+        message["tool_calls"] = [tool_call(c) for c in part.calls]
     return message
 
 
