@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from duo.benchmark.bench.head import head_of
-from duo.benchmark.prove.cases import NGRAMS, NONE, Case, Guesses, How, of_pair, wanted
+from duo.benchmark.prove.cases import NGRAMS, NONE, Case, Guesses, How, of_pair, reference_items
 from duo.benchmark.prove.pair import PairWriter, n_context
 from duo.benchmark.prove.plan import Item, ProofPlan
 from duo.benchmark.prove.run import Proof, References
@@ -92,7 +92,7 @@ class Loader:
 
         if not params["strict"] and params["cpu_kernels"] is None and kernels.available():
             params = {**params, "cpu_kernels": "duo"}  # otherwise a race chooses, for each load anew
-        items = wanted(plan)
+        items = reference_items(plan)
         with Duo(target, vocab_only=True) as d:
             short, long = ([x for x in items if (x.kind == "long") == is_long] for is_long in (False, True))
             try:
@@ -162,7 +162,7 @@ def measure(params: dict[str, Any], plan: ProofPlan, proof: Proof, head: dict[st
     loads = loads_of(params, models)
     loader = Loader.of(params, models.target or str(demo_pair()[0]), plan)
     rounds = rounds_of(loads, plan)
-    items = wanted(plan)
+    items = reference_items(plan)
     proof.n_expected = len(items) + sum(len(case.items) for *_, cases in rounds for _, case in cases)
     head["reference"] = "the target alone, one text at a time (plain decoding)"
     references(loader, proof, items, head, command)

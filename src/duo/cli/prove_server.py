@@ -8,7 +8,7 @@ from typing import Any
 from duo.benchmark.bench.endpoint.address import parse_address
 from duo.benchmark.bench.endpoint.client import EndpointClient, read_key
 from duo.benchmark.bench.head import head_of
-from duo.benchmark.prove.cases import How, of_server, wanted
+from duo.benchmark.prove.cases import How, of_server, reference_items
 from duo.benchmark.prove.endpoint import ServerTextWriter, add_candidates
 from duo.benchmark.prove.plan import ProofPlan
 from duo.benchmark.prove.run import Proof, References
@@ -45,7 +45,7 @@ def measure(params: dict[str, Any], plan: ProofPlan, proof: Proof, head: dict[st
 
 
 def _measure(writer: ServerTextWriter, name: str, plan: ProofPlan, proof: Proof, here: References) -> None:
-    cases, items = of_server(plan), wanted(plan)
+    cases, items = of_server(plan), reference_items(plan)
     proof.n_expected = len(items) + sum(len(c.items) for c in cases)
     proof.refer(writer, items, name, How())
     if here:

@@ -128,8 +128,8 @@ def total(records: Iterable[AnswerRecord], key: str) -> float | None:
     return float(sum(values)) if values else None
 
 
-def share(part: float | None, whole: float | None) -> float | None:
-    return part / whole if part is not None and whole else None
+def share(part: float | None, total: float | None) -> float | None:
+    return part / total if part is not None and total else None
 
 
 Weight = Callable[[Mapping[str, Any]], float]
@@ -137,8 +137,8 @@ Weight = Callable[[Mapping[str, Any]], float]
 
 def _mean(records: Iterable[AnswerRecord], key: str, weight: Weight = lambda _: 1.0) -> float | None:
     pairs = [(r.timings[key], weight(r.timings)) for r in records if r.timings.get(key) is not None]
-    whole = sum(w for _, w in pairs)
-    return sum(x * w for x, w in pairs) / whole if whole else None
+    total = sum(w for _, w in pairs)
+    return sum(x * w for x, w in pairs) / total if total else None
 
 
 def _hits(t: Mapping[str, Any]) -> float:

@@ -51,7 +51,7 @@ class Case:
         return Case(self.name, tuple(x for x in self.items if x.kind not in kinds), self.how, self.at_once)
 
 
-def wanted(plan: ProofPlan) -> tuple[Item, ...]:
+def reference_items(plan: ProofPlan) -> tuple[Item, ...]:
     """The references of all cases."""
     kinds: tuple[Kind, ...] = ("greedy", "sampled", "long", *CHATS)
     return tuple(x for kind in kinds for x in plan.items(kind))

@@ -155,11 +155,11 @@ class EndpointClient:
                     raise BadStream(f"sent what is no stream of events ({one_line(e, 100)})") from None
                 if enough(answer):
                     break
-        whole = time.perf_counter() - begin
+        duration_s = time.perf_counter() - begin
         if not (answer.is_whole or enough(answer)):
             raise PeerLostError(f"{self._who} ended a text in the middle; see its log{come_of(answer)}")
         first, last = (None if t is None else t - begin for t in (answer.first_at, answer.last_at))
-        return FinishedRequest(answer, 200, first, last, whole)
+        return FinishedRequest(answer, 200, first, last, duration_s)
 
     @property
     def _who(self) -> str:
@@ -177,10 +177,10 @@ class EndpointClient:
         if status in REFUSED:
             self._fail(f"is not ready (status {status}); wait until it is", status)
         try:
-            said = message_of(httpx2.Response(status, content=body).json())
+            reason = message_of(httpx2.Response(status, content=body).json())
         except (ValueError, RecursionError):
-            said = quoted(body[:200].decode("utf-8", "replace"))
-        self._fail(f"answers with status {status}: {said}", status)
+            reason = quoted(body[:200].decode("utf-8", "replace"))
+        self._fail(f"answers with status {status}: {reason}", status)
 
     @contextmanager
     def _failures(self, answer: StreamedAnswer | None = None) -> Iterator[None]:
