@@ -87,8 +87,8 @@ class Pieces:
         self._recipe, self._bos = recipe, np.array(bos, np.int32)
         n = recipe.length - len(self._bos)
         cut = [d[i : i + n] for d in read for i in range(0, len(d), n)]
-        whole = [c for c in cut if len(c) > recipe.prompt_length] or [c for c in cut if len(c) > 1]
-        pieces = [TextPiece(c, False) for c in whole] + [TextPiece(d, True) for d in answered if len(d)]
+        usable = [c for c in cut if len(c) > recipe.prompt_length] or [c for c in cut if len(c) > 1]
+        pieces = [TextPiece(c, False) for c in usable] + [TextPiece(d, True) for d in answered if len(d)]
         if len(pieces) < 2:
             raise BadValueError("the data is shorter than two texts; give more of it, or a smaller --length")
         order = np.random.default_rng(recipe.seed).permutation(len(pieces))
