@@ -13,7 +13,7 @@ from duo.errors import BadValueError, DuoError
 
 RATE = 16_000  # of all kinds that hear, but for those that make speech
 _lock = threading.Lock()
-_made: list[str] = []
+_files: list[str] = []
 
 
 def hearing(rate: int) -> str:
@@ -21,14 +21,14 @@ def hearing(rate: int) -> str:
     if rate != RATE:
         raise BadValueError(f"this model hears {rate} samples a second, and duo can give {RATE}; take another model")
     with _lock:
-        if not _made or not Path(_made[0]).is_file():  # the system clears old temporary files
+        if not _files or not Path(_files[0]).is_file():  # the system clears old temporary files
             try:
                 folder = tempfile.mkdtemp(prefix="duo-hearing-")
                 atexit.register(_remove, folder, os.getpid())
-                _made[:] = [_written(Path(folder, "hearing.gguf"))]
+                _files[:] = [_written(Path(folder, "hearing.gguf"))]
             except OSError as e:
                 raise DuoError(f"no temporary file can be written ({e.strerror}); free some space") from None
-        return _made[0]
+        return _files[0]
 
 
 def _remove(folder: str, pid: int) -> None:

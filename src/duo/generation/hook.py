@@ -51,8 +51,8 @@ class Hook:
             logits = scores.copy() if self._criteria else scores  # what a criterion writes there changes nothing
             for processor in self._processors:
                 self._change(scores, processor(ids, scores))
-            said = [bool(criterion(ids, logits)) for criterion in self._criteria]  # all are asked, as in llama_cpp
-            return True not in said
+            verdicts = [bool(criterion(ids, logits)) for criterion in self._criteria]  # all are asked, as in llama_cpp
+            return True not in verdicts
         except BaseException as e:
             self._error = e
             raise

@@ -45,7 +45,7 @@ def hooks_of(engine: _core.Engine, o: GenerateOptions, s: _core.Sampling) -> Hoo
     if o["reasoning_budget"] >= 0:
         from duo.chat.reading import THOUGHT_MARKS
 
-        said = o["reasoning_budget_message"]
-        marks = [_core.ThoughtMarks(a, b, target.tokenize(said + b, False, True)) for a, b in THOUGHT_MARKS]
+        message = o["reasoning_budget_message"]
+        marks = [_core.ThoughtMarks(a, b, target.tokenize(message + b, False, True)) for a, b in THOUGHT_MARKS]
         hooks.append(_core.thought_limit(engine, marks, o["reasoning_budget"]))
     return hooks, chosen

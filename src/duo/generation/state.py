@@ -57,9 +57,9 @@ class CacheHead:
         scales: Sequence[float] = (),
     ) -> CacheHead:
         head = json.dumps([role, belongs, list(tokens), *scales], sort_keys=True).encode()
-        found = hashlib.sha256(head)
-        found.update(saved)
-        return cls(role, belongs, tuple(tokens), len(saved), found.hexdigest(), tuple(scales))
+        digest = hashlib.sha256(head)
+        digest.update(saved)
+        return cls(role, belongs, tuple(tokens), len(saved), digest.hexdigest(), tuple(scales))
 
     def check(self, saved: bytes | memoryview) -> None:
         """Raises BadStateError."""
