@@ -18,34 +18,34 @@ def see_with(o: EngineOptions, target: str | None, n_threads: int) -> _core.Proj
     """How the target sees. target: None if it is on another machine. Raises as projector_of, and BadValueError."""
     if o["mmproj"] is not None and target is None:
         raise BadValueError("--mmproj is for a target in this process, and it is on another machine; leave it out")
-    file = None if target is None else projector_of(target, o["mmproj"])
+    found = None if target is None else projector_of(target, o["mmproj"])
     p = _core.ProjectorOptions()
-    p.path = b"" if file is None else os.fsencode(file)
+    p.path = b"" if found is None else os.fsencode(found)
     p.offload, p.n_threads = o["mmproj_offload"], n_threads
     p.min_rows, p.max_rows = o["image_min_tokens"] or -1, o["image_max_tokens"] or -1
     return p
 
 
-def projector_of(target: str, mmproj: str | None) -> str | None:
+def projector_of(target: str, asked: str | None) -> str | None:
     """The file that --mmproj names, downloaded if it is a URL; auto: one beside the target, or None. Raises as
     Hub.fetch."""
-    if mmproj is None:
+    if asked is None:
         return None
-    if mmproj == AUTO:
-        file = beside(Path(target))
-        return None if file is None else str(file)
-    if is_url(mmproj):
+    if asked == AUTO:
+        found = beside(Path(target))
+        return None if found is None else str(found)
+    if is_url(asked):
         from duo.models.hub.repository import Hub
         from duo.models.hub.url_file import fetch_url
 
-        return str(fetch_url(Hub(), mmproj))
-    if not os.path.isfile(mmproj):
-        raise UnknownModelError(f"there is no projector {mmproj!r} (--mmproj); check the path")
-    return mmproj
+        return str(fetch_url(Hub(), asked))
+    if not os.path.isfile(asked):
+        raise UnknownModelError(f"there is no projector {asked!r} (--mmproj); check the path")
+    return asked
 
 
-def is_url(path: str | None) -> bool:
-    return path is not None and "://" in path
+def is_url(asked: str | None) -> bool:
+    return asked is not None and "://" in asked
 
 
 def is_projector(path: str | os.PathLike[str]) -> bool:
