@@ -89,13 +89,13 @@ class Writing:
     async def next(self) -> Batch | None:
         """What has come; None: all have ended. Raises what went wrong with any of them."""
         while self._n_running:
-            found = await self._came.get()
-            if isinstance(found, BaseException):
-                raise found
-            _, batch = found
+            outcome = await self._came.get()
+            if isinstance(outcome, BaseException):
+                raise outcome
+            _, batch = outcome
             if batch[-1].finish_reason is not None:
                 self._n_running -= 1
-            return found
+            return outcome
         return None
 
     def stop(self, why: Exception) -> None:

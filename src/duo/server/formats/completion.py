@@ -75,8 +75,8 @@ class CompletionShape(AnswerFormat):
             lists = self._of_prompt(text)
             yield self._part(text, text.prompt, None if lists is None else self._shown(lists))
 
-    def progress(self, text: ServedText, found: Mapping[str, int]) -> Iterator[Event]:
-        yield self._part(text, "", prompt_progress=found)
+    def progress(self, text: ServedText, figures: Mapping[str, int]) -> Iterator[Event]:
+        yield self._part(text, "", prompt_progress=figures)
 
     def part(self, text: ServedText, part: Part) -> Iterator[Event]:
         yield self._event(text, part.content)

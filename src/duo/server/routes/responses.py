@@ -35,7 +35,7 @@ def add(router: RouteTable, service: Service) -> None:
 
         def make() -> tuple[list[ServedText], AnswerFormat]:
             texts = chat_texts(chat, service.duo, service.settings)
-            return texts, ResponsesShape(*common(service, texts), asked=f)
+            return texts, ResponsesShape(*common(service, texts), request=f)
 
         return await respond(service, request, chat, 1, make)
 
