@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duo.model import Duo
+    from duo.options.generate import GenerateOptions
     from duo.server.listening import ListeningSocket
+    from duo.server.settings import ServerSettings
 
 HELP = """Serve a pair of models over HTTP, with the routes of llama-server, OpenAI and Anthropic.
 
@@ -61,10 +63,8 @@ def serve(params: dict[str, Any]) -> None:
     if params["models_dir"] is not None or params["models_preset"] is not None:
         serve_many(params)
         return
-    from pathlib import Path
-
     from duo.chat.reading import reasoning_of
-    from duo.cli.opening import introduce, open_duo, warn_of_start
+    from duo.cli.opening import open_duo
     from duo.generation.job import check_early
     from duo.options.validate import engine_options, serve_options
     from duo.server.lifecycle import Serving
@@ -111,17 +111,8 @@ def serve(params: dict[str, Any]) -> None:
         return d
 
     def ready(d: Duo) -> None:
-        with suppress(OSError):  # a full disk behind the standard streams must not end the server
-            if settings.embeds:
-                show.warn(f"{Path(d.local_model.path).name} for embeddings (pooling {d.embedder.pooling}); no texts")
-            else:
-                introduce(d, complete_options)
-            warn_of_start(d)
-            with suppress(DuoError):  # a base model, or one for vectors, has no template
-                warn_of_thoughts(settings.thoughts, lambda: d.chat_template)
-        with suppress(OSError):
-            where = addresses(sockets, o, settings.api_prefix)
-            print(f"duo serve: {settings.names[0]} on {where} ({d.session.turns.n} texts at once)", flush=True)
+        where = addresses(sockets, o, settings.api_prefix)
+        _announce(d, settings, complete_options, where)
 
     service = Service(settings)
     Serving(
@@ -130,6 +121,24 @@ def serve(params: dict[str, Any]) -> None:
     ).run()  # fmt: skip
     with suppress(OSError):
         show.warn("the server has ended")
+
+
+def _announce(d: Duo, settings: ServerSettings, options: GenerateOptions, where: str) -> None:
+    """Tells the user what is served, and where. options: of the command line, complete."""
+    from pathlib import Path
+
+    from duo.cli.opening import introduce, warn_of_start
+
+    with suppress(OSError):  # a full disk behind the standard streams must not end the server
+        if settings.embeds:
+            show.warn(f"{Path(d.local_model.path).name} for embeddings (pooling {d.embedder.pooling}); no texts")
+        else:
+            introduce(d, options)
+        warn_of_start(d)
+        with suppress(DuoError):  # a base model, or one for vectors, has no template
+            warn_of_thoughts(settings.thoughts, lambda: d.chat_template)
+    with suppress(OSError):
+        print(f"duo serve: {settings.names[0]} on {where} ({d.session.turns.n} texts at once)", flush=True)
 
 
 def addresses(sockets: Sequence[ListeningSocket], o: ServeOptions, prefix: str) -> str:
