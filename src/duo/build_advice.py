@@ -72,9 +72,8 @@ def cmake_args(environ: Mapping[str, str], *, unknown: bool = False) -> str:
     args = environ.get("CMAKE_ARGS", "").strip() or DEFAULT
     if _OWN_FLAGS.search(args) or not _needs_flag(args, environ, unknown):
         return args
-    flags = (
-        f"{environ.get('CXXFLAGS', '').strip()} {KEEP_STORES}".strip()
-    )  # CMake reads CXXFLAGS only if -D is not given
+    # CMake reads CXXFLAGS only if -D is not given.
+    flags = f"{environ.get('CXXFLAGS', '').strip()} {KEEP_STORES}".strip()
     return f"{args} {shlex.quote(f'-DCMAKE_CXX_FLAGS={flags}')}"
 
 

@@ -105,11 +105,8 @@ def chosen_models(params: dict[str, Any]) -> Models:
     if target == "pair" and params["model_draft"] == NO_DRAFT and params["hf_repo_draft"] is None:
         return _models_of(params, target, None)
     draft = _one_of(params, DRAFT | both)
-    if params.get("pair") is not None and "pair" not in (
-        target,
-        draft,
-    ):  # it came from the environment and is overridden
-        both = {}
+    if params.get("pair") is not None and "pair" not in (target, draft):
+        both = {}  # --pair came from the environment, and another option overrides it
     if (target == "pair") != (draft == "pair") and both:
         other = TARGET.get(target or "", DRAFT.get(draft or "", ""))
         raise BadValueError(f"--pair names both models and {other} was given too; choose one")

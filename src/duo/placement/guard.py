@@ -123,9 +123,8 @@ class _Guard:
     """The finding of this process. Every method may be called from any thread."""
 
     def __init__(self) -> None:
-        self._lock = (
-            threading.RLock()
-        )  # reentrant: the garbage collector may close a Duo at any point, which calls find
+        # Reentrant: the garbage collector may close a Duo at any point, and closing calls find.
+        self._lock = threading.RLock()
         self._finding: Finding | None = None
         self._warned = False
 

@@ -173,10 +173,8 @@ def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[KernelSpeed] | N
         before = Moment.now()
         try:
             raced = measure(weight_type, missing)
-        except (
-            BadValueError,
-            DoesNotFitError,
-        ):  # too many threads, which the engine reports; or no memory, also for packing
+        except (BadValueError, DoesNotFitError):
+            # There are too many threads (the engine reports that), or there is no memory (then packing has none).
             return None
         disturbed = (other_cores(before, Moment.now()) or 0.0) > QUIET_CORES
         for n, speed in zip(missing, raced, strict=True):

@@ -91,10 +91,8 @@ def most_texts(headers: Sequence[Header], contexts: Sequence[int]) -> int:
 
 def bytes_of(n: int, cache_type: str) -> int:
     """Bytes of n numbers in a cache of this type."""
-    from gguf import (
-        GGML_QUANT_SIZES,
-        GGMLQuantizationType,
-    )  # imports numpy, whose OpenBLAS starts a thread for each CPU
+    # Imported late: gguf imports numpy, whose OpenBLAS starts a thread for each CPU.
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     n_block, n_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[cache_type.upper()]]
     return n * n_bytes // n_block

@@ -50,13 +50,8 @@ def listing(hub: HubSettings, repo: str) -> Listing:
         raise UnreachableError(unreachable(e, hub.endpoint)) from None
     except FAILURES as e:
         raise hub_error(e, repo, hub, hub.cache) from None
-    except (
-        LookupError,
-        TypeError,
-        AttributeError,
-        ValueError,
-        RecursionError,
-    ):  # the answer is not JSON, or has another structure
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError):
+        # The answer is not JSON, or has another structure.
         raise UnreachableError(no_listing(hub.endpoint)) from None
     if info.siblings is None or not isinstance(info.sha, str) or not _COMMIT.fullmatch(info.sha):
         raise UnreachableError(no_listing(hub.endpoint))
