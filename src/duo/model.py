@@ -63,8 +63,8 @@ def _without_weights(draft: PathLike | None, options: dict[str, Any], why: str) 
     return {**options, "cpu_kernels": "stock", "device": "none", "n_gpu_layers": 0}
 
 
-# The bases are its calls, in groups that build on each other: to delegate each would repeat 75 signatures. What it
-# holds is in components: LoadedPair, EngineSession, ChatTemplate, EvaluatedTokens.
+# The base classes hold the public calls in groups; delegation would repeat 75 signatures. The state is in components:
+# LoadedPair, EngineSession, ChatTemplate, EvaluatedTokens.
 class Duo(Chats, Embeddings):
     """A target model and, if you give one, a draft model: loaded and ready to write texts.
 

@@ -49,10 +49,10 @@ class CallPieces:
         self._start_over()
 
     def _start_over(self) -> None:
-        self._seen = 0  # characters of the text that were looked at
-        self._head = ""  # of them, those that may belong to the next head
-        self._sent = ""  # of the arguments that are being written
-        self._depth = 0  # of braces in the arguments that are being written; 0: none are
+        self._seen = 0  # characters of the text that were read
+        self._head = ""  # the end of them, which may belong to the next head
+        self._sent = ""  # the part of the current arguments that pieces hold
+        self._depth = 0  # of braces in the current arguments; 0: no arguments are being written
         self._quoted = self._escaped = self._given_up = False
 
     def update(self, name: str, text: str) -> list[CallPiece]:

@@ -72,16 +72,16 @@ class AnswerReader:
 
     def __init__(self, prompt: str, *, reasoning: bool, tools: Collection[str] = ()) -> None:
         self._reasoning, self._tools = reasoning, tools
-        self._text = ""  # not yet given out
-        self._begun = False  # what comes first is settled
-        self._thought = ""  # the mark that ends the thought which runs
+        self._text = ""  # the part of the answer that no Part has yet
+        self._begun = False  # it is known whether a thought, a channel or the answer comes first
+        self._thought = ""  # the mark that ends the current thought; empty: none is open
         self._harmony = False
-        self._message: tuple[str, str] | None = None  # channel and tool of the message that runs
-        self._calls = ""  # of gpt-oss: the arguments so far
+        self._message: tuple[str, str] | None = None  # channel and tool of the current message
+        self._calls = ""  # gpt-oss: the arguments of the current call so far
         prompt = prompt.rstrip()
         end = next((e for b, e in THOUGHTS if prompt.endswith(b)), "")
         self._skip = False  # line ends that come next belong to the marks
-        self._shown = False  # some of the answer was given out
+        self._shown = False  # a Part with some of the answer was returned
         self._wrap: str | None = None  # the mark at the end of the answer; empty: there is none; None: not known yet
         self._to_role = prompt.endswith(HARMONY_PROMPT)  # gpt-oss goes on with a role's recipient
         self._to_line = prompt.endswith(RECIPIENT) and bool(tools)  # functionary goes on with a recipient

@@ -26,7 +26,7 @@ from duo.options.weights import WeightOptions
 
 HELP_ALL = "--help-all"
 MODELS = ("model", "model_draft", "pair", "hf_repo", "hf_repo_draft")
-# Of a run, wherever it takes place.
+# Options that the short help of a run shows.
 COMMON = (
     "n_ctx", "n_gpu_layers", "n_gpu_layers_draft", "device", "device_draft", "n_threads", "n_draft", "spec_type",
     "max_tokens", "temperature", "seed", "verbose",
@@ -35,7 +35,7 @@ COMMON = (
 _OWN = "Options of this command"
 _MODELS = "Models"
 _LOGS = "Logs and the process"
-# In the order of the help. What no table has is the command's own.
+# In the order of the help. An option that no table has belongs to the command itself.
 TABLES: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Server", (ServeOptions,)),
     ("Servers that are measured", (EndpointOptions,)),

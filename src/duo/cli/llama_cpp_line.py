@@ -17,9 +17,9 @@ class Meant:
     """What a command line means in duo."""
 
     args: list[str]  # in duo's own options
-    defaults: dict[str, str]  # of parameters that are not given otherwise
+    defaults: dict[str, str]  # by parameter, for those that the user does not type
     notes: dict[str, str]  # by llama.cpp's option: what duo does
-    warnings: dict[str, str]  # the same, where it is less than llama.cpp does
+    warnings: dict[str, str]  # the same, where duo does less than llama.cpp
 
 
 def meaning_of(args: list[str], command: str, known: Collection[str], n_values: Callable[[str], int]) -> Meant:

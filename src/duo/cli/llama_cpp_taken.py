@@ -31,12 +31,12 @@ class TakenOption:
 
     names: tuple[str, ...]
     why: str  # what duo does
-    means: Meaning | None = None  # None: they take no value
+    means: Meaning | None = None  # translates the value; None: the option takes none
     instead: tuple[str, ...] = ()  # duo's arguments for them, without a value
-    commands: tuple[str, ...] = ()  # of duo that have them; empty: all that have options of a run
+    commands: tuple[str, ...] = ()  # commands of duo that take the option; empty: all that have options of a run
     needs: str = ""  # an option that a command must have for this
-    env: str = ""  # variable of the environment, of which a value has to be possible here
-    loud: bool = False  # what duo does is said without -v, because it is less than llama.cpp does
+    env: str = ""  # variable of the environment; its value is checked, too
+    loud: bool = False  # duo does less than llama.cpp, so the note is shown without -v
 
 
 _MARKS = "duo chooses by itself which states of a model it keeps"

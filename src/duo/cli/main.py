@@ -172,7 +172,7 @@ def program() -> None:
 
 def leave() -> NoReturn:
     """Entry point of the program."""
-    # What imports make stays. To look through it for garbage again and again would take a fifth of a server's start.
+    # Objects that imports make stay alive. Searching them for garbage takes a fifth of a server's start.
     gc.set_threshold(20_000)
     ignore_a_full_disk()
     code = 130

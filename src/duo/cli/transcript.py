@@ -44,5 +44,5 @@ class Transcript:
         return BadValueError(f"{self._path} (-o) cannot be written ({e.strerror or e}); choose another file")
 
     def close(self) -> None:
-        with suppress(OSError):  # what could not be written has been told
+        with suppress(OSError):  # the user was told what could not be written
             self._file.close()

@@ -21,7 +21,7 @@ def typed_args(ctx: click.Context, without: Collection[str]) -> list[str]:
     for p in ctx.command.params:
         if not isinstance(p, click.Option) or p.name is None or p.name in without:
             continue
-        # A default that is none stands for an option of llama.cpp's that was typed.
+        # DEFAULT_MAP: the value came from an option of llama.cpp that the user typed.
         if ctx.get_parameter_source(p.name) in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP):
             out += _as_args(p, ctx.params[p.name])
     return out

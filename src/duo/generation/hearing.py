@@ -32,7 +32,7 @@ def hearing(rate: int) -> str:
 
 
 def _remove(folder: str, pid: int) -> None:
-    if os.getpid() == pid:  # a fork has a copy of what is to be done at the end
+    if os.getpid() == pid:  # not in a fork, which inherits the functions of atexit
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -39,7 +39,7 @@ class Hook:
         self._processors: tuple[Processor, ...] = () if processor is None else tuple(several)
         self._criteria = criteria_of(criteria)
         self._error: BaseException | None = None
-        self._thread = 0  # that is inside; 0: none
+        self._thread = 0  # id of the thread that runs the hook; 0: none
 
     def __bool__(self) -> bool:
         return bool(self._processors or self._criteria)

@@ -121,7 +121,7 @@ class Texts:
         """
         from duo.generation.stream_async import chunks_async
 
-        # Who closes this one closes the text: without it the loop would, later.
+        # A caller that closes this generator closes the text at once. Otherwise the event loop would close it later.
         async with aclosing(chunks_async(self.session, prompt, {**text_defaults(self, options), **options})) as chunks:
             async for chunk in chunks:
                 yield chunk

@@ -22,14 +22,14 @@ _ADDS = re.compile(
 )
 # Layers that pass on more than one residual, or scale it.
 _NO_RESIDUAL = re.compile(r"altup|laurel|hc_|hyper|layer_out(put)?_scale|per_layer|inp_gate")
-# Where a layer's number says what it does, or the number of layers what others do (llama.cpp, src/models): no RoPE in
-# every n-th one, loops over the layers, a residual or a scale of blocks of them.
+# Architectures in which a layer's work depends on its number or on the number of layers (llama.cpp, src/models): no
+# RoPE in every n-th layer, loops over the layers, a residual or a scale of blocks of layers.
 _NUMBERED = frozenset(
     ("afmoe", "exaone-moe", "exaone4", "hrm_text", "kimi-k3", "llama4", "nanbeige", "rwkv6", "smallthinker", "smollm3")
 )
 N_TRIED = 6  # layers in a round after the first: those that cost least before
 N_WORSE = 2  # rounds without a better draft, after which the search ends
-LIKELY = 0.7  # of the depth: there the search begins
+LIKELY = 0.7  # share of the depth at which the search begins
 STEPS = (2, 3, 4)  # every n-th layer is left out
 _CHUNK = 1 << 24  # bytes
 

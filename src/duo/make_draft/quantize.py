@@ -105,7 +105,7 @@ class Quantizer:
         why = one_line(match[1] if match else last if code > 0 else f"its process ended with signal {-code}", 200)
         if any(words in why.lower() for words in NEEDS_MATRIX):
             return NeedsMatrix("it needs an importance matrix, which duo does not make")
-        if "basic_ios" in why or "iostream" in why:  # std::ios_base::failure: nothing else is written
+        if "basic_ios" in why or "iostream" in why:  # std::ios_base::failure of the only file that is written
             return DoesNotFitError(
                 f"{out.parent.parent}: the disk is full, so a draft could not be written; free some space or choose "
                 "another disk (-o)"

@@ -19,10 +19,10 @@ class Head:
     """What a file says of the draft head that it holds."""
 
     kind: Kind
-    layers: tuple[int, ...]  # EAGLE-3, DFlash, DSpark: of the target, whose inputs it reads
+    layers: tuple[int, ...]  # of the target, whose inputs the head reads (EAGLE-3, DFlash, DSpark)
     target_width: int  # numbers in one of these inputs, or in the state after the last layer
-    n_draft_tokens: int  # of the vocabulary, that it can propose
-    own_embedding: bool  # otherwise it uses its target's
+    n_draft_tokens: int  # tokens of the vocabulary that the head can propose
+    own_embedding: bool  # False: it uses the target's
     own_output: bool
     n_block: int = 0  # DFlash, DSpark: tokens of a block
 

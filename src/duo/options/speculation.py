@@ -20,7 +20,7 @@ from duo.options.option import (
     opt,
 )
 
-NGRAMS = "ngram-map-k"  # that guess if the user does not say what does
+NGRAMS = "ngram-map-k"  # the kind of n-grams that guesses if the user names none
 
 
 def _length(value: Any) -> Any:

@@ -18,8 +18,8 @@ from duo.placement import kernels
 from duo.placement.prior import SMALL
 
 N_SHORTLIST, N_LARGE = 32768, 65536  # tokens: of the shortlist; of a vocabulary that gets one
-GAIN = 0.9  # a type with kernels of its own is left if requantising would not save a tenth of its time
-NEAR = 0.97  # of two types, the one that loses less is taken, unless it is slower than this
+GAIN = 0.9  # a type that has kernels is not requantised unless that saves a tenth of its time
+NEAR = 0.97  # the more accurate of two types is taken if it reaches this share of the other's speed
 # What to requantise, and bits of a weight. Others have fewer bits than 4.5, or need an importance matrix.
 WIDE = {
     "f32": 32.0, "f16": 16.0, "bf16": 16.0, "q8_0": 8.5, "q6_K": 6.5625, "q5_K": 5.5, "q5_0": 5.5, "q5_1": 6.0,

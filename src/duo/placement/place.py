@@ -22,7 +22,7 @@ from duo.placement.prior import SMALL, expect
 from duo.placement.resolve_auto import resolve_auto
 from duo.support.context import N_CTX_DEFAULT
 
-N_AHEAD = 3.0  # guesses per pass of the target that the draft's cores should suffice for
+N_AHEAD = 3.0  # the draft should get cores for so many guesses per pass of the target
 
 
 def _on_gpu(o: ModelOptions) -> bool:

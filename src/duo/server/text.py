@@ -23,18 +23,18 @@ class TakenChunk:
 
     chunk: Chunk
     parts: list[Part]
-    is_first: bool  # nothing came of the text before
+    is_first: bool  # the first chunk of its text
 
 
 @dataclass(eq=False)
 class ServedText:
     """For one event loop. Times are of time.monotonic()."""
 
-    index: int  # among those of the request
+    index: int  # number among the texts of the request, from 0
     job: Job
     prompt: str  # as text
     reading: Reading | None = None  # None: all of it is the answer
-    most_ms: float = 0.0  # after the first token; 0: no limit
+    most_ms: float = 0.0  # milliseconds after the first token; 0: no limit
     scores: PromptScores | None = None  # None: the prompt's own tokens are not scored
     task_id: int = 0
     plain_pass_ms: RecentMedian = field(default_factory=RecentMedian)  # of all texts of the server

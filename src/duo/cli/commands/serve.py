@@ -208,12 +208,12 @@ def env_of_models(params: dict[str, Any]) -> dict[str, str]:
     return env if params["hf_token"] is None else {**env, "HF_TOKEN": params["hf_token"]}
 
 
-# What a router decides itself, whatever a preset says.
+# A router decides these itself, whatever a preset says.
 OF_ROUTER = (
     "host", "port", "reuse_port", "api_prefix", "alias", "api_key", "api_key_file", "ssl_key_file", "ssl_cert_file",
     "insecure", "models_dir", "models_preset", "models_max", "models_autoload", "end_with_parent",
 )  # fmt: skip
-# And what it does itself as well; its models get the other options.
+# These concern the clients of the router. Its models get all other options.
 OF_VISITORS = ("allowed_hosts", "cors_origins", "cors_methods", "cors_headers", "cors_credentials", "ui", "path")
 NOT_OF_MODELS = (*OF_ROUTER, *OF_VISITORS, "hf_token")
 OF_BOTH = ("mode", "spec_type")  # `open_duo` gives them itself

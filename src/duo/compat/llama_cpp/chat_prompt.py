@@ -126,7 +126,7 @@ def _with_beginning(template: ChatTemplate, messages: object, variables: Mapping
         raise BadValueError(
             "the last two messages are both the assistant's; only one can be the beginning of the answer"
         )
-    # The answer's head is needed, whatever the request says of one behind the last message.
+    # The head of the answer is needed, even if the request has add_generation_prompt false.
     headed = {**variables, "add_generation_prompt": True}
     begun = check_messages(cast("Sequence[object]", messages)[-1:], between="\n\n")
     return template.render(checked[:-1], **headed) + (begun[0]["content"] or "")

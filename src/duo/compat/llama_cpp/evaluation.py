@@ -43,12 +43,12 @@ UNFILTERED: dict[str, Any] = {
 
 def _of_samplers(options: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """Keywords of `stream`. own: what `Duo` was given for all texts."""
-    options.pop("penalize_nl", None)  # without effect, as there
+    options.pop("penalize_nl", None)  # it has no effect in llama_cpp either
     temp = options.pop("temp", None)
     keywords = text_keywords(own, options, {})
     if temp is not None:
         keywords |= UNFILTERED if temp < 0 else {"temperature": temp}
-    # A token ends these texts where the program says so.
+    # The program decides where these texts end, so nothing else may end them.
     return {**keywords, "max_tokens": -1, "stop": [], "context_shift": False, "prompt_cache": None}
 
 

@@ -53,7 +53,7 @@ class Hub(HubSettings):
     def fetch_head(self, of_target: HubModel, target: Path, kinds: tuple[str, ...]) -> Path | None:
         """The head for a target that was fetched, from its repository; None if that has none of these kinds. Raises as
         fetch."""
-        quiet = replace(self, note=lambda _: None)  # the target's fetch has said what there is to say
+        quiet = replace(self, note=lambda _: None)  # fetching the target has already given the notes
         head = quiet.fetch(of_target._replace(heads=kinds)) if kinds else target
         return None if head == target else head
 
