@@ -228,8 +228,8 @@ def test_drafts_without_different_layers_are_different_drafts(
 
 def test_only_what_there_is_time_for_is_tried(told: Any, tmp_path: Path) -> None:
     told(1.5, FAST)
-    wish = DraftSearch(("q4_0", "q4_1"), None, True, 0.0)
-    found = make_draft(replace(asked(tmp_path / "draft.gguf"), wish=wish)).results
+    search = DraftSearch(("q4_0", "q4_1"), None, True, 0.0)
+    found = make_draft(replace(asked(tmp_path / "draft.gguf"), search=search)).results
     assert [c.name for c in found.candidates] == ["q4_0"]
     why = {x.name: x.why for x in found.left_out}
     assert why["q4_1"] == "time was up (--minutes)" and "before a layer was tried" in why[candidates.FEWER_LAYERS]

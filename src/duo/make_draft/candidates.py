@@ -72,15 +72,15 @@ class Workshop:
         self._types: dict[tuple[object, ...], str] = {}  # names by the types of all weights
         self._error: DuoError | None = None
 
-    def make(self, wish: DraftSearch) -> TriedCandidates:
+    def make(self, search: DraftSearch) -> TriedCandidates:
         """Raises DuoError: no draft could be measured."""
-        self._ends = time.monotonic() + 60 * wish.minutes
-        for name in wish.types:
+        self._ends = time.monotonic() + 60 * search.minutes
+        for name in search.types:
             self._try(DraftRecipe(type=name))
         if self._source.n_experts > LEAST_EXPERTS:
             self._try_experts()
-        if wish.tries_layers:
-            self._try_layers(wish.n_layers)
+        if search.tries_layers:
+            self._try_layers(search.n_layers)
         if self._error is not None and not self._results.candidates:
             raise self._error
         return self._results

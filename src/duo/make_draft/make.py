@@ -26,11 +26,11 @@ UNDRAFTED = (PLAIN.name, ALONE.name)
 
 @dataclass(frozen=True)
 class DraftRequest:
-    """One call."""
+    """What make_draft is asked for."""
 
     target: str
     out: Path
-    wish: DraftSearch
+    search: DraftSearch
     prompts: Sequence[str]
     n_tokens: int  # that the target writes to each prompt
     engine: dict[str, Any]  # keywords of `Duo`, which place both models
@@ -75,19 +75,19 @@ def check_place(out: Path, *, force: bool) -> None:
 def checked(request: DraftRequest) -> TargetSource:
     """Reports what cannot work before a long run. Raises DuoError."""
     source = TargetSource(read_header(request.target))
-    out, wish = request.out, request.wish
+    out, search = request.out, request.search
     if out.exists() and any(os.path.samefile(out, part) for part in source.header.parts):
         raise BadValueError(f"{out}: is the target itself; write to another file (-o)")
     check_place(out, force=request.force)
-    if not wish.types and not wish.tries_layers and source.n_experts < 2:
+    if not search.types and not search.tries_layers and source.n_experts < 2:
         raise BadValueError("--types none and --keep-layers all leave nothing to make; leave one of them out")
-    if wish.n_layers is not None:
+    if search.n_layers is not None:
         if why := why_not(source.header, source.n_layers):
-            raise BadValueError(f"--keep-layers {wish.n_layers} is not possible: {why}; leave it out")
+            raise BadValueError(f"--keep-layers {search.n_layers} is not possible: {why}; leave it out")
         least = source.n_layers - len(droppable(source.header, source.n_layers))
-        if not least <= wish.n_layers < source.n_layers:
+        if not least <= search.n_layers < source.n_layers:
             raise BadValueError(
-                f"--keep-layers {wish.n_layers} is not possible here; give {least} to {source.n_layers - 1}"
+                f"--keep-layers {search.n_layers} is not possible here; give {least} to {source.n_layers - 1}"
             )
     return source
 
@@ -104,7 +104,7 @@ def make_draft(request: DraftRequest) -> DraftOutcome:
     try:
         beside = Path(os.path.realpath(request.out)).parent  # a link stays a link
         with tempfile.TemporaryDirectory(prefix=".duo-", dir=beside, ignore_cleanup_errors=True) as folder:
-            results = Workshop(source, bench, quantizer, Path(folder), request.progress).make(request.wish)
+            results = Workshop(source, bench, quantizer, Path(folder), request.progress).make(request.search)
             return _decided(request, bench, results)
     except OSError as e:
         raise DoesNotFitError(

@@ -55,10 +55,10 @@ def _draft(e: Entry, target: Path) -> ListedDraft | None:
 def _is(e: Entry, target: Path) -> bool:
     """By the name of the file, whatever its quantisation, or by that of the repository. The demo target is not meant:
     who names its file wants it alone."""
-    model, mine = e.pair.target, base_name(target)
+    model, base = e.pair.target, base_name(target)
     if model.repo is None:
         return e.own and local_path(model, e.folder).samefile(target)
     names = {base_name(Path(f"{model.repo.partition('/')[2].lower().removesuffix('-gguf')}.gguf"))}
     if model.file is not None and not set("*?[") & set(model.file):
         names.add(base_name(Path(model.file)))
-    return mine in names and not mine.startswith(GENERIC)
+    return base in names and not base.startswith(GENERIC)

@@ -66,8 +66,8 @@ class Finding:
     def lines(self) -> list[str]:
         """One line for each kind, for a report."""
         lines = []
-        ours = [name for name, end in self.verdicts.items() if _isa(name) and end != ABSENT]
-        for name in (PLAIN, *self.extra, *ours):
+        own_kinds = [name for name, end in self.verdicts.items() if _isa(name) and end != ABSENT]
+        for name in (PLAIN, *self.extra, *own_kinds):
             what = f"duo's {_isa(name)} kernels" if _isa(name) else f"stock {name} kernels".replace(f" {PLAIN}", "")
             end = self.verdicts.get(name, "")
             if end == WORKS:

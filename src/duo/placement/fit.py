@@ -99,9 +99,9 @@ def place_layers(target: PlacementRequest, draft: PlacementRequest | None, devic
     Raises DoesNotFitError, with the largest number of layers that fits.
     """
     free = {d.name: d for d in devices}
-    wishes = [w for w in (draft, target) if w is not None]
+    requests = [w for w in (draft, target) if w is not None]
     placements: dict[str, ModelPlacement] = {}
-    for w in sorted(wishes, key=lambda w: w.n_gpu_layers is None):  # stable: the draft before the target
+    for w in sorted(requests, key=lambda w: w.n_gpu_layers is None):  # stable: the draft before the target
         placements[w.what] = p = _fixed(w, free) if w.n_gpu_layers is not None else _fitted(w, free)
         for name, used in zip(p.devices, p.bytes.devices, strict=True):
             free[name] = free[name]._replace(free=max(0, free[name].free - used))

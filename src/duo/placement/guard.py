@@ -104,8 +104,8 @@ def _ask(known: Mapping[str, str]) -> Finding:
     candidates = _core.usable_kernels()
     while True:
         refused = Finding(verdicts).refused
-        ours = [kind_of(isa) for isa in candidates if isa not in refused][:1]
-        missing = [name for name in (PLAIN, *extra, *ours) if name not in verdicts]
+        next_kind = [kind_of(isa) for isa in candidates if isa not in refused][:1]
+        missing = [name for name in (PLAIN, *extra, *next_kind) if name not in verdicts]
         if not missing:
             return Finding(verdicts, extra)
         if Finding(verdicts).obstacle:

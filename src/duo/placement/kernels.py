@@ -47,8 +47,8 @@ class KernelSpeed(NamedTuple):
 
     def or_better(self, other: KernelSpeed) -> KernelSpeed:
         """The shorter times of both: disturbances only lengthen times."""
-        mine, others = self.duo, other.duo
-        ahead = self.ahead if mine[1] <= others[1] else other.ahead
+        times, other_times = self.duo, other.duo
+        ahead = self.ahead if times[1] <= other_times[1] else other.ahead
         return KernelSpeed(_shorter(self.stock, other.stock), _shorter(self.duo, other.duo), ahead)
 
     def duo_is_faster(self, *, drafted: bool) -> bool:
@@ -172,12 +172,12 @@ def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[KernelSpeed] | N
     if missing:
         before = Moment.now()
         try:
-            raced = measure(weight_type, missing)
+            new_speeds = measure(weight_type, missing)
         except (BadValueError, DoesNotFitError):
             # There are too many threads (the engine reports that), or there is no memory (then packing has none).
             return None
         disturbed = (other_cores(before, Moment.now()) or 0.0) > QUIET_CORES
-        for n, speed in zip(missing, raced, strict=True):
+        for n, speed in zip(missing, new_speeds, strict=True):
             old = records[n]
             speed = speed.or_better(old.speed) if old else speed
             known[n] = RACED[_key(weight_type, n)] = speed

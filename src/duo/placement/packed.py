@@ -57,15 +57,15 @@ def _state(path: Path) -> list[int]:
 
 def find(o: ModelOptions, packing: Packing = NONE) -> Path | None:
     """The file for a model, whether it fits or not. Raises UnknownModelError: the user named one that is not there."""
-    named = o.packed
-    if named == "off" or o.cpu_kernels == "stock" or not o.repack or not os.path.isfile(o.path):
+    option = o.packed
+    if option == "off" or o.cpu_kernels == "stock" or not o.repack or not os.path.isfile(o.path):
         return None
-    if named == "auto":
-        there = [p for p in (default_path(o.path, packing), cached_path(o.path, packing)) if p.is_file()]
-        return next((p for p in there if not _is_older(p, o.path)), there[0] if there else None)
-    if not Path(named).is_file():
-        raise UnknownModelError(f"there is no file {named!r} ({o.flag('packed')}); check the path, or run duo pack")
-    return Path(named)
+    if option == "auto":
+        files = [p for p in (default_path(o.path, packing), cached_path(o.path, packing)) if p.is_file()]
+        return next((p for p in files if not _is_older(p, o.path)), files[0] if files else None)
+    if not Path(option).is_file():
+        raise UnknownModelError(f"there is no file {option!r} ({o.flag('packed')}); check the path, or run duo pack")
+    return Path(option)
 
 
 def _is_older(file: Path, model: str) -> bool:
@@ -118,8 +118,8 @@ def pack(
     """Writes the packed weights of a model. Returns the number of bytes. Raises DuoError."""
     if not os.path.isfile(model):
         raise UnknownModelError(f"there is no file {model}; check the path")
-    ours = {default_path(model, packing), cached_path(model, packing)}
-    if out.is_dir() or (out.exists() and out not in ours and not _is_packed(out)):
+    own_paths = {default_path(model, packing), cached_path(model, packing)}
+    if out.is_dir() or (out.exists() and out not in own_paths and not _is_packed(out)):
         raise BadValueError(f"{out} exists and is no packed file; choose another name (-o), or remove it")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -80,8 +80,8 @@ def _speak_differently(target: Header, draft: Header) -> bool:
 
 def _helped(m: ModelOptions, devices: Sequence[Device]) -> bool:
     """Whether a device computes prompts with weights of the CPU (csrc/llama/weights_loader.cpp). RPC servers do not."""
-    mine = devices_for(m.devices, devices)
-    return m.op_offload and not m.strict and any(d.name in mine and d.type != "rpc" for d in devices)
+    names = devices_for(m.devices, devices)
+    return m.op_offload and not m.strict and any(d.name in names and d.type != "rpc" for d in devices)
 
 
 def _spared(m: ModelOptions, devices: Sequence[Device]) -> ModelOptions:
@@ -131,21 +131,21 @@ def _added(m: ModelOptions, h: Header, devices: Sequence[Device]) -> int:
     return added
 
 
-def _wish(m: ModelOptions, need: Need, devices: Sequence[Device]) -> PlacementRequest:
-    mine, shares = devices_for(m.devices, devices), m.tensor_split
-    if m.split_mode == "none" and mine:
-        if m.main_gpu >= len(mine):
-            n = plural(len(mine), "device")
+def _request(m: ModelOptions, need: Need, devices: Sequence[Device]) -> PlacementRequest:
+    names, shares = devices_for(m.devices, devices), m.tensor_split
+    if m.split_mode == "none" and names:
+        if m.main_gpu >= len(names):
+            n = plural(len(names), "device")
             raise BadValueError(
-                f"-mg is {m.main_gpu}, but there {'is' if len(mine) == 1 else 'are'} {n}, counted from 0"
+                f"-mg is {m.main_gpu}, but there {'is' if len(names) == 1 else 'are'} {n}, counted from 0"
             )
-        mine, shares = mine[m.main_gpu : m.main_gpu + 1], ()
+        names, shares = names[m.main_gpu : m.main_gpu + 1], ()
     if shares:
-        shares = (shares + (0.0,) * len(mine))[: len(mine)]
+        shares = (shares + (0.0,) * len(names))[: len(names)]
     layers = None if m.n_gpu_layers == "auto" else need.n_all if m.n_gpu_layers == "all" else m.n_gpu_layers
     if layers is not None and layers < 0:
         layers = need.n_all
-    return PlacementRequest(m.role, need, mine, layers, m.flag("n_gpu_layers"), shares, bool(m.devices), m.n_cpu_moe)
+    return PlacementRequest(m.role, need, names, layers, m.flag("n_gpu_layers"), shares, bool(m.devices), m.n_cpu_moe)
 
 
 def placement_of(
@@ -153,9 +153,9 @@ def placement_of(
 ) -> PairPlacement:
     """The placement of both models with these options. Raises BadValueError (unknown device) or DoesNotFitError."""
     need = needs(target, draft, headers, devices)
-    wish = _wish(target, need[0], devices)
-    wish_draft = None if draft is None else _wish(draft, need[1], devices)
-    return place_layers(wish, wish_draft, list(rooms_of(devices, target.fit_target).values()))
+    request = _request(target, need[0], devices)
+    draft_request = None if draft is None else _request(draft, need[1], devices)
+    return place_layers(request, draft_request, list(rooms_of(devices, target.fit_target).values()))
 
 
 def with_experts_placed(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> ModelOptions:

@@ -96,8 +96,8 @@ class Pieces:
         self.held_out = [pieces[i] for i in order[:n_held]]
         self.to_learn = [pieces[i] for i in order[n_held:]]
 
-    def wish(self, index: int) -> PlannedText:
-        """The text of this number; pieces that come again are read in one round and gone on with in another."""
+    def planned_text(self, index: int) -> PlannedText:
+        """The text of this number; a piece that comes again is read in one round and continued in another."""
         r = self._recipe
         rng = np.random.default_rng((r.seed, index))
         piece = self.to_learn[index % len(self.to_learn)]

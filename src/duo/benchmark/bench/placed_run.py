@@ -83,11 +83,11 @@ def figures_of(measured: Sequence[MeasuredPlacement]) -> list[tuple[MeasuredPlac
     for placed in measured:
         if placed is measured[0] or any(r.arm == PLAIN for r in placed.records):
             # Another target alone: its arm gets another name, so that the two are compared.
-            mine = [replace(r, arm=replace(PLAIN, name="plain here")) for r in placed.records]
+            records = [replace(r, arm=replace(PLAIN, name="plain here")) for r in placed.records]
         else:
-            mine = placed.records
-        names = {r.arm.name for r in mine}
-        out.append((placed, [s for s in summarise([*base, *mine]) if s.category == ALL and s.arm.name in names]))
+            records = placed.records
+        names = {r.arm.name for r in records}
+        out.append((placed, [s for s in summarise([*base, *records]) if s.category == ALL and s.arm.name in names]))
     return out
 
 

@@ -61,9 +61,9 @@ class ProofPlan:
         """Of a chat."""
         i = item.i
         where = "outside" if i % 2 else "inside"
-        wish = f"Book a table for {2 + i % 7} guests on {DAYS[i % 3]}, in the name of Miller, {where}."
+        request = f"Book a table for {2 + i % 7} guests on {DAYS[i % 3]}, in the name of Miller, {where}."
         how = "" if item.kind == "call" else " Answer with the booking as JSON."
-        return [{"role": "user", "content": f"{self.prompts[i]}\n\n{wish}{how}"}]
+        return [{"role": "user", "content": f"{self.prompts[i]}\n\n{request}{how}"}]
 
     def sampling(self, item: Item) -> dict[str, Any]:
         """temperature and, where it matters, seed."""

@@ -155,11 +155,11 @@ def _checked(params: dict[str, Any]) -> PairCheck:
 
         try:
             target, draft = _paths(params["models"], stand_ins.make)
-            there, host_free = _machine(params)
+            devices, host_free = _machine(params)
             c = check_pair(
                 target,
                 draft,
-                there,
+                devices,
                 host_free,
                 mtp=len(params["models"]) == 1 and target == draft,
                 **given_options(params, ENGINE_OPTIONS),

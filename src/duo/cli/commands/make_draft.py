@@ -58,7 +58,7 @@ def run(params: dict[str, Any]) -> None:
     from duo.options.validate import engine_options
 
     n_layers, tries_layers = keep_layers(params["keep_layers"])
-    wish = DraftSearch(parse_types(params["types"]), n_layers, tries_layers, params["minutes"])
+    search = DraftSearch(parse_types(params["types"]), n_layers, tries_layers, params["minutes"])
     prompts = prompts_of(params["prompts"])
     engine = given_options(params, ENGINE_OPTIONS)
     engine_options(engine)  # reports a bad value before a long download
@@ -70,7 +70,7 @@ def run(params: dict[str, Any]) -> None:
     assert target is not None
     with _ended_as_by_ctrl_c(), progress("text") as bar:
         request = DraftRequest(
-            target, params["output"], wish, prompts, params["n_predict"], engine, params["force"], bar
+            target, params["output"], search, prompts, params["n_predict"], engine, params["force"], bar
         )
         outcome = make_draft(request)
     if params["json"]:

@@ -229,12 +229,12 @@ class Chats(Evaluation):
             MissingPackageError: The openai package is not installed.
         """
         try:
-            theirs = import_module("openai.types.chat")
+            types = import_module("openai.types.chat")
         except ImportError:
             raise MissingPackageError(
                 "create_chat_completion_openai_v1 needs the openai package; pip install openai"
             ) from None
         answer = self.create_chat_completion(*positional, **options)
         if isinstance(answer, dict):
-            return theirs.ChatCompletion(**answer)
-        return (theirs.ChatCompletionChunk(**part) for part in answer)
+            return types.ChatCompletion(**answer)
+        return (types.ChatCompletionChunk(**part) for part in answer)

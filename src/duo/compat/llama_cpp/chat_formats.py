@@ -24,7 +24,7 @@ def handler_of(name: str) -> Handler | None:
     """
     known = "llama_cpp" in sys.modules
     try:
-        from llama_cpp import llama_chat_format as theirs
+        from llama_cpp import llama_chat_format
     except ImportError as e:
         raise MissingPackageError(
             f"chat_format={name!r} is one of llama-cpp-python's, which cannot be imported ({one_line(e, 200)}); "
@@ -34,8 +34,8 @@ def handler_of(name: str) -> Handler | None:
     if not known:
         _core.take_log()
     try:
-        handler: Handler = theirs.get_chat_completion_handler(name)
-    except theirs.LlamaChatCompletionHandlerNotFoundException:
+        handler: Handler = llama_chat_format.get_chat_completion_handler(name)
+    except llama_chat_format.LlamaChatCompletionHandlerNotFoundException:
         return None
     return handler
 

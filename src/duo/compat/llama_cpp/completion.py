@@ -27,8 +27,8 @@ DEFAULTS: dict[str, Any] = {"max_tokens": 16}
 def text_keywords(own: Mapping[str, Any], arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Keywords of a text, not checked, of those that llama_cpp's function got. own: what `Duo` was given for all."""
     options = {**defaults, **own}
-    for theirs, value in arguments.items():
-        name = OTHER_NAMES.get(theirs, theirs)
+    for argument, value in arguments.items():
+        name = OTHER_NAMES.get(argument, argument)
         if name == "max_tokens":
             unlimited = value is None or (isinstance(value, int) and value <= 0)
             options[name] = -1 if unlimited else value

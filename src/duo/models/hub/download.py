@@ -153,8 +153,8 @@ def _check_disk(hub: HubSettings, repo: str, files: Mapping[str, HubFile], commi
     folder = _folder(hub, repo)
     missing = [f for name, f in files.items() if not _pointer(hub, repo, commit, name).exists()]
     needed = sum(f.size - min(f.size, _begun(folder, f.blob)) for f in missing)
-    there = next(p for p in (hub.cache, *hub.cache.parents) if p.exists())
-    free = shutil.disk_usage(there).free
+    parent = next(p for p in (hub.cache, *hub.cache.parents) if p.exists())
+    free = shutil.disk_usage(parent).free
     if needed > free:
         raise DoesNotFitError(
             f"{repo} needs {gigabytes(needed)} more on the disk of {hub.cache}, but only {gigabytes(free)} are free; "

@@ -44,8 +44,8 @@ def _best(names: Sequence[str], prefix: str, model: str, quant: str | None) -> s
 
 def _is_in(name: str, folder: Sequence[str]) -> bool:
     """Whether a file lies in this folder or in one above it."""
-    mine = name.split("/")[:-1]
-    return mine == list(folder[: len(mine)])
+    parents = name.split("/")[:-1]
+    return parents == list(folder[: len(parents)])
 
 
 def _bits(quant: str) -> int:

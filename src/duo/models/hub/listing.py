@@ -104,12 +104,12 @@ def parts_of(names: Iterable[str], chosen: str) -> list[str]:
     part = _PART.fullmatch(chosen)
     if part is None:
         return [chosen]
-    n_parts, there = int(part["parts"]), set(names)
+    n_parts, name_set = int(part["parts"]), set(names)
     if int(part["part"]) != 1:
         raise UnknownModelError(f"{chosen} is part {int(part['part'])} of {n_parts} of a model; name its first part")
     parts = [f"{part['prefix']}-{i:05}-of-{n_parts:05}.gguf" for i in range(1, n_parts + 1)]
     for name in parts:
-        if name not in there:
+        if name not in name_set:
             raise MissingFileError(f"the model has {n_parts} parts, but {name} is missing", "choose another file")
     return parts
 

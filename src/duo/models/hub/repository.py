@@ -47,8 +47,8 @@ class Hub(HubSettings):
         """
         from duo.models.hub.download import download
 
-        there, (files, commit) = self._look(source)
-        return there or download(self, source.repo, files, commit)
+        path, (files, commit) = self._look(source)
+        return path or download(self, source.repo, files, commit)
 
     def fetch_head(self, of_target: HubModel, target: Path, kinds: tuple[str, ...]) -> Path | None:
         """The head for a target that was fetched, from its repository; None if that has none of these kinds. Raises as
@@ -68,11 +68,11 @@ class Hub(HubSettings):
         """
         from duo.models.hub.download import heads
 
-        there, (files, commit) = self._look(source)
+        path, (files, commit) = self._look(source)
         cached = self._snapshot(source.repo)
-        if there is None and cached is not None and all(hub_files.is_whole(cached / n, f) for n, f in files.items()):
-            there = cached / next(iter(files))
-        return there or heads(self, source.repo, files, commit, folder)
+        if path is None and cached is not None and all(hub_files.is_whole(cached / n, f) for n, f in files.items()):
+            path = cached / next(iter(files))
+        return path or heads(self, source.repo, files, commit, folder)
 
     def _look(self, source: HubModel) -> tuple[Path | None, tuple[dict[str, hub_files.HubFile], str]]:
         """The model in the cache if there is no network; otherwise its files with their sizes, and the commit."""
@@ -104,18 +104,18 @@ class Hub(HubSettings):
     def _chosen(self, names: list[str], source: HubModel, where: str) -> list[str]:
         files = [n for n in names if n.lower().endswith(".gguf")]
         if source.file is not None:
-            chosen, there = hub_files.match(names, source.file), files
+            chosen, offers = hub_files.match(names, source.file), files
             missing = f"there is no file {source.file} in {where}"
         else:
             chosen = hub_files.choose(names, source.quant)
-            there = hub_files.quants(names)
+            offers = hub_files.quants(names)
             missing = f"there is no {source.quant} in {where}" if source.quant else f"{where} has no GGUF model"
         if source.heads:
             chosen = head_files.find(names, source.heads, chosen or "", source.quant) or chosen
         if chosen is None:
             # A model whose name is like a head's is found by its whole name only.
             other = f"name a file of it ({hub_files.shown(files)})" if files else "choose a repository with GGUF files"
-            advice = f"choose from {hub_files.shown(there)}" if there else other
+            advice = f"choose from {hub_files.shown(offers)}" if offers else other
             raise hub_files.MissingFileError(missing, advice)
         return hub_files.parts_of(names, chosen)
 

@@ -34,8 +34,8 @@ def refusal(request: wire.HelloRequest, role: str, identity: Identity) -> str:
     if not request.HasField("identity"):
         return ""
     # The host knows the texts of one side only, so it only says that something differs. The client finds out what.
-    theirs = Identity.from_message(request.identity)
-    return mismatch(identity, theirs) if role == "verify" else mismatch(theirs, identity)
+    client_identity = Identity.from_message(request.identity)
+    return mismatch(identity, client_identity) if role == "verify" else mismatch(client_identity, identity)
 
 
 def check_reply(reply: wire.HelloReply, role: str, host: str) -> str:

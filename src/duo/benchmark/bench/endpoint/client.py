@@ -94,15 +94,15 @@ class EndpointClient:
                 return  # it has no list
             self._bad_status(response.status_code, response.content)
         try:
-            listed = [m for m in response.json()["data"] if isinstance(m["id"], str)]
+            models = [m for m in response.json()["data"] if isinstance(m["id"], str)]
         except (ValueError, KeyError, TypeError, RecursionError):
             self._fail("does not list its models as OpenAI's API does; check the URL")
-        mine = [m for m in listed if self.model in (None, m["id"], *(m.get("aliases") or ()))]
-        if not mine and self.model is None:
+        matches = [m for m in models if self.model in (None, m["id"], *(m.get("aliases") or ()))]
+        if not matches and self.model is None:
             self._fail("lists no model; name one with --url-model")
-        if mine:
-            self.model = self.model or mine[0]["id"]
-            self.owner = str(mine[0].get("owned_by"))
+        if matches:
+            self.model = self.model or matches[0]["id"]
+            self.owner = str(matches[0].get("owned_by"))
 
     def on(self, address: EndpointAddress) -> EndpointClient:
         """The same client, with the same connections, for another route."""
