@@ -80,13 +80,13 @@ class Conversation:
         return seen_tokens(self.duo.local_model, pictures.between(text), add_special=self._template.add_special)
 
     def reading(self) -> Reading | None:
-        """What tells thoughts from the answer while it comes; None: they are not told apart."""
+        """A reader that separates thoughts from the answer while it comes; None: they are not separated."""
         if not self._reasoning:
             return None
         return Reading(Spelled(self.duo.local_model), AnswerReader(self._text, reasoning=True))
 
     def answered(self, r: Result, part: Part | None = None) -> None:
-        """The answer, whole or as far as it came. part: what a reading made of it."""
+        """Adds the answer, complete or as far as it came. part: what a reading made of it."""
         message = {"role": "assistant", "content": r.text if part is None else part.content}
         if part is not None and part.reasoning:
             message["reasoning_content"] = part.reasoning

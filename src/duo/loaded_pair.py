@@ -156,7 +156,7 @@ class LoadedPair:
         return placed
 
     def _lookup_files(self, o: EngineOptions) -> tuple[bytes, bytes]:
-        """Of n-gram caches; empty: none. Sets `lookup`. Raises BadValueError."""
+        """The files of n-gram caches, static and dynamic; empty: none. Sets `lookup`. Raises BadValueError."""
         static, dynamic = o["lookup_cache_static"], o["lookup_cache_dynamic"]
         if static is not None and not os.path.isfile(static):
             raise BadValueError(f"there is no n-gram cache {quoted(static)} (--lookup-cache-static); check the path")

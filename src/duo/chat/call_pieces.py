@@ -56,7 +56,7 @@ class CallPieces:
         self._quoted = self._escaped = self._given_up = False
 
     def update(self, name: str, text: str) -> list[CallPiece]:
-        """What is new. name: the tool whose arguments the text is; empty: the text says. text: all of it so far."""
+        """The new pieces. name: the tool whose arguments the text is; empty: the text names it. text: all so far."""
         fresh, self._seen = text[self._seen :], len(text)
         if name and self._n_begun == self._n_whole:
             self._head += fresh
@@ -113,7 +113,7 @@ class CallPieces:
         return len(text)
 
     def whole(self, calls: Sequence[Call]) -> list[CallPiece]:
-        """What did not come in pieces of them: whole calls, and the end of one."""
+        """The pieces that are missing when these calls are complete: whole calls, and the end of one."""
         first, self._n_whole = self._n_whole, self._n_whole + len(calls)
         pieces = [CallPiece(first + i, c.name, c.id, c.arguments) for i, c in enumerate(calls)]
         missing = [p for p in pieces if p.index >= self._n_begun]

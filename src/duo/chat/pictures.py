@@ -32,7 +32,7 @@ def data_url(url: str) -> bytes:
 
 
 def decoded(data: str) -> bytes:
-    """Raises BadValueError: it is no base64."""
+    """The bytes of a base64 text. Raises BadValueError: it is no base64."""
     try:
         return base64.b64decode(re.sub(r"\s", "", data).encode(), validate=True)
     except (binascii.Error, UnicodeEncodeError):
@@ -55,7 +55,8 @@ def url_of(data: bytes) -> str:
 
 
 class Pictures:
-    """Those of a conversation, in their order. Its marker is random, so that no message can hold it by itself."""
+    """The pictures and sounds of a conversation, in their order. The marker is random, so that no message holds it by
+    chance."""
 
     def __init__(self, fetch: Fetch = data_url) -> None:
         import secrets

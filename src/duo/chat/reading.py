@@ -45,7 +45,7 @@ def reasoning_of(reasoning_format: object) -> bool:
 
 @dataclass(frozen=True)
 class Part:
-    """What a piece of text has brought."""
+    """The new parts of an answer, by their kind."""
 
     reasoning: str = ""
     content: str = ""
@@ -89,12 +89,12 @@ class AnswerReader:
             self._thought, self._begun, self._skip = end, True, True
 
     def feed(self, text: str) -> list[Part]:
-        """What can be said of the answer now."""
+        """The parts of the answer that are certain now."""
         self._text += text
         return [p for p in self._parts(last=False) if p != Part()]
 
     def finish(self) -> list[Part]:
-        """The rest of it."""
+        """The parts that are left when the text has ended."""
         return [p for p in self._parts(last=True) if p != Part()]
 
     @property

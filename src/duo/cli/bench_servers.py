@@ -74,7 +74,7 @@ def measure(params: dict[str, Any]) -> None:
 
 
 def _fields(params: dict[str, Any]) -> dict[str, Any]:
-    """What every request asks for. Raises BadValueError."""
+    """The fields of every request. Raises BadValueError."""
     options = {**DEFAULTS, **GREEDY, **given_options(params, GENERATE_OPTIONS)}
     checked: dict[str, Any] = {**generate_options({name: v for name, v in options.items() if name in SENT})}
     if checked["seed"] == -1:
@@ -85,7 +85,7 @@ def _fields(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _arms(params: dict[str, Any]) -> list[a.Arm]:
-    """Those that the user chose for servers with modes; empty: none were chosen."""
+    """The arms that the user chose for servers with modes; empty: none were chosen."""
     source = click.get_current_context().get_parameter_source
     if all(source(name) is not click.core.ParameterSource.COMMANDLINE for name in ("modes", "sync_lengths", "lengths")):
         return []

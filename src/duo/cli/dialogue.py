@@ -30,7 +30,7 @@ class Dialogue:
         self._tokens: list[int] = []
 
     def write(self, prompt: str, *, user_first: bool) -> None:
-        """Until standard input ends.
+        """Lets the model and the user write in turn until standard input ends.
 
         Raises BadValueError: a line is not UTF-8. Raises DuoError: what ended a text, which has been printed.
         """
@@ -47,7 +47,7 @@ class Dialogue:
             users_turn = not self._tokens
 
     def _add(self, line: str) -> None:
-        """Around the line, what the options say; in it, no special tokens."""
+        """Adds the user's line between the prefix and the suffix of the options. Its words are no special tokens."""
         if self._with_bos and (bos := self._duo.token_bos()) >= 0:
             self._tokens.append(bos)
         typed = unescape(line) if self._escape else line
@@ -74,7 +74,8 @@ class Dialogue:
         sys.stdout.flush()
 
     def _stop_string(self, stream: Stream) -> str:
-        """What the last tokens have behind the text: the string that ended it, and more; empty: none did."""
+        """The end of the last tokens, which the text lacks: the stop string and what followed it; empty: no stop string
+        ended the text."""
         rest = self._duo.decode(stream.result.tokens)[len(stream.result.text) :]
         return rest if any(s in rest for s in self._stops) else ""
 

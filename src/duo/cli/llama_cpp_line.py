@@ -99,7 +99,7 @@ def without_effect() -> dict[str, str]:
 
 
 def taken_by(name: str, command: str, known: Collection[str]) -> TakenOption | None:
-    """None: it is not taken there."""
+    """The option of llama.cpp with this name, if the command takes it; else None."""
     options = (t for t in OF_NAME.get(name, ()) if not t.commands or command in t.commands)
     return next((t for t in options if not t.needs or t.needs in known), None)
 

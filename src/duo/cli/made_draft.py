@@ -74,7 +74,7 @@ def show(outcome: DraftOutcome) -> None:
 
 
 def as_json(outcome: DraftOutcome) -> dict[str, Any]:
-    """For programs. Speeds are multiples of the target alone, times in ms."""
+    """The outcome as JSON has it. Speeds are multiples of the target alone, times are in ms."""
     best = outcome.best
 
     def of(c: DraftCandidate) -> dict[str, Any]:

@@ -56,7 +56,7 @@ OF_TEXT = (
 
 
 def command_named(name: str) -> click.Command | None:
-    """None: unknown command."""
+    """The command of this name; None: there is none."""
     if name not in COMMANDS:
         return None
     module, _, member = COMMANDS[name][0].partition(".")
@@ -69,7 +69,7 @@ class ReaderGone(Exception):  # noqa: N818 - no error
 
 
 def _names(args: list[str]) -> KeysView[str]:
-    """Of options, in order and as llama.cpp spells them."""
+    """The names of the options, in order and as llama.cpp spells them."""
     options = [arg.partition("=")[0] for before, arg in zip(["", *args], args, strict=False) if before not in OF_TEXT]
     return dict.fromkeys(name.replace("_", "-") if name.startswith("--") else name for name in options).keys()
 

@@ -74,7 +74,7 @@ def model_sources(*, heads: bool = True) -> list[click.Option]:
 
 
 def _typed(name: str) -> bool:
-    """It was given on the command line, which overrides the environment."""
+    """Whether the option stands on the command line, which overrides the environment."""
     ctx = click.get_current_context(silent=True)
     return ctx is not None and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 

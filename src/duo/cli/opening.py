@@ -72,7 +72,7 @@ def _open_with_guesses(
 def _open_with_own_draft(
     params: dict[str, Any], models: Models, progress: Callable[[str, float], None] | None, **more: Any
 ) -> Duo:
-    """With the draft that the target brings along, if there is one that can be loaded."""
+    """Opens the models with the draft that the target brings along, if there is one and it can be loaded."""
     source = draft_of_target(models)
     if not source.own and source.path is None:
         tell_of(source)

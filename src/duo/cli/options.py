@@ -265,7 +265,7 @@ class ModelCommand(click.Command):
 
 
 def unknown_option(name: str, known: Collection[str], command: str) -> str:
-    """What to say of an option that this command does not have."""
+    """The message for an option that this command does not have."""
     if name.startswith("--"):
         name = name.replace("_", "-")  # as in llama.cpp
     if name in IN_CHAT:

@@ -30,7 +30,7 @@ def may_add_ngrams(params: dict[str, Any], models: Models, *, drafted: bool) -> 
 
 
 def draft_of_target(models: Models) -> DraftSource:
-    """What the target brings along. Raises DuoError: the target's header cannot be read."""
+    """The draft that the target brings along. Raises DuoError: the target's header cannot be read."""
     from duo.models.beside import DraftSource, find
 
     return DraftSource() if models.target is None else find(models.target)

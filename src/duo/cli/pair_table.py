@@ -19,14 +19,14 @@ KINDS = {"mtp": "MTP layers", "eagle3": "EAGLE-3", "dflash": "DFlash", "dspark":
 
 
 def memory(m: known.ModelRef | None) -> str:
-    """As text; empty: it is unknown, or there is no model."""
+    """The memory of a model, as text; empty: it is unknown, or there is no model."""
     if m is None or m.memory_gb is None:
         return ""
     return f"{m.memory_gb:g} GB" if m.memory_gb >= 0.1 else f"{1e3 * m.memory_gb:g} MB"
 
 
 def guesser(p: known.Pair) -> str:
-    """What guesses for the target."""
+    """The name of what guesses for the target."""
     if p.draft is None:
         return OWN_LAYERS if p.own_layers else NGRAMS
     return short(p.draft) + (f" ({KINDS[p.head]})" if p.head is not None else "")
@@ -66,7 +66,7 @@ def print_fits(pair_fits: Sequence[Fit], device: str) -> None:
 
 
 def fit_as_dict(f: Fit) -> dict[str, Any]:
-    """For JSON."""
+    """The fit as JSON has it."""
     figures = {"device_gb": round(f.device_gb, 2), "host_gb": round(f.host_gb, 2), "target_share": round(f.share, 3)}
     return {"placement": f.way, **figures, "options": f.options}
 

@@ -20,7 +20,8 @@ LINE = '{"prompt": "..."} or "..." on each line'
 
 
 def read_prompts(file: Path) -> list[str]:
-    """Of a .jsonl file: a string, or an object with `prompt` (or `turns`, whose first counts). Raises BadValueError."""
+    """The prompts of a .jsonl file. A line is a string, or an object with `prompt` (or `turns`, whose first counts).
+    Raises BadValueError."""
     prompts = []
     for _, where, value in values(file, "prompt file", LINE):
         if isinstance(value, dict):

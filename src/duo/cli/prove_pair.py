@@ -126,7 +126,8 @@ NOT_PROMISED = (
 
 
 def loads_of(params: dict[str, Any], models: Models) -> list[Load]:
-    """What is measured; the target alone last, so that a run that ends early knows of its drafts. Raises DuoError."""
+    """The models to load; the target alone comes last, so that a run that ends early has measured its drafts. Raises
+    DuoError."""
     if params["verify_host"] is not None:
         raise BadValueError(
             "duo prove compares with the target alone, which has to be on this machine; leave out --verify-host"
@@ -138,7 +139,7 @@ Round = tuple[Load, int, list[tuple[Guesses, Case]]]
 
 
 def rounds_of(loads: Sequence[Load], plan: ProofPlan) -> list[Round]:
-    """What is loaded, for how many texts at once, and the cases."""
+    """The loads, each with a number of texts at once and its cases."""
     return [
         (load, n, [(g, case) for g in load.guesses for case in of_pair(plan, g, n)])
         for load in loads

@@ -47,7 +47,7 @@ def spelled_by(command: click.Command, name: str, without: Collection[str] = ())
     unused = {t.env for t in TAKEN if t.env and t.means is None}
 
     def positive(key: str, value: str) -> str:
-        """Of LLAMA_ARG_NO_X: LLAMA_ARG_X with the same value. That is what llama.cpp's presets mean by it, unlike its
+        """For LLAMA_ARG_NO_X: LLAMA_ARG_X, with the same value. That is what llama.cpp's presets mean by it, unlike its
         environment (common/preset.cpp: parse_bool_arg reverses values of options' names only)."""
         variable = key.replace(OPPOSITE, VARIABLE, 1)
         p = by_variable.get(variable)

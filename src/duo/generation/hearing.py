@@ -17,7 +17,8 @@ _files: list[str] = []
 
 
 def hearing(rate: int) -> str:
-    """Its file. It goes when the program ends. Raises BadValueError: nothing hears at this rate; DuoError."""
+    """The path of the file, which is removed when the program ends. rate: samples a second. Raises BadValueError: no
+    projector hears at this rate; DuoError."""
     if rate != RATE:
         raise BadValueError(f"this model hears {rate} samples a second, and duo can give {RATE}; take another model")
     with _lock:
@@ -37,7 +38,7 @@ def _remove(folder: str, pid: int) -> None:
 
 
 def _written(to: Path) -> str:
-    """Of Qwen2-Audio's kind, without layers (clip.cpp)."""
+    """Writes a file of Qwen2-Audio's kind without layers (clip.cpp), and returns its path."""
     import numpy as np
     from gguf import GGUFWriter
 

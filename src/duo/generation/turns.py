@@ -58,7 +58,7 @@ class Turns:
         self._changed.notify_all()
 
     def wait(self, turn: Turn) -> Turn:
-        """Until the turn has come. Raises BusyError: this thread reads all that is written, so it would wait for
+        """Waits until the turn has come. Raises BusyError: this thread reads all running texts, so it would wait for
         itself."""
         with self._changed:
             try:

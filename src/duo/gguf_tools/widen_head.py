@@ -121,7 +121,7 @@ class SmallHead:
         return rows, columns
 
     def bytes_of(self, wide: HeadSizes, type: GgmlType) -> int:
-        """Of all matrices."""
+        """Bytes of all matrices."""
         block, n_bytes = gguf.GGML_QUANT_SIZES[type]
         sizes = (self.axes(name, wide) for name in _AXES)
         return sum(rows.total * columns.total // block * n_bytes for rows, columns in sizes)

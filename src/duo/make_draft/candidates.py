@@ -33,7 +33,7 @@ class DraftCandidate:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was not measured."""
+    """A draft, or a kind of drafts, that was not measured."""
 
     name: str
     why: str
@@ -41,7 +41,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class DraftSearch:
-    """What the user asked for."""
+    """What drafts to try, and for how long."""
 
     types: tuple[str, ...]
     n_layers: int | None  # that the draft keeps; None: as many as pay
@@ -109,7 +109,7 @@ class Workshop:
         return candidate
 
     def _candidate(self, recipe: DraftRecipe, name: str) -> DraftCandidate | None:
-        """None: it is not worth measuring. Raises DuoError."""
+        """The draft, made and measured; None: it is not worth measuring. Raises DuoError."""
         path = self._folder / f"{len(self._results.candidates)}.gguf"
         self._progress(f"{name}: its size")
         # With fewer experts a file is as large, and a step reads less.

@@ -90,7 +90,7 @@ class SilencedCopy:
         self._tensors = [t for t in read_header(model).tensors if t.layer is not None and _ADDS.search(t.name)]
 
     def silence(self, layers: Sequence[int]) -> None:
-        """These and no others. Raises OSError."""
+        """Writes zeros into these layers, and the weights back into all others. Raises OSError."""
         silent = frozenset(layers)
         with self.path.open("r+b") as file, self._model.open("rb") as model:
             for t in self._tensors:
@@ -172,7 +172,7 @@ class LayerSearch:
         return len(path) - 1 - best >= N_WORSE
 
     def _try(self, left_out: tuple[int, ...], what: str) -> Trial | None:
-        """None: no time is left."""
+        """Measures a draft without these layers; None: no time is left."""
         if time.monotonic() >= self._ends:
             return None
         self._progress(what)

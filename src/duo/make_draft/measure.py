@@ -38,7 +38,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Figures:
-    """What a draft does on this machine. Times are in ms."""
+    """The figures of a draft on this machine. Times are in ms."""
 
     acceptance: tuple[float, ...]  # share of right guesses by position, if those before are right
     pass_ms: float  # of the target, over one token, while the draft is loaded and waits
@@ -113,7 +113,7 @@ class Bench:
         )
 
     def expecting(self, f: Figures) -> Figures:
-        """The same with the speed that the formulas of duo.benchmark.bench.bound expect."""
+        """These figures with the speed that the formulas of duo.benchmark.bench.bound expect."""
         v, k_most = pass_cost(self.pass_ms), max(self.pass_ms) - 1
         n_draft, expected = best_sync(f.acceptance, f.c, v, k_most)
         if f.at_once:
@@ -163,7 +163,7 @@ class Bench:
         return _token_ms(records)
 
     def _duo(self, draft: Path | None) -> Duo:
-        """None: the target alone."""
+        """The pair; draft None: the target alone."""
         engine = self.engine
         if draft is None:
             engine = {name: value for name, value in engine.items() if not name.endswith("_draft")}
@@ -171,7 +171,7 @@ class Bench:
 
 
 def _token_ms(records: Sequence[AnswerRecord]) -> float:
-    """The median of the plain texts."""
+    """Milliseconds per token: the median of the plain texts."""
     return statistics.median(1e3 * r.seconds / r.n_timed for r in records if r.arm == PLAIN and r.n_timed)
 
 

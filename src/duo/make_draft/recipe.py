@@ -68,12 +68,12 @@ class TargetSource:
 
     @property
     def path(self) -> str:
-        """Of a split model that of the first part."""
+        """The file; of a split model the first part."""
         return self.header.path
 
     @property
     def n_bytes(self) -> int:
-        """Of all weights but those of MTP layers."""
+        """Bytes of all weights except those of MTP layers."""
         return sum(t.n_bytes for t in self.header.tensors if t.layer is None or t.layer < self.n_layers)
 
     @property

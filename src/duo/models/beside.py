@@ -32,7 +32,7 @@ class DraftSource(NamedTuple):
 
 
 def find(target: str) -> DraftSource:
-    """What can draft for a target of which nothing else is said. Raises DuoError as `read_header`."""
+    """The draft for a target whose user names none. Raises DuoError as `read_header`."""
     from duo import _core
 
     if not os.path.isfile(target):

@@ -28,7 +28,7 @@ class Head:
 
     @classmethod
     def of(cls, h: Header, *, mtp: bool = False) -> Head | None:
-        """None: the file is another model. mtp: the head is the file's MTP layers, whatever else it has."""
+        """The head in a file; None: it has none. mtp: the head is the file's MTP layers, whatever else it has."""
         shapes = {t.name: t.shape for t in h.tensors}
         if h.n_mtp and (mtp or not h.has_trunk):
             return cls("mtp", (), h.n_embd, h.n_vocab, own_embedding=True, own_output=True)
@@ -52,7 +52,7 @@ class Head:
         )
 
     def line(self) -> str:
-        """For the reader of `duo check`."""
+        """A line for the reader of `duo check`."""
         if self.kind == "mtp":
             return f"{HEADS['mtp']}: it reads the target's last state of width {self.target_width}"
         layers = ", ".join(map(str, self.layers))
@@ -64,12 +64,12 @@ class Head:
         return f"{HEADS[self.kind]}: {reads}; proposes {tokens}{blocks}{uses}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as JSON has them."""
         return asdict(self)
 
 
 def cache_warning(type_k: str, type_v: str) -> list[str]:
-    """Of a head whose cache has these types: a sentence, or none."""
+    """A warning, if the cache of a head has quantised types; else an empty list."""
     flags = [f"{flag} {t}" for flag, t in (("-ctkd", type_k), ("-ctvd", type_v)) if t not in ("f32", "f16", "bf16")]
     if not flags:
         return []

@@ -53,8 +53,8 @@ def _draft(e: Entry, target: Path) -> ListedDraft | None:
 
 
 def _is(e: Entry, target: Path) -> bool:
-    """By the name of the file, whatever its quantisation, or by that of the repository. The demo target is not meant:
-    who names its file wants it alone."""
+    """Whether the target is that of this pair: by the name of the file, whatever its quantisation, or by that of the
+    repository. Never for the demo target: a user who names its file wants it alone."""
     model, base = e.pair.target, base_name(target)
     if model.repo is None:
         return e.own and local_path(model, e.folder).samefile(target)

@@ -82,7 +82,7 @@ class Pair(BaseModel):
 
     @property
     def spec_type(self) -> str | None:
-        """What --spec-type calls that which guesses; None: a draft file, which needs no such option."""
+        """The value of --spec-type that the pair needs; None: it has a draft file and needs none."""
         return None if self.draft is not None else "draft-mtp" if self.own_layers else NGRAMS
 
     @property
@@ -235,7 +235,7 @@ def path_of(model: ModelRef, folder: Path, fetch: Callable[[HubModel], Path], he
 
 
 def local_path(model: ModelRef, folder: Path) -> Path:
-    """Of a model that is in no repository. Raises BadValueError."""
+    """The file of a model that is in no repository. Raises BadValueError."""
     return folder / expanded(str(model.file))
 
 

@@ -33,7 +33,8 @@ def _files(paths: Iterable[str | bytes]) -> str:
 
 
 def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
-    """By names that fit into a message. Where the layers are is left out: it only changes rounding. Raises OSError."""
+    """What a cache of the model belongs to, by names for messages. The places of layers are left out: they only change
+    rounding. Raises OSError."""
     path = os.fsdecode(m.path)
     rope = (m.rope_scaling, m.rope_freq_base, m.rope_freq_scale, m.yarn_orig_ctx, m.yarn_ext_factor)
     packed = [f"packed as {model.packed_as}"] if model.packed_as else []
@@ -61,7 +62,7 @@ class Belongings:
         self._by_role: dict[str, dict[str, str]] = {}
 
     def of(self, engine: _core.Engine) -> dict[str, dict[str, str]]:
-        """By the role of the model: target, draft. Raises BadValueError (the target is elsewhere) and DuoError."""
+        """Belongings by role: target, draft. Raises BadValueError (the target is elsewhere) and DuoError."""
         if engine.target is None:
             raise BadValueError("the target is in another process, and so is its cache; save it there")
         if not self._by_role:

@@ -57,7 +57,7 @@ def core_cpus(root: Path = ROOT) -> list[int]:
 
 
 def cpu_mask(cpus: Iterable[int]) -> str:
-    """As for -C: bit i is CPU i."""
+    """The mask in hexadecimal, as -C takes it: bit i is CPU i."""
     return hex(sum(1 << cpu for cpu in cpus))
 
 

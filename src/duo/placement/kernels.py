@@ -68,7 +68,7 @@ def _is_chosen(duo_us: float, stock_us: float) -> bool:
 
 
 class RaceRecord(NamedTuple):
-    """What is kept of races."""
+    """The record of races that the cache keeps."""
 
     speed: KernelSpeed
     n_disturbed: int  # races so far, if other programs worked during each of them; 0: one had the machine for itself
@@ -193,7 +193,7 @@ def _is_settled(r: RaceRecord) -> bool:
 
 
 def speed_of(weight_type: str, n_threads: int) -> KernelSpeed | None:
-    """The same for one team."""
+    """As speeds_of, for one number of threads."""
     speeds = speeds_of(weight_type, (n_threads,))
     return speeds[0] if speeds else None
 

@@ -29,12 +29,12 @@ def _checked_file() -> Path:
 
 
 def default_path(model: str, packing: Packing = NONE) -> Path:
-    """Beside the model."""
+    """The packed file beside the model."""
     return Path(f"{model}{'.' + packing[0] if packing[0] else ''}{SUFFIX}")
 
 
 def cached_path(model: str, packing: Packing = NONE) -> Path:
-    """For a model in a folder that cannot be written."""
+    """The packed file of a model whose folder cannot be written."""
     folder = hashlib.sha256(os.fsencode(os.path.abspath(model))).hexdigest()[:16]
     return cache_folder() / "packed" / folder / default_path(Path(model).name, packing).name
 
@@ -45,12 +45,12 @@ def writable_path(model: str, packing: Packing = NONE) -> Path:
 
 
 def source_of(model: str) -> str:
-    """What tells this model from others. Raises OSError."""
+    """A hash that identifies the model. Raises OSError."""
     return " ".join(file_hash(part) for part in parts(model))
 
 
 def _state(path: Path) -> list[int]:
-    """Changes with each writing to the file, whatever is written."""
+    """Numbers that change with each writing to the file, whatever is written."""
     stat = path.stat()
     return [stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 

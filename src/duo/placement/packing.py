@@ -32,14 +32,14 @@ NONE: Packing = ("", [])
 
 
 def cheap_draft(o: ModelOptions, teams: Sequence[int]) -> tuple[Packing, int]:
-    """What becomes of the weights of a model whose layers are all on the CPU, and its shortlist: ids below this number
-    are in it (csrc/llama/shortlist.h); 0: it has none. teams: numbers of threads that compute its steps."""
+    """How to requantise a model whose layers are all on the CPU, and the size of its shortlist: ids below it are listed
+    (csrc/llama/shortlist.h); 0: no shortlist. teams: numbers of threads that compute its steps."""
     h = _draft_header(o)
     return (NONE, 0) if h is None else (_packing(o, teams), _shortlist(o, h))
 
 
 def _draft_header(o: ModelOptions) -> Header | None:
-    """None: the model is no draft, or one that belongs to the target. Those are left alone."""
+    """The header of a draft; None: the model is no draft, or belongs to the target (MTP layers, a head)."""
     if o.role != "draft" or o.mtp or not os.path.isfile(o.path):
         return None
     h = read_header(o.path)

@@ -53,7 +53,8 @@ def fits(known: Iterable[Entry], device_gb: float, host_gb: float | None = None)
 
 
 def fit(e: Entry, device_gb: float) -> Fit | None:
-    """None: the pair does not fit, or the list does not say how large it is. As much stays free as -ngl auto leaves."""
+    """How the pair fits; None: it does not, or the list does not say how large it is. As much stays free as with
+    -ngl auto."""
     p, room = e.pair, device_gb - min(MARGIN / 1e9, device_gb / 16)
     size, dense = p.target.memory_gb, p.target.dense_gb
     if size is None or (p.draft is not None and p.draft.memory_gb is None):

@@ -42,7 +42,7 @@ def check_pictures(files: list[bytes]) -> None:
 
 
 def _check(data: bytes, which: str) -> int:
-    """Its pixels."""
+    """The number of pixels."""
     if len(data) > N_BYTES_MOST:
         raise BadValueError(f"{which} has {len(data) >> 20} MiB; give at most {N_BYTES_MOST >> 20} MiB")
     try:
@@ -105,7 +105,7 @@ def _jpeg_markers(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:
-    """Of the first frame, as stb_image takes it."""
+    """Width and height in pixels: of the first frame, as in stb_image."""
     for marker, at in _jpeg_markers(data):
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
             height, width = struct.unpack_from(">HH", data, at + 3)

@@ -19,7 +19,7 @@ N_WRITTEN_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class DeviceSpeed:
-    """Of the device that does the work."""
+    """The speed of the device that trains."""
 
     flops: float  # of products per second
     bandwidth: float  # bytes per second
@@ -134,7 +134,7 @@ def _activations(n: NetworkSizes, n_steps: int, n_tokens: int, length: int, n_fe
 
 
 def measured(device_name: str, precision: str) -> DeviceSpeed:
-    """Of the device of --train-device: a product of matrices, and a copy; half a second together.
+    """The speed of --train-device, measured with a product of matrices and a copy in half a second.
 
     Raises BadValueError: unknown device; MissingPackageError: PyTorch is not installed.
     """

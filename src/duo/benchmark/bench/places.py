@@ -94,7 +94,7 @@ def _on_cpus(cpus: Iterable[int]) -> Place:
 def placements_of(
     a: Place, b: Place, sync_lengths: Sequence[Length], lengths: Sequence[Length]
 ) -> list[BenchPlacement]:
-    """What is compared, the target alone at A first: the others are compared with it.
+    """The placements to measure. The first is the target alone at A, with which the others are compared.
 
     Then the target alone at B, and on both if both are CPUs; both models at A, and the target at A with the draft at B.
     Where A and B are of different kinds, also the target at B with the draft at A.

@@ -34,7 +34,7 @@ class Difference:
 
     @property
     def badness(self) -> tuple[float, int]:
-        """Of the worst text the other token was the least probable; among equals, it differs first."""
+        """A sorting key. A text is worse if its other token is less probable, and, of equals, if it differs earlier."""
         return float("inf") if self.gap is None else self.gap, -(self.at if self.at is not None else self.at_char or 0)
 
 

@@ -190,7 +190,7 @@ def lines_of(outcome: Outcome, *, each_text: bool) -> Iterator[str]:
 
 
 def figures(outcome: Outcome, models: Models, prompt: str, seed: int) -> dict[str, Any]:
-    """For programs."""
+    """The result as JSON has it."""
     from duo.benchmark.bench.head import machine
     from duo.placement.cpus import core_cpus
 

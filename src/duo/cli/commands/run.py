@@ -37,7 +37,8 @@ duo --help lists the other commands.
 
 
 def read_prompt(prompt: str | None, file: Path | None, escape: bool) -> str:
-    """From -p, -f or standard input. As in llama.cpp, the last line end of a file is dropped. Raises BadValueError."""
+    """The prompt of -p, -f or standard input. The last line end of a file is dropped, as in llama.cpp. Raises
+    BadValueError."""
     if prompt is not None:
         if file is not None:
             raise BadValueError("both -p and -f were given; choose one")

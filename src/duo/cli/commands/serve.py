@@ -44,7 +44,7 @@ N_PARALLEL = 4
 
 
 def name_of(params: dict[str, Any]) -> str:
-    """Of the model in answers, unless --alias says so: the pair's, the repository's, or the file's."""
+    """The model's name in answers, if --alias gives none: the pair's, the repository's, or the file's."""
     from pathlib import Path
 
     if params["pair"] is not None:
@@ -200,8 +200,8 @@ def serve_many(params: dict[str, Any]) -> None:
 
 
 def env_of_models(params: dict[str, Any]) -> dict[str, str]:
-    """Of the processes of a router: without the variables of what it does itself, and with what others must not see on
-    a command line."""
+    """The environment of a router's processes: without variables of options that the router handles itself, and with
+    values that must not stand on a command line."""
     own = {v for name, o in SERVE_OPTIONS.items() if name in (*OF_ROUTER, *OF_VISITORS) for v in o.env}
     sources = {o.envvar for o in model_sources() if isinstance(o.envvar, str) and o.name != "offline"}
     env = {name: value for name, value in os.environ.items() if name not in own | sources}

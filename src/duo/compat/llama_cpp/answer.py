@@ -43,7 +43,7 @@ class Spelled:
         self._n_text += len(data)
 
     def take(self) -> str:
-        """What has come since the last call."""
+        """The text since the last call."""
         data, self._bytes = self._bytes, b""
         return data.decode("utf-8", "replace")
 
@@ -60,12 +60,12 @@ class Reading:
         self._parts: list[Part] = []
 
     def add(self, chunk: Chunk) -> list[Part]:
-        """What the chunk brings."""
+        """The parts that the chunk brings."""
         self._spelled.add(chunk)
         return self.read()
 
     def read(self) -> list[Part]:
-        """What the text brings that has been spelled out since the last call."""
+        """The parts of the text that has been spelled out since the last call."""
         parts = self._keep(self._reader.feed(self._spelled.take()))
         if self._pieces is not None and (begun := self._reader.begun)[1]:
             fresh = self._pieces.update(*begun)
@@ -84,7 +84,7 @@ class Reading:
 
     @property
     def whole(self) -> Part:
-        """All of it so far."""
+        """The answer so far."""
         return joined(self._parts)
 
 

@@ -155,7 +155,7 @@ class Chats(Evaluation):
         return self._templated(messages, options)
 
     def _handled(self, handler: chat_formats.Handler, messages: Any, options: dict[str, Any]) -> Any:
-        """As llama_cpp.Llama calls it: with every argument."""
+        """Calls the handler as llama_cpp.Llama does: with every argument."""
         for name in ("chat_template_kwargs", "reasoning_format"):
             if options.pop(name, None) not in (None, "none"):
                 raise BadValueError(

@@ -88,7 +88,7 @@ class Caller:
 
 
 def handled(handler: Handler, duo: Completions, arguments: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
-    """What the handler answers. arguments: arguments of create_chat_completion; own: keywords that only duo has.
+    """The answer of the handler. arguments: arguments of create_chat_completion; own: keywords that only duo has.
 
     Raises DuoError, and what a function of the program's own raises: a handler or a logits_processor.
     """

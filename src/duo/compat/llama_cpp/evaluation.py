@@ -220,7 +220,7 @@ class Evaluation(Completions):
             goes_on = token is not None and self.local_model.is_end(token) and keywords.get("grammar") is None
 
     def _evaluate_all(self, text: list[int]) -> None:
-        """What is evaluated is this text. Raises DuoError."""
+        """Makes this text the one that is evaluated. Raises DuoError."""
         if self._evaluated.scores is None:
             self._evaluated.replace(text)  # the passes are those of the text that follows
         else:

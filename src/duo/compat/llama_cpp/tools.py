@@ -15,7 +15,7 @@ HOW = "write {'type': 'function', 'function': {'name': ..., 'parameters': a JSON
 
 @dataclass(frozen=True)
 class Choice:
-    """What a program said of tools."""
+    """The tools of a request, and which of them the answer has to call."""
 
     functions: tuple[Mapping[str, Any], ...] = ()
     named: str = ""  # the one that is to be called
@@ -29,7 +29,7 @@ class Choice:
 
     @property
     def schemas(self) -> dict[str, Any]:
-        """What their arguments look like, by name."""
+        """The JSON schemas of the tools' arguments, by name."""
         return {f["name"]: f.get("parameters") for f in self.functions if f["name"] in self.names}
 
     @property
@@ -95,7 +95,7 @@ def _functions(tools: object, functions: object) -> tuple[Mapping[str, Any], ...
 
 
 def choice_of(tools: object, tool_choice: object, functions: object, function_call: object) -> Choice:
-    """What OpenAI's arguments, new and old, ask for. Raises BadValueError."""
+    """The choice that OpenAI's arguments, new and old, make. Raises BadValueError."""
     known = _functions(tools, functions)
     choice = tool_choice
     if function_call in ("none", "auto"):

@@ -20,13 +20,13 @@ def call_id(model_id: str) -> str:
 
 
 def tool_call(call: Call) -> shapes.ToolCall:
-    """A whole call."""
+    """A complete call."""
     function: shapes.FunctionCall = {"name": call.name, "arguments": call.arguments}
     return {"id": call_id(call.id), "type": "function", "function": function}
 
 
 def tool_call_part(p: CallPiece) -> shapes.ToolCallPart:
-    """A call while it is written."""
+    """A part of a call that is being written."""
     if not p.name:
         return {"index": p.index, "function": {"arguments": p.arguments}}
     function: shapes.FunctionCallPart = {"name": p.name, "arguments": p.arguments}
@@ -34,7 +34,7 @@ def tool_call_part(p: CallPiece) -> shapes.ToolCallPart:
 
 
 def message_of(part: Part) -> shapes.ChatMessage:
-    """All of it."""
+    """The message of a complete answer."""
     message: shapes.ChatMessage = {"role": "assistant", "content": part.content or (None if part.calls else "")}
     if part.reasoning:
         message["reasoning_content"] = part.reasoning
@@ -44,7 +44,7 @@ def message_of(part: Part) -> shapes.ChatMessage:
 
 
 def deltas_of(part: Part) -> Iterator[shapes.ChatDelta]:
-    """What a part of it brings."""
+    """The deltas of a part of an answer."""
     if part.reasoning:
         yield {"reasoning_content": part.reasoning}
     if part.content:

@@ -166,7 +166,8 @@ class HostSession:
         return parse(kind, data)
 
     def _round_trip_us(self) -> float:
-        """Of an empty question. The handshake took longer: it opened the connection, and compared vocabularies."""
+        """The round trip of an empty request, in microseconds. The handshake took longer: it opened the connection, and
+        compared vocabularies."""
         asked_ns = time.monotonic_ns()
         self._ask("Tokens", wire.TokensRequest(), wire.TokensReply)
         return (time.monotonic_ns() - asked_ns) / 1e3

@@ -17,7 +17,7 @@ def version() -> str:
 
 
 def request(role: str, identity: Identity | None) -> wire.HelloRequest:
-    """identity: None if the client only asks for the limits."""
+    """The first message of a client. identity: None if it only asks for the limits."""
     message = None if identity is None else identity.message
     return wire.HelloRequest(protocol=PROTOCOL, version=version(), role=role, identity=message)
 
