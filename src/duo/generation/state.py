@@ -169,7 +169,7 @@ def restore(session: EngineSession, caches: Sequence[SavedCache], slot: int = -1
     finish(session, errand, slot=slot)
 
 
-def taken(session: EngineSession, seed: int) -> State:
+def state_of(session: EngineSession, seed: int) -> State:
     """The state of a session. Call it in a turn. Raises DuoError."""
     errand, heads = save(session)
     saved = {"target": errand.target_saved(), "draft": errand.draft_saved()}

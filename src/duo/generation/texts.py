@@ -202,7 +202,7 @@ class Texts:
 
         self._needs_target("save_state")
         with turn(self.session):
-            return state.taken(self.session, self.defaults.get("seed", -1))
+            return state.state_of(self.session, self.defaults.get("seed", -1))
 
     def load_state(self, state: State) -> None:
         """Puts a saved state into the caches. What the next prompt has in common with it is not evaluated again.

@@ -22,7 +22,7 @@ _PLAIN: dict[Any, str] = {
 
 
 class WrongValueError(Exception):
-    """why: what the type wants. found: the value, or the part of it that is wrong."""
+    """why: what the type wants. value: the value, or the part of it that is wrong."""
 
     def __init__(self, why: str, value: object) -> None:
         super().__init__(why)

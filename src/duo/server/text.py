@@ -85,9 +85,9 @@ class ServedText:
             self.plain_pass_ms.add(ms)
 
     @property
-    def whole(self) -> Part:
+    def answer(self) -> Part:
         """The answer so far."""
-        return Part(content=self.text) if self.reading is None else self.reading.whole
+        return Part(content=self.text) if self.reading is None else self.reading.answer
 
     @property
     def n_prompt(self) -> int:

@@ -62,9 +62,9 @@ def answer(
         transcript.add_question(question)
     reading = talk.reading()
     failure = show.TokenPrinter(sys.stdout, color, reading).write(stream)
-    talk.answered(stream.result, None if reading is None else reading.whole)
+    talk.answered(stream.result, None if reading is None else reading.answer)
     if transcript is not None:
-        transcript.add_answer(stream.result.text, None if reading is None else reading.whole)
+        transcript.add_answer(stream.result.text, None if reading is None else reading.answer)
     if failure is not None:
         raise failure
     warn_of_draft(talk.duo, stream)

@@ -80,10 +80,10 @@ class Reading:
         self._parts += parts
         if self._pieces is None:
             return parts
-        return [replace(p, pieces=tuple(self._pieces.whole(p.calls))) if p.calls else p for p in parts]
+        return [replace(p, pieces=tuple(self._pieces.rest_of(p.calls))) if p.calls else p for p in parts]
 
     @property
-    def whole(self) -> Part:
+    def answer(self) -> Part:
         """The answer so far."""
         return joined(self._parts)
 
@@ -102,7 +102,9 @@ class CompletionAnswer:
     def _is_text(self, token: int | None) -> bool:
         return token is not None and not self._model.is_end(token)
 
-    def whole(self, *, echo: bool = False, scored: tuple[int, Sequence[TokenLogprobs]] | None = None) -> Completion:
+    def completion(
+        self, *, echo: bool = False, scored: tuple[int, Sequence[TokenLogprobs]] | None = None
+    ) -> Completion:
         """The text, when it has ended. echo: behind its prompt. scored: the prompt's first token, and the others.
 
         Raises DuoError.

@@ -192,7 +192,7 @@ class Chats(Evaluation):
             answer: ChatAnswer = NamedCallAnswer(text, named)
         else:
             answer = ChatAnswer(text, prompt.reading(text.spelled) if prompt.is_read else None)
-        return answer.parts() if stream else answer.whole()
+        return answer.parts() if stream else answer.completion()
 
     def _variables(self, options: dict[str, Any]) -> dict[str, Any]:
         """Takes the template's variables out of the options. Raises BadValueError."""

@@ -19,9 +19,9 @@ class ChatAnswer:
     def __init__(self, text: CompletionAnswer, reading: Reading | None) -> None:
         self._text, self._reading = text, reading
 
-    def whole(self) -> ChatCompletion:
+    def completion(self) -> ChatCompletion:
         """The answer, when it has ended. Raises DuoError."""
-        completion = self._text.whole()
+        completion = self._text.completion()
         (choice,) = completion["choices"]
         message, finish = self._message(choice["text"], choice["finish_reason"] or "")
         logprobs = rows_of_lists(choice["logprobs"])

@@ -100,7 +100,7 @@ class Completions(LlamaMembers):
         if not isinstance(prompt, str) and (echo or n_top is not None):  # offsets count from the prompt's begin
             text = self.decode([int(t) for t in prompt])
         answer = CompletionAnswer(self.local_model, text_stream, text, len(job.tokens), model)
-        return answer.parts() if stream else answer.whole(echo=bool(echo), scored=scored)
+        return answer.parts() if stream else answer.completion(echo=bool(echo), scored=scored)
 
     def _prompt_tokens(self, prompt: Prompt) -> Sequence[int]:
         bos = self.local_model.token_bos

@@ -55,9 +55,9 @@ class ChatShape(AnswerFormat):
             yield "", {**self.dicts.chat_chunk([]), "usage": self.usage, **more}
 
     def _choice(self, text: ServedText) -> ChatChoice:
-        part = text.whole
+        part = text.answer
         finish = finish_reason(text.finish, called=bool(part.calls))
         return message_choice(text.index, message_of(part), finish, **self._logprobs(text.chunks))
 
-    def whole(self) -> dict[str, Any]:
-        return {**self.dicts.chat([self._choice(t) for t in self.texts], self.usage), **self.whole_fields()}
+    def answer(self) -> dict[str, Any]:
+        return {**self.dicts.chat([self._choice(t) for t in self.texts], self.usage), **self.answer_fields()}

@@ -96,5 +96,5 @@ class CompletionShape(AnswerFormat):
         content = text.prompt * self._echo + text.text
         return text_choice(text.index, content, finish_reason(text.finish), self._whole_logprobs(text))
 
-    def whole(self) -> dict[str, Any]:
-        return {**self.dicts.completion([self._choice(t) for t in self.texts], self.usage), **self.whole_fields()}
+    def answer(self) -> dict[str, Any]:
+        return {**self.dicts.completion([self._choice(t) for t in self.texts], self.usage), **self.answer_fields()}

@@ -90,9 +90,9 @@ class MessagesShape(AnswerFormat):
         yield _event("message_delta", delta=self._why(text, called=self._called), usage=self._usage)
         yield _event("message_stop")
 
-    def whole(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         (text,) = self.texts
-        part = text.whole
+        part = text.answer
         blocks: list[dict[str, Any]] = []
         if part.reasoning:
             blocks.append({"type": "thinking", "thinking": part.reasoning, "signature": ""})

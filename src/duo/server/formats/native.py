@@ -104,7 +104,7 @@ class NativeShape(AnswerFormat):
                 fields["duo"] = {"tokens": self.origins(text.chunks)}
         return fields
 
-    def whole(self) -> Any:
+    def answer(self) -> Any:
         answers = [picked(self._all_fields(t, streamed=False), self._fields) for t in self.texts]
         return answers[0] if len(answers) == 1 else answers
 

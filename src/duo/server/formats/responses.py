@@ -173,7 +173,7 @@ class ResponsesShape(AnswerFormat):
         response = self._response("completed", text)
         yield self._event(f"response.{response['status']}", response=response)
 
-    def whole(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         text = self.texts[0]
         items: list[tuple[str, CallPiece | None, list[str]]] = []  # their types, names and texts
         for part in text.parts:

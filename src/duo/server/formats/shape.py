@@ -67,7 +67,7 @@ class AnswerFormat:
         """When all have."""
         return ()
 
-    def whole(self) -> Any:
+    def answer(self) -> Any:
         """The answer, when all texts have ended."""
         raise NotImplementedError
 
@@ -103,8 +103,8 @@ class AnswerFormat:
         """llama-server's __verbose, which tells of the first text: the prompt as the model reads it, the settings."""
         return {} if self._verbose is None else {"__verbose": self._verbose(self.texts[0])}
 
-    def whole_fields(self) -> dict[str, Any]:
-        """What duo and llama-server tell beside OpenAI's whole answers."""
+    def answer_fields(self) -> dict[str, Any]:
+        """What duo and llama-server tell beside the fields of OpenAI's answer."""
         more = {"duo": {"tokens": [self.origins(t.chunks) for t in self.texts]}} if self.per_token else {}
         return {"timings": self.texts[0].timings, **self.verbose_fields(), **more}
 
