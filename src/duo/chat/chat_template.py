@@ -60,8 +60,8 @@ class ChatTemplate:
         if self.add_special:
             return
         if "{" not in source:
-            known = ", ".join(_core.chat_templates())
-            raise BadValueError(f"unknown chat template {quoted(source)}; write one in jinja2, or choose from {known}")
+            names = ", ".join(_core.chat_templates())
+            raise BadValueError(f"unknown chat template {quoted(source)}; write one in jinja2, or choose from {names}")
         from duo.chat.jinja_template import JinjaTemplate  # most runs of the program need no jinja2
 
         self._template = JinjaTemplate(source, HOW)

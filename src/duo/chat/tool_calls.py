@@ -79,10 +79,10 @@ def _named(name: str, arguments: str, tools: Collection[str], call_id: str = "")
         parameters = _parameters(name, arguments, tools)
         return None if parameters is None else [Call(name, parameters, call_id)]
     try:
-        known = name in tools and isinstance(json.loads(arguments), dict)
+        is_call = name in tools and isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):
         return None
-    return [Call(name, arguments, call_id)] if known else None
+    return [Call(name, arguments, call_id)] if is_call else None
 
 
 def _parameters(name: str, text: str, tools: Collection[str]) -> str | None:
@@ -91,9 +91,9 @@ def _parameters(name: str, text: str, tools: Collection[str]) -> str | None:
         return None
     schema = tools.get(name) if isinstance(tools, Mapping) else None
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    known = properties if isinstance(properties, Mapping) else {}
+    schemas = properties if isinstance(properties, Mapping) else {}
     matches = re.finditer(PARAMETER, text, flags=re.DOTALL)
-    values = {m[1].strip(): _value(m[2], known.get(m[1].strip())) for m in matches}
+    values = {m[1].strip(): _value(m[2], schemas.get(m[1].strip())) for m in matches}
     return json.dumps(values, ensure_ascii=False)
 
 

@@ -40,10 +40,10 @@ def with_targets_own(params: dict[str, Any]) -> tuple[dict[str, Any], Models]:
     """Options and models of a command that measures a draft: what the target brings along stands there as if the user
     had named it. Raises DuoError."""
     models = chosen_models(params)
-    named = any(params[name] is not None for name in TARGET)
-    if not named and _without_draft(params.get("pair")):
+    has_target = any(params[name] is not None for name in TARGET)
+    if not has_target and _without_draft(params.get("pair")):
         params = {**params, "pair": None, "model": models.target}
-    elif not named:
+    elif not has_target:
         return params, models
     if not left_to_duo(params, models):
         return params, models

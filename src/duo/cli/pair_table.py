@@ -11,28 +11,28 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from duo.models import pairs as known
+    from duo.models import pairs as pair_list
     from duo.placement.pair_fit import Fit
 
 OWN_LAYERS, NGRAMS = "its own MTP layers", "n-grams"
 KINDS = {"mtp": "MTP layers", "eagle3": "EAGLE-3", "dflash": "DFlash", "dspark": "DSpark"}
 
 
-def memory(m: known.ModelRef | None) -> str:
+def memory(m: pair_list.ModelRef | None) -> str:
     """The memory of a model, as text; empty: it is unknown, or there is no model."""
     if m is None or m.memory_gb is None:
         return ""
     return f"{m.memory_gb:g} GB" if m.memory_gb >= 0.1 else f"{1e3 * m.memory_gb:g} MB"
 
 
-def guesser(p: known.Pair) -> str:
+def guesser(p: pair_list.Pair) -> str:
     """The name of what guesses for the target."""
     if p.draft is None:
         return OWN_LAYERS if p.own_layers else NGRAMS
     return short(p.draft) + (f" ({KINDS[p.head]})" if p.head is not None else "")
 
 
-def short(m: known.ModelRef) -> str:
+def short(m: pair_list.ModelRef) -> str:
     """The name without the user, to keep lines short."""
     if m.repo is None:
         return str(m.file)
@@ -40,7 +40,7 @@ def short(m: known.ModelRef) -> str:
     return f"{name} {m.quant or ''}".strip()
 
 
-def print_all(entries: Iterable[known.Entry]) -> None:
+def print_all(entries: Iterable[pair_list.Entry]) -> None:
     out, table = _console(), _table("target", "draft", "memory", "")
     for e in entries:
         sizes = " + ".join(filter(None, (memory(e.pair.target), memory(e.pair.draft))))

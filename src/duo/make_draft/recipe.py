@@ -20,10 +20,10 @@ EXPERTS = r"_exps\.weight"  # tensors' names, as a pattern
 
 def file_type(name: str) -> int:
     """llama.cpp's number (llama_ftype) of a type as llama-quantize spells it. Raises BadValueError."""
-    known = f"MOSTLY_{ALIASES.get(name, name).upper()}"
-    if known not in LlamaFileType.__members__:
+    member = f"MOSTLY_{ALIASES.get(name, name).upper()}"
+    if member not in LlamaFileType.__members__:
         raise BadValueError(f"--types has the unknown type {name!r}; give llama-quantize's names, as q4_0,q2_k")
-    return int(LlamaFileType[known])
+    return int(LlamaFileType[member])
 
 
 def parse_types(text: str) -> tuple[str, ...]:

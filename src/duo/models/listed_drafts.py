@@ -25,10 +25,10 @@ def listed(target: Path) -> list[ListedDraft]:
     """The drafts of all pairs with this target, the smallest of those that are here first. What is wrong with a list or
     a cache is reported by the commands that need it."""
     try:
-        known = list(entries().values())
+        pairs = list(entries().values())
     except DuoError:
         return []
-    drafts = [draft for e in known if (draft := _draft(e, target)) is not None]
+    drafts = [draft for e in pairs if (draft := _draft(e, target)) is not None]
     return sorted(drafts, key=lambda x: (x.path is None, x.path.stat().st_size if x.path is not None else 0))
 
 

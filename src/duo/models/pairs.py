@@ -212,10 +212,10 @@ def unknown(name: str, names: Iterable[str], flag: str = "") -> UnknownModelErro
 
 def find(name: str, flag: str = "") -> Entry:
     """flag: the option that gave the name. Raises UnknownModelError."""
-    known = entries()
-    if name not in known:
-        raise unknown(name, known, flag)
-    return known[name]
+    by_name = entries()
+    if name not in by_name:
+        raise unknown(name, by_name, flag)
+    return by_name[name]
 
 
 def expanded(path: str) -> Path:
@@ -253,13 +253,13 @@ def add(pair: Pair, *, replace: bool = False) -> Path:
     (disk)."""
     file = user_file()
     old = _text(file) if file.exists() else ""
-    known = parse(old, file)
+    pairs = parse(old, file)
     entry = pair.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-    if any(p.name == pair.name for p in known):
+    if any(p.name == pair.name for p in pairs):
         if not replace:
             raise BadValueError(f"{file} already has a pair {pair.name}; use --replace, or another name")
         others = [
-            p.model_dump(mode="json", exclude_none=True, exclude_defaults=True) for p in known if p.name != pair.name
+            p.model_dump(mode="json", exclude_none=True, exclude_defaults=True) for p in pairs if p.name != pair.name
         ]
         text = _dump({"pairs": [*others, entry]})
     else:
@@ -284,7 +284,7 @@ def _dump(data: Any) -> str:
 
 def _appended(text: str, entry: dict[str, Any], file: Path) -> str:
     """The list with one more entry. Comments are kept where that is possible."""
-    known: list[dict[str, Any]] = (yaml.safe_load(text) or {"pairs": []})["pairs"] if text.strip() else []
+    pairs: list[dict[str, Any]] = (yaml.safe_load(text) or {"pairs": []})["pairs"] if text.strip() else []
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     items = node.value[0][1] if isinstance(node, yaml.MappingNode) and node.value else None
     if isinstance(items, yaml.SequenceNode) and items.value and not items.flow_style:
@@ -292,8 +292,8 @@ def _appended(text: str, entry: dict[str, Any], file: Path) -> str:
         block = "".join(f"{indent}{line}\n" for line in _dump([entry]).splitlines())
         longer = text.rstrip("\n") + "\n" + block
         try:
-            if len(parse(longer, file)) == len(known) + 1:
+            if len(parse(longer, file)) == len(pairs) + 1:
                 return longer
         except BadValueError:
             pass
-    return _dump({"pairs": [*known, entry]})
+    return _dump({"pairs": [*pairs, entry]})

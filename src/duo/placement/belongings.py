@@ -76,6 +76,6 @@ class Belongings:
         return self._by_role
 
 
-def difference(saved: dict[str, str], here: dict[str, str]) -> str:
+def difference(saved: dict[str, str], own: dict[str, str]) -> str:
     """The first thing in which they differ; empty if there is none."""
-    return next((name for name in here if saved.get(name) != here[name]), "")
+    return next((name for name in own if saved.get(name) != own[name]), "")

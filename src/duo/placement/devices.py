@@ -26,9 +26,9 @@ def default_devices(devices: Sequence[Device]) -> tuple[str, ...]:
     """Names of the devices that a model uses if the user names none: the GPUs, or else the integrated GPUs, each once
     if several backends list it (csrc/llama/device.cpp, as llama.cpp does)."""
     for kind in ("gpu", "igpu"):
-        here = [d for d in devices if d.type == kind]
-        if here:
-            return tuple(d.name for i, d in enumerate(here) if not d.id or d.id not in {e.id for e in here[:i]})
+        of_kind = [d for d in devices if d.type == kind]
+        if of_kind:
+            return tuple(d.name for i, d in enumerate(of_kind) if not d.id or d.id not in {e.id for e in of_kind[:i]})
     return ()
 
 

@@ -97,9 +97,9 @@ def key() -> str:
 # ---- the finding
 
 
-def _ask(known: Mapping[str, str]) -> Finding:
+def _ask(cached: Mapping[str, str]) -> Finding:
     """Tries the kinds that have no verdict yet."""
-    verdicts = dict(known)
+    verdicts = dict(cached)
     extra = tuple(dict.fromkeys(_core.extra_buffers()))
     candidates = _core.usable_kernels()
     while True:
@@ -140,10 +140,10 @@ class _Guard:
         _core.refuse_kernels([])  # all that the processor announces
         where = key()
         entry = {} if refresh or not is_build_known() else recall(cache_file()).get(where)
-        known = {k: v for k, v in entry.items() if v in LASTING} if isinstance(entry, dict) else {}
-        finding = _ask(known)
+        cached = {k: v for k, v in entry.items() if v in LASTING} if isinstance(entry, dict) else {}
+        finding = _ask(cached)
         lasting = {k: v for k, v in finding.verdicts.items() if v in LASTING}
-        if lasting != known and is_build_known():
+        if lasting != cached and is_build_known():
             remember(cache_file(), where, lasting, N_MACHINES)
         return finding
 

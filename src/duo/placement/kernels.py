@@ -165,10 +165,10 @@ def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[KernelSpeed] | N
     """
     races = recall(cache_file())
     records = {n: _read(races.get(_key(weight_type, n))) for n in teams}
-    known = {
+    speeds = {
         n: RACED.get(_key(weight_type, n)) or (r.speed if r and _is_settled(r) else None) for n, r in records.items()
     }
-    missing = [n for n, speed in known.items() if speed is None]
+    missing = [n for n, speed in speeds.items() if speed is None]
     if missing:
         before = Moment.now()
         try:
@@ -180,12 +180,12 @@ def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[KernelSpeed] | N
         for n, speed in zip(missing, new_speeds, strict=True):
             old = records[n]
             speed = speed.or_better(old.speed) if old else speed
-            known[n] = RACED[_key(weight_type, n)] = speed
+            speeds[n] = RACED[_key(weight_type, n)] = speed
             record = RaceRecord(speed, (old.n_disturbed if old else 0) + 1 if disturbed else 0)
             if guard.is_build_known():
                 entry = {**record.speed._asdict(), "n_disturbed": record.n_disturbed}
                 remember(cache_file(), _key(weight_type, n), entry, N_RACES)
-    return [speed for speed in known.values() if speed is not None]
+    return [speed for speed in speeds.values() if speed is not None]
 
 
 def _is_settled(r: RaceRecord) -> bool:

@@ -45,10 +45,10 @@ def gigabytes_of(text: str, flag: str) -> float:
     return float(match[1]) * unit
 
 
-def fits(known: Iterable[Entry], device_gb: float, host_gb: float | None = None) -> list[Fit]:
+def fits(entries: Iterable[Entry], device_gb: float, host_gb: float | None = None) -> list[Fit]:
     """The pairs for a GPU with so much memory: those that lie on it whole, then mixtures with experts in RAM, then
     those with a part of the target on it; large ones first. host_gb: RAM that there is; None: any."""
-    choices = [f for e in known if (f := fit(e, device_gb)) is not None and (host_gb is None or f.host_gb <= host_gb)]
+    choices = [f for e in entries if (f := fit(e, device_gb)) is not None and (host_gb is None or f.host_gb <= host_gb)]
     return sorted(choices, key=lambda f: (WAYS.index(f.way), -(f.share if f.way == "partly" else _total(f.entry.pair))))
 
 

@@ -53,10 +53,10 @@ def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, .
     name_of = {name.lower(): name for name in rooms}
     for name in names:
         if name.lower() not in name_of:
-            known = (
+            choices = (
                 ", ".join(["none", *rooms]) if rooms else "none (this build of llama-cpp-python has no other devices)"
             )
-            raise BadValueError(f"unknown device {name}; choose from {known}; duo --list-devices shows them")
+            raise BadValueError(f"unknown device {name}; choose from {choices}; duo --list-devices shows them")
     return tuple(name_of[name.lower()] for name in names)
 
 
@@ -122,8 +122,8 @@ def _added(m: ModelOptions, h: Header, devices: Sequence[Device]) -> int:
     if m.cpu_kernels == "stock" or m.strict or not kernels.available():
         return 0
     all_here = m.n_gpu_layers == 0 or not devices_for(m.devices, devices)
-    here = None if all_here else kept_on_cpu(h, m.override_tensors)
-    matrices = (t for t in h.tensors if len(t.shape) > 1 and (here is None or t.name in here))
+    on_cpu = None if all_here else kept_on_cpu(h, m.override_tensors)
+    matrices = (t for t in h.tensors if len(t.shape) > 1 and (on_cpu is None or t.name in on_cpu))
     added = 0
     for t in matrices:
         n_columns, n_rows, *others = t.shape

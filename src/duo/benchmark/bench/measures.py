@@ -78,8 +78,8 @@ def categories_in(records: Iterable[AnswerRecord]) -> list[str]:
 def best_sync(records: Sequence[AnswerRecord]) -> Arm | None:
     """The sync arm with the highest speed-up over plain; None: there is none."""
     ratios = {arm: ratio_to(records, arm, PLAIN) for arm in arms_in(records) if arm.mode == "sync"}
-    known = {arm: spread.median for arm, spread in ratios.items() if spread is not None}
-    return max(known, key=lambda arm: known[arm], default=None)
+    medians = {arm: spread.median for arm, spread in ratios.items() if spread is not None}
+    return max(medians, key=lambda arm: medians[arm], default=None)
 
 
 def summarise(records: Sequence[AnswerRecord]) -> list[Summary]:

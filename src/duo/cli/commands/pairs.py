@@ -16,7 +16,7 @@ from duo.options.speculation import NGRAMS
 from duo.support.context import N_CTX_DEFAULT
 
 if TYPE_CHECKING:
-    from duo.models import pairs as known
+    from duo.models import pairs as pair_list
 
 HELP = """List the pairs of models that duo knows by name.
 
@@ -32,7 +32,7 @@ Examples:
 """
 
 
-def _as_dict(e: known.Entry) -> dict[str, Any]:
+def _as_dict(e: pair_list.Entry) -> dict[str, Any]:
     return {**e.pair.model_dump(mode="json", exclude_none=True), "own": e.own}
 
 
@@ -50,9 +50,9 @@ def _as_dict(e: known.Entry) -> dict[str, Any]:
 def pairs(ctx: click.Context, device: str | None, ram: str | None, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
-    from duo.models import pairs as known
+    from duo.models import pairs as pair_list
 
-    entries = known.entries().values()
+    entries = pair_list.entries().values()
     if device is not None:
         _print_fits(entries, device, ram, as_json=as_json)
         return
@@ -64,11 +64,11 @@ def pairs(ctx: click.Context, device: str | None, ram: str | None, as_json: bool
         pair_table.print_all(entries)
 
 
-def _print_fits(known: Iterable[known.Entry], device: str, ram: str | None, *, as_json: bool) -> None:
+def _print_fits(entries: Iterable[pair_list.Entry], device: str, ram: str | None, *, as_json: bool) -> None:
     from duo.placement.pair_fit import fits, gigabytes_of
 
     host_gb = None if ram is None else gigabytes_of(ram, "--ram")
-    pair_fits = fits(known, gigabytes_of(device, "--for"), host_gb)
+    pair_fits = fits(entries, gigabytes_of(device, "--for"), host_gb)
     if as_json:
         click.echo(json.dumps([{**_as_dict(f.entry), "fit": pair_table.fit_as_dict(f)} for f in pair_fits], indent=2))
     elif pair_fits:
@@ -83,9 +83,9 @@ def _print_fits(known: Iterable[known.Entry], device: str, ram: str | None, *, a
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def show(name: str, as_json: bool) -> None:
     """Show the details of a pair."""
-    from duo.models import pairs as known
+    from duo.models import pairs as pair_list
 
-    e = known.find(name)
+    e = pair_list.find(name)
     if as_json:
         click.echo(json.dumps(_as_dict(e), indent=2))
         return
@@ -111,7 +111,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 def _model(what: str, file: str | None, repo: str | None, hub_file: str | None) -> dict[str, Any]:
-    from duo.models import pairs as known
+    from duo.models import pairs as pair_list
     from duo.models.hub.repository import parse
 
     flags = ("-m", "-hf", "--hf-file") if what == "target" else ("-md", "-hfd", "--hf-file-draft")
@@ -121,7 +121,7 @@ def _model(what: str, file: str | None, repo: str | None, hub_file: str | None) 
     if repo is None:
         if hub_file is not None:
             raise BadValueError(f"{file_flag} needs {hub_flag}; leave it out with {flag}")
-        return {"file": str(known.expanded(str(file)).resolve())}
+        return {"file": str(pair_list.expanded(str(file)).resolve())}
     source = parse(repo, hub_file, hub_flag)
     return {"repo": source.repo} | ({"file": hub_file} if hub_file else {"quant": source.quant} if source.quant else {})
 
@@ -161,7 +161,7 @@ def add(
     """Add a pair to your own list."""
     from pydantic import ValidationError
 
-    from duo.models import pairs as known
+    from duo.models import pairs as pair_list
 
     data: dict[str, Any] = {
         "name": name,
@@ -172,11 +172,11 @@ def add(
         "placement": {"this machine": _words(options)} if options else {},
     }
     try:
-        pair = known.Pair.model_validate(data)
+        pair = pair_list.Pair.model_validate(data)
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
         where = ".".join(str(x) for x in first["loc"])
         raise BadValueError(
             f"{where} is {first['input']!r}, but {first['msg'][0].lower() + first['msg'][1:]}"
         ) from None
-    click.echo(f"added {name} to {known.add(pair, replace=replace)}")
+    click.echo(f"added {name} to {pair_list.add(pair, replace=replace)}")

@@ -61,19 +61,19 @@ def run(params: dict[str, Any]) -> None:
     if params["prompt"] is not None or params["file"] is not None:
         prompt = read_prompt(params["prompt"], params["file"], params["escape"])
     options = {**DEFAULTS, **given_options(params, GENERATE_OPTIONS)}
-    checked = check_early(prompt, options)
-    if checked["mode"] == "plain":
+    complete_options = check_early(prompt, options)
+    if complete_options["mode"] == "plain":
         raise BadValueError("--mode plain would race against itself; leave it out, or take sync")
-    if checked["seed"] == -1:
+    if complete_options["seed"] == -1:
         import secrets
 
         options["seed"] = secrets.randbits(63)  # the same for both
-    named = names_target(params) or params["verify_host"] is not None
-    if not named and names_draft(params):
+    has_target = names_target(params) or params["verify_host"] is not None
+    if not has_target and names_draft(params):
         raise BadValueError("a draft was given without a target; give the target too (-m)")
     params, models = with_targets_own(params)
     options = {**options, **given_options({"spec_type": params["spec_type"]}, GENERATE_OPTIONS)}
-    if named:
+    if has_target:
         _check_guesses(params)
     else:
         models = _demo_models(params)
@@ -81,7 +81,7 @@ def run(params: dict[str, Any]) -> None:
     from duo.cli.race_screen import can_show
 
     alone = Runner(Lane("plain", "the target alone"), *without_draft(params, models, options), prompt)
-    pair = Runner(Lane(str(checked["mode"]), "target and draft"), params, models, options, prompt)
+    pair = Runner(Lane(str(complete_options["mode"]), "target and draft"), params, models, options, prompt)
     on_screen = can_show(sys.stdout) and not params["verbose"] and not params["json"]
     _write_both(alone, pair, color=show.wants_color(params["color"], sys.stdout) if on_screen else None)
     outcome = Outcome(alone.lane, pair.lane)

@@ -22,7 +22,7 @@ def handler_of(name: str) -> Handler | None:
 
     Raises MissingPackageError: llama_cpp is not installed, as a wheel does not need it.
     """
-    known = "llama_cpp" in sys.modules
+    was_loaded = "llama_cpp" in sys.modules
     try:
         from llama_cpp import llama_chat_format
     except ImportError as e:
@@ -31,7 +31,7 @@ def handler_of(name: str) -> Handler | None:
             f"run pip install {package()}, or give chat_template"
         ) from None
 
-    if not known:
+    if not was_loaded:
         _core.take_log()
     try:
         handler: Handler = llama_chat_format.get_chat_completion_handler(name)

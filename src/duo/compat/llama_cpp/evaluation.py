@@ -137,17 +137,17 @@ class Evaluation(Completions):
         self._needs_target("eval")
         if not len(tokens):
             return
-        fresh, known = prompt_tokens(self.local_model, tokens), self._evaluated.tokens
-        self._evaluated.check_room(len(fresh))
+        new_tokens, old_tokens = prompt_tokens(self.local_model, tokens), self._evaluated.tokens
+        self._evaluated.check_room(len(new_tokens))
         scores = self._evaluated.scores
         if scores is None:
             with turn(self.session):
-                read_ahead(self.session, known + fresh)
+                read_ahead(self.session, old_tokens + new_tokens)
         else:
-            all_tokens = known + fresh
-            for i in range(len(known), len(all_tokens)):
+            all_tokens = old_tokens + new_tokens
+            for i in range(len(old_tokens), len(all_tokens)):
                 scores[i] = self._logits_behind(all_tokens[: i + 1])
-        self._evaluated.add(fresh)
+        self._evaluated.add(new_tokens)
 
     def _logits_behind(self, tokens: list[int]) -> Rows:
         """float32 [n_vocab]. Raises DuoError."""
@@ -206,8 +206,8 @@ class Evaluation(Completions):
         reset = arguments.pop("reset", True)
         self._needs_target("generate_tokens")
         keywords = _of_samplers(arguments, text_defaults(self, arguments))
-        known = [] if reset else self._evaluated.tokens
-        text = known + (prompt_tokens(self.local_model, tokens) if len(tokens) or not known else [])
+        old_tokens = [] if reset else self._evaluated.tokens
+        text = old_tokens + (prompt_tokens(self.local_model, tokens) if len(tokens) or not old_tokens else [])
         goes_on = True
         while goes_on:
             self._evaluate_all(text)

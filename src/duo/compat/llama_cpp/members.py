@@ -35,10 +35,10 @@ def merged_arguments(
     """Positional and keyword arguments in one dict. order: names of the positional ones. Raises TypeError."""
     if len(positional) > len(order):
         raise TypeError(f"{function}() takes {1 + len(order)} arguments at most, and {1 + len(positional)} were given")
-    named = dict(zip(order, positional, strict=False))
-    if twice := named.keys() & keywords.keys():
+    by_name = dict(zip(order, positional, strict=False))
+    if twice := by_name.keys() & keywords.keys():
         raise TypeError(f"{function}() got two values for {sorted(twice)[0]!r}")
-    return named | dict(keywords)
+    return by_name | dict(keywords)
 
 
 # Members that duo does not have, and why.

@@ -96,7 +96,7 @@ def _functions(tools: object, functions: object) -> tuple[Mapping[str, Any], ...
 
 def choice_of(tools: object, tool_choice: object, functions: object, function_call: object) -> Choice:
     """The choice that OpenAI's arguments, new and old, make. Raises BadValueError."""
-    known = _functions(tools, functions)
+    definitions = _functions(tools, functions)
     choice = tool_choice
     if function_call in ("none", "auto"):
         choice = function_call
@@ -105,17 +105,17 @@ def choice_of(tools: object, tool_choice: object, functions: object, function_ca
     elif function_call is not None:
         raise BadValueError(f"function_call is {quoted(function_call)}; it is none, auto or {{'name': ...}}")
     if choice in (None, "auto"):
-        return Choice(known)
+        return Choice(definitions)
     if choice == "none":
-        return Choice(known, forbidden=True)
+        return Choice(definitions, forbidden=True)
     if choice == "required":
-        if not known:
+        if not definitions:
             raise BadValueError("tool_choice is required and there are no tools; give some")
-        return Choice(known, required=True)
+        return Choice(definitions, required=True)
     inner = choice.get("function") if isinstance(choice, Mapping) else None
     name = inner.get("name") if isinstance(inner, Mapping) else None
     if not isinstance(name, str):
         raise BadValueError(f"tool_choice is {quoted(choice)}; it is none, auto, required or a tool by name")
-    if name not in {f["name"] for f in known}:
+    if name not in {f["name"] for f in definitions}:
         raise BadValueError(f"tool_choice names {name}, which is not in tools; add it there")
-    return Choice(known, named=name)
+    return Choice(definitions, named=name)

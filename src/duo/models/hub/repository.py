@@ -96,10 +96,10 @@ class Hub(HubSettings):
         """Raises as download.listing."""
         from duo.models.hub.download import listing
 
-        known = {} if self.listings is None else self.listings
-        if repo not in known:
-            known[repo] = listing(self, repo)
-        return known[repo]
+        listings = {} if self.listings is None else self.listings
+        if repo not in listings:
+            listings[repo] = listing(self, repo)
+        return listings[repo]
 
     def _chosen(self, names: list[str], source: HubModel, where: str) -> list[str]:
         files = [n for n in names if n.lower().endswith(".gguf")]
