@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from duo.compat.openai import shapes
 
 
-def call_id(model_id: str) -> str:
+def call_id(own_id: str) -> str:
     """The model's own, or a new one."""
     import uuid
 
-    return model_id or f"call_{uuid.uuid4().hex[:24]}"
+    return own_id or f"call_{uuid.uuid4().hex[:24]}"
 
 
 def tool_call(call: Call) -> shapes.ToolCall:

@@ -110,9 +110,9 @@ def _event(kind: str, **data: Any) -> Event:
     return kind, {"type": kind, **data}
 
 
-def tool_id(model_id: str) -> str:
+def tool_id(own_id: str) -> str:
     """The model's own, or a new one."""
-    return model_id or f"toolu_{uuid.uuid4().hex[:24]}"
+    return own_id or f"toolu_{uuid.uuid4().hex[:24]}"
 
 
 def _object(arguments: str) -> Any:
