@@ -27,10 +27,10 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def asked(out: Path, target: Path = TARGET, **other: Any) -> DraftRequest:
-    wish = DraftSearch(
+    search = DraftSearch(
         other.pop("types", ("q4_0",)), other.pop("n_layers", None), other.pop("tries_layers", False), 5.0
     )
-    return DraftRequest(str(target), out, wish, PROMPTS, 32, ENGINE, **{"force": True, **other})
+    return DraftRequest(str(target), out, search, PROMPTS, 32, ENGINE, **{"force": True, **other})
 
 
 def quantizer(target: Path) -> Quantizer:

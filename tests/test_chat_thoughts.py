@@ -67,7 +67,7 @@ def test_thoughts_on_a_terminal(duo_pair: Duo, color: bool, shown: str) -> None:
     assert reading is not None
     show.TokenPrinter(out, color, reading).write(stream)
     assert out.getvalue() == shown
-    assert (reading.whole.reasoning, reading.whole.content) == ("Hm. So.", "Hello.")
+    assert (reading.answer.reasoning, reading.answer.content) == ("Hm. So.", "Hello.")
 
 
 @pytest.mark.parametrize("args,why", [

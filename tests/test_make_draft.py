@@ -17,7 +17,7 @@ from duo.cli.commands import make_draft as command
 from duo.make_draft import candidates
 from duo.make_draft.candidates import DraftSearch, TriedCandidates
 from duo.make_draft.layers import LayerSearch
-from duo.make_draft.make import Made, make_draft
+from duo.make_draft.make import DraftOutcome, make_draft
 from duo.make_draft.measure import Bench, Figures
 from duo.make_draft.recipe import parse_types
 from duo.models.header import read_header
@@ -137,7 +137,7 @@ def test_a_place_that_cannot_be_used_is_told_before_a_download(
 
 
 def test_what_is_said_if_nothing_can_be_made() -> None:
-    assert made_draft.verdict(Made(TriedCandidates())) == "no draft could be made of this target"
+    assert made_draft.verdict(DraftOutcome(TriedCandidates())) == "no draft could be made of this target"
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_drafts_that_cannot_be_measured_are_named_and_the_others_stay(
     monkeypatch.setattr(Bench, "figures", figures)
     monkeypatch.setattr(Bench, "raced", lambda *_: FAST)
     made = make_draft(asked(tmp_path / "draft.gguf", types=("q4_0", "q4_1")))
-    assert [(x.name, x.why) for x in made.found.left_out] == [("q4_0", "no memory for it")]
+    assert [(x.name, x.why) for x in made.results.left_out] == [("q4_0", "no memory for it")]
     assert made.written and read_header(made.written).weight_type == "q4_1"
     with pytest.raises(DuoError, match="no memory for it"):
         make_draft(asked(tmp_path / "other.gguf"))
@@ -222,14 +222,14 @@ def test_drafts_without_different_layers_are_different_drafts(
     told(1.5, FAST)
     monkeypatch.setattr(LayerSearch, "chosen", lambda *_: (2,))
     monkeypatch.setattr(LayerSearch, "spread", lambda *_: (1,))
-    found = make_draft(asked(tmp_path / "draft.gguf", types=(), tries_layers=True)).found
+    found = make_draft(asked(tmp_path / "draft.gguf", types=(), tries_layers=True)).results
     assert [c.name for c in found.candidates] == ["3 of 4 layers (without 2)", "3 of 4 layers (without 1)"]
 
 
 def test_only_what_there_is_time_for_is_tried(told: Any, tmp_path: Path) -> None:
     told(1.5, FAST)
-    wish = DraftSearch(("q4_0", "q4_1"), None, True, 0.0)
-    found = make_draft(replace(asked(tmp_path / "draft.gguf"), wish=wish)).found
+    search = DraftSearch(("q4_0", "q4_1"), None, True, 0.0)
+    found = make_draft(replace(asked(tmp_path / "draft.gguf"), search=search)).results
     assert [c.name for c in found.candidates] == ["q4_0"]
     why = {x.name: x.why for x in found.left_out}
     assert why["q4_1"] == "time was up (--minutes)" and "before a layer was tried" in why[candidates.FEWER_LAYERS]
@@ -252,7 +252,7 @@ def test_the_parts_of_a_split_target_do_not_stay_in_one_file(
         return Figures((0.8,), 10.0, 5.0, 1.5, 2)
 
     monkeypatch.setattr(Bench, "figures", figures)
-    monkeypatch.setattr(candidates.Workshop, "_whole", whole)
+    monkeypatch.setattr(candidates.Workshop, "_single_file", whole)
     monkeypatch.setattr(LayerSearch, "chosen", lambda *_: (2,))
     monkeypatch.setattr(LayerSearch, "spread", lambda *_: None)
     make_draft(asked(tmp_path / "draft.gguf", types=(), tries_layers=True))

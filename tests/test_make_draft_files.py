@@ -111,14 +111,14 @@ def test_a_made_draft_writes_the_targets_text(tmp_path: Path) -> None:
     assert made.written == out and out.is_file() and list(tmp_path.iterdir()) == [out]
     best = made.best
     assert best is not None and best.n_bytes == out.stat().st_size
-    names = [c.name for c in made.found.candidates]
+    names = [c.name for c in made.results.candidates]
     assert names[0] == "q4_0" and names[1:] and all("3 of 4 layers" in n for n in names[1:])
-    assert {x.name: x.why for x in made.found.left_out}["q2_k"].startswith("it would be the same as q4_0")
-    assert best.figures.expected == max(c.figures.expected for c in made.found.candidates)
-    assert all(0 < a <= 1 for c in made.found.candidates for a in c.figures.acceptance)
-    assert all(c.figures.pass_ms > 0 and c.figures.step_ms > 0 for c in made.found.candidates)
+    assert {x.name: x.why for x in made.results.left_out}["q2_k"].startswith("it would be the same as q4_0")
+    assert best.figures.expected == max(c.figures.expected for c in made.results.candidates)
+    assert all(0 < a <= 1 for c in made.results.candidates for a in c.figures.acceptance)
+    assert all(c.figures.pass_ms > 0 and c.figures.step_ms > 0 for c in made.results.candidates)
     assert set(made.measured) == {"plain", f"sync {best.figures.n_draft}", "async auto", "plain alone"}
-    assert made.found.n_trials and any("is layer" in line for line in said)
+    assert made.results.n_trials and any("is layer" in line for line in said)
     options: dict[str, Any] = {"max_tokens": 48, "temperature": 0.0}
     with Duo(TARGET, out, **ENGINE) as pair:
         plain = [pair.generate(p, mode="plain", **options).text for p in PROMPTS]
@@ -135,7 +135,7 @@ def test_the_acceptance_of_a_draft_that_is_the_target_is_1(tmp_path: Path, monke
     figures = b.figures(TARGET, "itself")
     assert not profiles.cache_file().exists(), "a draft of make-draft is temporary"
     assert figures.acceptance[0] == 1.0
-    assert b.alone_ms is not None and figures.alone_ms == b.alone_ms > 0 and figures.kept <= 1
+    assert b.alone_ms is not None and figures.alone_ms == b.alone_ms > 0 and figures.share_left <= 1
     assert set(b.pass_ms) >= {1, 2, 3} and len(b.texts) == len(PROMPTS)
     for tokens, n_given in b.texts:
         assert len(tokens) == n_given + 32
@@ -175,7 +175,7 @@ def test_experts_get_fewer_bits_and_fewer_of_them_are_used(tmp_path: Path) -> No
     assert h.values["qwen2moe.expert_used_count"] == 1
     experts = {t.type for t in h.tensors if "_exps" in t.name and t.shape[0] % 256 == 0}
     assert experts == {"q2_K"}
-    found = make_draft(asked(tmp_path / "made.gguf", mixture)).found
+    found = make_draft(asked(tmp_path / "made.gguf", mixture)).results
     tried = {c.name for c in found.candidates} | {x.name for x in found.left_out}
     assert any(f"{source.n_experts // 2} of {source.n_experts} experts" in name for name in tried)
 

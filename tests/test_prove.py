@@ -17,7 +17,7 @@ from duo.benchmark.bench.endpoint.address import parse_address
 from duo.benchmark.bench.endpoint.bad_answer import BadAnswerError
 from duo.benchmark.bench.endpoint.client import EndpointClient
 from duo.benchmark.prove import plan as plans
-from duo.benchmark.prove.cases import LENGTHS, NGRAMS, NONE, Case, Guesses, How, of_pair, of_server, wanted
+from duo.benchmark.prove.cases import LENGTHS, NGRAMS, NONE, Case, Guesses, How, of_pair, of_server, reference_items
 from duo.benchmark.prove.endpoint import ServerTextWriter
 from duo.benchmark.prove.pair import PairWriter
 from duo.benchmark.prove.plan import Item, ProofPlan
@@ -52,7 +52,7 @@ def pair() -> Iterator[Duo]:
 def proof(pair: Duo) -> Proof:
     """With the references, by plain decoding."""
     found = Proof()
-    found.refer(PairWriter(pair, SMALL), wanted(SMALL), NONE.name, How(logprobs=True))
+    found.refer(PairWriter(pair, SMALL), reference_items(SMALL), NONE.name, How(logprobs=True))
     return found
 
 
@@ -277,7 +277,9 @@ def test_mistakes(args: list[str], words: str, run: Run) -> None:
 
 def test_lengths_take_turns_over_the_texts_of_a_run(pair: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths: list[Any] = []
-    monkeypatch.setattr(PairWriter, "_whole", lambda _self, _item, _how, options: lengths.append(options["n_draft"]))
+    monkeypatch.setattr(
+        PairWriter, "_unstreamed", lambda _self, _item, _how, options: lengths.append(options["n_draft"])
+    )
     writer = PairWriter(pair, SMALL)
     for _ in range(4):
         writer.write(ITEM, How("sync"))

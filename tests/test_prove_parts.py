@@ -9,10 +9,10 @@ import pytest
 from proofs import ITEM, SMALL
 
 from duo import BadValueError, DuoError
-from duo.benchmark.prove.cases import Case, How, wanted
+from duo.benchmark.prove.cases import Case, How, reference_items
 from duo.benchmark.prove.compare import difference
 from duo.benchmark.prove.form import SCHEMA, fault
-from duo.benchmark.prove.message import Message, whole
+from duo.benchmark.prove.message import Message, text_of_choice
 from duo.benchmark.prove.plan import Item, prompts_of
 from duo.benchmark.prove.run import Proof
 from duo.benchmark.prove.tally import Tally, counts, together
@@ -55,7 +55,7 @@ def test_differences(found: ProvedText, cancelled: int | None, expected: tuple[A
     if d is None or expected is None:
         assert d is expected
         return
-    assert (d.at, d.expected, d.found, d.gap and round(d.gap, 3), d.is_least, d.is_near_tie) == expected
+    assert (d.at, d.expected, d.actual, d.gap and round(d.gap, 3), d.is_least, d.is_near_tie) == expected
 
 
 def test_the_worst_text_is_the_one_that_is_no_near_tie() -> None:
@@ -85,7 +85,9 @@ def test_the_form_of_a_booking(text: str, words: str) -> None:
 
 def test_a_message_is_the_same_whole_and_in_pieces() -> None:
     function = {"name": "f", "arguments": '{"a": 1}'}
-    right = whole({"message": {"content": "So: ", "tool_calls": [{"function": function}]}, "finish_reason": "stop"})
+    right = text_of_choice(
+        {"message": {"content": "So: ", "tool_calls": [{"function": function}]}, "finish_reason": "stop"}
+    )
     pieces = Message()
     for delta in ({"role": "assistant", "content": None}, {"content": "So"}, {"content": ": "},
                   {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": '{"a"'}}]},
@@ -122,7 +124,7 @@ def test_errors_of_a_writer_are_counted_and_chats_may_be_missing() -> None:
             return ProvedText("text")
 
     proof = Proof()
-    proof.refer(Writer(), wanted(SMALL), "w", How())
+    proof.refer(Writer(), reference_items(SMALL), "w", How())
     assert list(proof.notes) == ["calls of tools were left out: no tools"]
-    tally = proof.measure("w", Writer(), Case("c", wanted(SMALL), How(streamed=True)))
+    tally = proof.measure("w", Writer(), Case("c", reference_items(SMALL), How(streamed=True)))
     assert (tally.n_texts, set(tally.failures), tally.is_clean) == (0, {"broken"}, False)

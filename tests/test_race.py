@@ -56,13 +56,13 @@ def test_another_text_of_other_kernels_is_explained() -> None:
     """The target alone may be fastest on stock kernels, and a pair on duo's."""
     alone, pair = lane("plain", (1.0, "a", False)), lane("async", (1.0, "b", False), tokens=(7,))
     alone.kernels = pair.kernels = "duo kernels"
-    assert [*lines_of(Outcome(alone, pair), whole=False)][1:] == []  # a fault, and no excuse
+    assert [*lines_of(Outcome(alone, pair), each_text=False)][1:] == []  # a fault, and no excuse
     alone.kernels = "stock kernels"
-    result, why = lines_of(Outcome(alone, pair), whole=False)
+    result, why = lines_of(Outcome(alone, pair), each_text=False)
     assert result.endswith("same text: no, from token 1 on")
     assert why.startswith("The target ran on stock kernels alone and on duo kernels with the draft")
     pair.tokens = alone.tokens
-    assert len([*lines_of(Outcome(alone, pair), whole=False)]) == 1
+    assert len([*lines_of(Outcome(alone, pair), each_text=False)]) == 1
 
 
 def test_times_are_those_of_the_engine_and_the_text_is_whole() -> None:

@@ -77,20 +77,20 @@ def pieces() -> Pieces:
 def test_what_checks_the_training_is_not_learnt() -> None:
     p = pieces()
     held = {int(t) for piece in p.held_out for t in piece.tokens}
-    learnt = {int(t) for i in range(200) for t in p.wish(i).tokens[1:]}
+    learnt = {int(t) for i in range(200) for t in p.planned_text(i).tokens[1:]}
     assert held and not held & learnt
     assert all(w.temperature == 0.0 and w.n_write > 0 for w in map(p.check, range(20)))
 
 
 def test_texts_are_written_and_read_in_the_share_that_was_asked_for() -> None:
     p = pieces()
-    wishes = [p.wish(i) for i in range(400)]
-    assert [p.wish(i).tokens.tolist() for i in (3, 70)] == [wishes[i].tokens.tolist() for i in (3, 70)]
-    written = [w for w in wishes if w.n_write]
-    assert 0.4 < len(written) / len(wishes) < 0.62
+    planned = [p.planned_text(i) for i in range(400)]
+    assert [p.planned_text(i).tokens.tolist() for i in (3, 70)] == [planned[i].tokens.tolist() for i in (3, 70)]
+    written = [w for w in planned if w.n_write]
+    assert 0.4 < len(written) / len(planned) < 0.62
     assert {w.temperature for w in written} == {1.0, 0.0} and len({w.seed for w in written}) == len(written)
-    assert all(w.tokens[0] == 0 and len(w.tokens) + w.n_write <= RECIPE.length for w in wishes)
-    answered = [w for w in wishes if w.tokens.tolist() == [0, 5, 6, 7]]
+    assert all(w.tokens[0] == 0 and len(w.tokens) + w.n_write <= RECIPE.length for w in planned)
+    answered = [w for w in planned if w.tokens.tolist() == [0, 5, 6, 7]]
     assert answered and all(w.n_write == 12 for w in answered)  # a prompt is always answered
 
 

@@ -29,18 +29,18 @@ def compiler(cmake_args: str, environ: Mapping[str, str]) -> list[str]:
     """The C++ compiler that CMake will use, with its arguments; empty if there is none."""
     import shutil
 
-    given = re.search(r"-DCMAKE_CXX_COMPILER(?::\w+)?=([^\s'\"]+)", cmake_args)
-    if given is not None:
-        return [given[1]]
-    named = environ.get("CXX", "")
+    match = re.search(r"-DCMAKE_CXX_COMPILER(?::\w+)?=([^\s'\"]+)", cmake_args)
+    if match is not None:
+        return [match[1]]
+    cxx = environ.get("CXX", "")
     try:
-        command = shlex.split(named)
+        command = shlex.split(cxx)
     except ValueError:
-        command = [named]
+        command = [cxx]
     if command:
         return command
-    found = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-    return [] if found is None else [found]
+    path = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    return [] if path is None else [path]
 
 
 @cache
@@ -69,19 +69,18 @@ def cmake_args(environ: Mapping[str, str], *, unknown: bool = False) -> str:
     CMAKE_CXX_FLAGS that the user gives stay as they are (`missing` says what they lack). unknown: whether to add the
     flag if the compiler cannot be run.
     """
-    given = environ.get("CMAKE_ARGS", "").strip() or DEFAULT
-    if _OWN_FLAGS.search(given) or not _needs_flag(given, environ, unknown):
-        return given
-    flags = (
-        f"{environ.get('CXXFLAGS', '').strip()} {KEEP_STORES}".strip()
-    )  # CMake reads CXXFLAGS only if -D is not given
-    return f"{given} {shlex.quote(f'-DCMAKE_CXX_FLAGS={flags}')}"
+    args = environ.get("CMAKE_ARGS", "").strip() or DEFAULT
+    if _OWN_FLAGS.search(args) or not _needs_flag(args, environ, unknown):
+        return args
+    # CMake reads CXXFLAGS only if -D is not given.
+    flags = f"{environ.get('CXXFLAGS', '').strip()} {KEEP_STORES}".strip()
+    return f"{args} {shlex.quote(f'-DCMAKE_CXX_FLAGS={flags}')}"
 
 
 def missing(environ: Mapping[str, str]) -> str:
     """A warning about the user's CMAKE_CXX_FLAGS; empty if they are fine."""
-    given = environ.get("CMAKE_ARGS", "")
-    if not _OWN_FLAGS.search(given) or not _needs_flag(given, environ, False):
+    args = environ.get("CMAKE_ARGS", "")
+    if not _OWN_FLAGS.search(args) or not _needs_flag(args, environ, False):
         return ""
     return (
         f"your CMAKE_CXX_FLAGS lack {KEEP_STORES}: this compiler loses stores of llama.cpp's AMX code, "
@@ -89,11 +88,11 @@ def missing(environ: Mapping[str, str]) -> str:
     )
 
 
-def _needs_flag(given: str, environ: Mapping[str, str], unknown: bool) -> bool:
-    in_effect = given if _OWN_FLAGS.search(given) else f"{given} {environ.get('CXXFLAGS', '')}"
+def _needs_flag(args: str, environ: Mapping[str, str], unknown: bool) -> bool:
+    in_effect = args if _OWN_FLAGS.search(args) else f"{args} {environ.get('CXXFLAGS', '')}"
     if KEEP_STORES in _words(in_effect):
         return False
-    lost = loses_tile_stores(tuple(compiler(given, environ)))
+    lost = loses_tile_stores(tuple(compiler(args, environ)))
     return unknown if lost is None else lost
 
 
@@ -119,8 +118,8 @@ def package() -> str:
             lines = metadata.requires(DISTRIBUTION) or []
     except (OSError, metadata.PackageNotFoundError):
         lines = []
-    found = next((line for line in lines if line.startswith("llama-cpp-python==")), "llama-cpp-python")
-    return found.partition(";")[0].strip()  # a wheel has it as an extra
+    requirement = next((line for line in lines if line.startswith("llama-cpp-python==")), "llama-cpp-python")
+    return requirement.partition(";")[0].strip()  # a wheel has it as an extra
 
 
 def rebuild(*, amx: bool = False) -> str:

@@ -80,16 +80,16 @@ class Conversation:
         return seen_tokens(self.duo.local_model, pictures.between(text), add_special=self._template.add_special)
 
     def reading(self) -> Reading | None:
-        """What tells thoughts from the answer while it comes; None: they are not told apart."""
+        """A reader that separates thoughts from the answer while it comes; None: they are not separated."""
         if not self._reasoning:
             return None
         return Reading(Spelled(self.duo.local_model), AnswerReader(self._text, reasoning=True))
 
-    def answered(self, r: Result, said: Part | None = None) -> None:
-        """The answer, whole or as far as it came. said: what a reading made of it."""
-        message = {"role": "assistant", "content": r.text if said is None else said.content}
-        if said is not None and said.reasoning:
-            message["reasoning_content"] = said.reasoning
+    def answered(self, r: Result, part: Part | None = None) -> None:
+        """Adds the answer, complete or as far as it came. part: what a reading made of it."""
+        message = {"role": "assistant", "content": r.text if part is None else part.content}
+        if part is not None and part.reasoning:
+            message["reasoning_content"] = part.reasoning
         self.messages.append(message)
         self.last = r
         tokens = list(r.tokens)
@@ -139,10 +139,10 @@ class Conversation:
         except (ValueError, RecursionError) as e:
             raise DuoError(f"{path} is not a conversation in JSON ({e}); /save writes such files") from None
         try:
-            given: Any = content.get("messages") if isinstance(content, dict) else content
-            checked = check_messages(Pictures().taken_out_of(given))
+            raw: Any = content.get("messages") if isinstance(content, dict) else content
+            checked = check_messages(Pictures().taken_out_of(raw))
         except DuoError as e:
             raise DuoError(f"{path}: {e}") from None
         # Pictures stay in the messages.
-        messages = [m if isinstance(m.get("content"), list) else c for m, c in zip(given, checked, strict=True)]
+        messages = [m if isinstance(m.get("content"), list) else c for m, c in zip(raw, checked, strict=True)]
         self.messages, self._text, self._tokens = messages, "", []

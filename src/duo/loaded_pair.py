@@ -118,19 +118,19 @@ class LoadedPair:
         """The host of the model that is on another machine; empty: none is."""
         return "" if self.host is None else self.host.where
 
-    def _draft_file(self, model: PathLike | None, draft: PathLike | None, wanted: str) -> PathLike | None:
-        """wanted: the kind of draft, as --spec-type names it. Raises BadValueError: there is none of that kind here."""
-        if self.host is not None and wanted not in ("", "draft-simple"):
+    def _draft_file(self, model: PathLike | None, draft: PathLike | None, spec_type: str) -> PathLike | None:
+        """spec_type: the kind of draft, as in --spec-type. Raises BadValueError: there is none of that kind here."""
+        if self.host is not None and spec_type not in ("", "draft-simple"):
             raise BadValueError(
-                f"{wanted} (--spec-type) needs its target in the same process; leave out --draft-host, --verify-host "
-                "and --rpc"
+                f"{spec_type} (--spec-type) needs its target in the same process; leave out --draft-host, "
+                "--verify-host and --rpc"
             )
         if self.host is not None and self.host.role == "verify" and draft is not None:
             _core.refuse_lone_head(os.fsencode(path(draft, "draft")))  # before anything connects
-        if wanted == "draft-mtp" and draft is None:
+        if spec_type == "draft-mtp" and draft is None:
             draft = model  # the target's own layers
         if draft is not None:
-            check_kind(draft, wanted)
+            check_kind(draft, spec_type)
         return draft
 
     def _place(
@@ -157,7 +157,7 @@ class LoadedPair:
         return placed
 
     def _lookup_files(self, o: EngineOptions) -> tuple[bytes, bytes]:
-        """Of n-gram caches; empty: none. Sets `lookup`. Raises BadValueError."""
+        """The files of n-gram caches, static and dynamic; empty: none. Sets `lookup`. Raises BadValueError."""
         static, dynamic = o["lookup_cache_static"], o["lookup_cache_dynamic"]
         if static is not None and not os.path.isfile(static):
             raise BadValueError(f"there is no n-gram cache {quoted(static)} (--lookup-cache-static); check the path")

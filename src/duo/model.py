@@ -63,8 +63,8 @@ def _without_weights(draft: PathLike | None, options: dict[str, Any], why: str) 
     return {**options, "cpu_kernels": "stock", "device": "none", "n_gpu_layers": 0}
 
 
-# The bases are its calls, in groups that build on each other: to delegate each would repeat 75 signatures. What it
-# holds is in components: LoadedPair, EngineSession, ChatTemplate, EvaluatedTokens.
+# The base classes hold the public calls in groups; delegation would repeat 75 signatures. The state is in components:
+# LoadedPair, EngineSession, ChatTemplate, EvaluatedTokens.
 class Duo(Chats, Embeddings):
     """A target model and, if you give one, a draft model: loaded and ready to write texts.
 
@@ -192,13 +192,13 @@ class Duo(Chats, Embeddings):
             DoesNotFitError: The disk has no room for the files.
             DuoError: What `Duo` raises.
         """
-        wanted: dict[str, Any] = dict(options)
+        load_options: dict[str, Any] = dict(options)
         for name in ("additional_files", "local_dir"):
-            if wanted.pop(name, None):
+            if load_options.pop(name, None):
                 raise BadValueError(
                     f"llama_cpp's {name} is not supported by duo; files go to the hub's cache (cache_dir)"
                 )
-        wanted.pop("local_dir_use_symlinks", None)
+        load_options.pop("local_dir_use_symlinks", None)
         files = hub_paths(
             (repo_id, filename),
             (draft_repo_id, draft_filename),
@@ -207,7 +207,7 @@ class Duo(Chats, Embeddings):
             token=token,
             offline=offline,
         )
-        return cls(*files, **wanted)
+        return cls(*files, **load_options)
 
     @classmethod
     @keywords(LoadOptions)
@@ -220,8 +220,8 @@ class Duo(Chats, Embeddings):
             name: Its name, from `duo pairs`.
             **options: Keywords of `Duo`.
         """
-        files, wanted = pair_paths(name, options)
-        return cls(*files, **wanted)
+        files, load_options = pair_paths(name, options)
+        return cls(*files, **load_options)
 
     # ---- life
 

@@ -19,11 +19,11 @@ from duo.options.validate import check_keywords
 
 
 def _split(function: str, options: OnceOptions) -> tuple[LoadOptions, GenerateOptions]:
-    given: dict[str, Any] = {**options}
-    check_keywords(function, given, OnceOptions.__annotations__)
+    keywords: dict[str, Any] = {**options}
+    check_keywords(function, keywords, OnceOptions.__annotations__)
     return (
-        cast("LoadOptions", {k: v for k, v in given.items() if k not in GENERATE_OPTIONS}),
-        cast("GenerateOptions", {k: v for k, v in given.items() if k in GENERATE_OPTIONS}),
+        cast("LoadOptions", {k: v for k, v in keywords.items() if k not in GENERATE_OPTIONS}),
+        cast("GenerateOptions", {k: v for k, v in keywords.items() if k in GENERATE_OPTIONS}),
     )
 
 

@@ -28,15 +28,15 @@ def _choice(t: Tuning) -> tuple[bool, tuple[str, ...], str]:
 
 
 def _costs(t: Tuning) -> str:
-    said = []
+    clauses = []
     if t.step_alone_ms is not None:
-        said.append(f"a draft step takes {t.c(t.step_alone_ms):.2f} of a pass of the target")
+        clauses.append(f"a draft step takes {t.c(t.step_alone_ms):.2f} of a pass of the target")
     width = min(t.pass_ms, key=lambda w: (abs(w - 4), w))
-    said.append(f"a pass over {width} tokens takes {t.v(width):.2f} of a pass over 1 token")
+    clauses.append(f"a pass over {width} tokens takes {t.v(width):.2f} of a pass over 1 token")
     if t.acceptance:
         later = f", and the second then {100 * t.acceptance[1]:.0f}%" if len(t.acceptance) > 1 else ""
-        said.append(f"the draft's first guess is right {100 * t.acceptance[0]:.0f}% of the time{later}")
-    sentence = "; ".join(said) + "."
+        clauses.append(f"the draft's first guess is right {100 * t.acceptance[0]:.0f}% of the time{later}")
+    sentence = "; ".join(clauses) + "."
     return sentence[0].upper() + sentence[1:]
 
 

@@ -161,17 +161,17 @@ def examine(
     progress("every kind of kernel, in a child process")
     trial = guard.find(refresh=True)
     name, why_not = _core.kernels()
-    taken = kernels.chosen_types(choice, path, 0, threads[-1:], threads[-1])
-    kernels.read_ahead(taken, threads[-1])
+    duo_types = kernels.chosen_types(choice, path, 0, threads[-1:], threads[-1])
+    kernels.read_ahead(duo_types, threads[-1])
     types = _core.cpu_types(os.fsencode(path), 0)
-    report = Report(Path(path).name, kernels.processor(), name, why_not, types, taken, trial=trial)
+    report = Report(Path(path).name, kernels.processor(), name, why_not, types, duo_types, trial=trial)
     header = read_header(path)
     report.way_back = states.sentence(header)
     report.n_experts = int(header.values.get(f"{header.architecture}.expert_count", 0))
     reference: Logits | None = None
     for n_threads in threads:
-        progress(f"{'duo' if taken else 'stock'} kernels, {plural(n_threads, 'thread')}")
-        probe = _core.Probe(options(path, n_threads, taken, N_CONTEXT + 32))
+        progress(f"{'duo' if duo_types else 'stock'} kernels, {plural(n_threads, 'thread')}")
+        probe = _core.Probe(options(path, n_threads, duo_types, N_CONTEXT + 32))
         report.n_duo, report.n_cpu = probe.n_duo_products, probe.n_cpu_products
         report.promised = probe.same_bits
         context = context_of(probe, N_CONTEXT)
@@ -182,14 +182,14 @@ def examine(
             [] if alone.tobytes() == reference.tobytes() else [1]
         )
         if n_threads == threads[-1]:
-            report.ms["duo" if taken else "stock"] = times_of(probe, context, tokens, repeat)
+            report.ms["duo" if duo_types else "stock"] = times_of(probe, context, tokens, repeat)
             report.experts = experts_of(probe, context, tokens)
         del probe
     assert reference is not None
-    for t in taken:
+    for t in duo_types:
         progress(f"accuracy of {t}")
         report.accuracy[t] = accuracy(path, t)
-    if taken:
+    if duo_types:
         progress("stock kernels")
         probe = _core.Probe(options(path, threads[-1], [], N_CONTEXT + 32))
         context = context_of(probe, N_CONTEXT)
@@ -217,15 +217,15 @@ def _who(r: Report) -> str:
 
 def verdict(r: Report) -> list[str]:
     """The conclusions, one sentence each."""
-    said = [_who(r)]
+    sentences = [_who(r)]
     if len(r.ms) == 2:
         gains = {w: r.ms["stock"][w] / r.ms["duo"][w] for w in (1, 4, 8)}
         times = ", ".join(f"{g:.2f} times as fast with {plural(w, 'token')}" for w, g in gains.items())
-        said.append(f"Compared with stock kernels: {times}.")
+        sentences.append(f"Compared with stock kernels: {times}.")
     *some, last = r.differ
     threads = " and ".join([*map(str, some), plural(last, "thread")])
     if r.same_bits:
-        said.append(f"Logits are equal, bit for bit, at widths 1 to 16 with {threads}.")
+        sentences.append(f"Logits are equal, bit for bit, at widths 1 to 16 with {threads}.")
     else:
         widths = sorted({w for ws in r.differ.values() for w in ws})
         meaning = (
@@ -233,13 +233,13 @@ def verdict(r: Report) -> list[str]:
             if r.promised
             else "where two tokens nearly tie, the text may differ with and without a draft; --strict prevents this"
         )
-        said.append(f"Logits differ from those of one row at widths {', '.join(map(str, widths))}: {meaning}.")
+        sentences.append(f"Logits differ from those of one row at widths {', '.join(map(str, widths))}: {meaning}.")
     if r.experts:
         read = ", ".join(f"{r.experts[w]:.1f} with {plural(w, 'token')}" for w in EXPERT_WIDTHS)
-        said.append(f"Distinct experts that a pass reads in a layer of {r.n_experts}: {read}.")
+        sentences.append(f"Distinct experts that a pass reads in a layer of {r.n_experts}: {read}.")
     if r.way_back:
-        said.append(r.way_back[0].upper() + r.way_back[1:] + ".")
-    return [*said, what_pays(r.v("duo" if "duo" in r.ms else "stock", 4))]
+        sentences.append(r.way_back[0].upper() + r.way_back[1:] + ".")
+    return [*sentences, what_pays(r.v("duo" if "duo" in r.ms else "stock", 4))]
 
 
 def what_pays(v4: float) -> str:

@@ -38,19 +38,19 @@ class DeviceReport:
 
     def verdict(self) -> list[str]:
         """The conclusions, one sentence each."""
-        said = [f"{self.n_gpu_layers} of {plural(self.n_all, 'layer')} on {', '.join(self.devices)}."]
+        sentences = [f"{self.n_gpu_layers} of {plural(self.n_all, 'layer')} on {', '.join(self.devices)}."]
         if not self.differ:
-            said.append("Logits are equal, bit for bit, at widths 1 to 16.")
+            sentences.append("Logits are equal, bit for bit, at widths 1 to 16.")
         else:
             widths = ", ".join(map(str, self.differ))
-            said.append(
+            sentences.append(
                 f"Logits differ from those of one row at widths {widths} (KL divergence {self.differ_by:.1e} nats): "
                 "where two tokens nearly tie, the text may differ with and without a draft."
             )
         if self.differ_again:
             widths = ", ".join(map(str, self.differ_again))
-            said.append(f"The same pass gives other logits when it is made again, at widths {widths}.")
-        return [*said, what_pays(self.v(4))]
+            sentences.append(f"The same pass gives other logits when it is made again, at widths {widths}.")
+        return [*sentences, what_pays(self.v(4))]
 
 
 def examine_placed(
@@ -69,16 +69,16 @@ def examine_placed(
     """
     if not os.path.isfile(path):
         raise UnknownModelError(f"there is no file {path}; check the path")
-    mine = devices_for(names, devices())
-    if not mine:
+    device_names = devices_for(names, devices())
+    if not device_names:
         raise BadValueError("there is no GPU here; leave -ngl out, and duo doctor checks the CPU's kernels")
     n_all = read_header(path).n_layer + 1
     n = n_all if n_gpu_layers < 0 else min(n_gpu_layers, n_all)
-    taken = kernels.chosen_types("auto", path, n, [n_threads], n_threads)
-    progress(f"{plural(n, 'layer')} on {', '.join(mine)}")
-    o = options(path, n_threads, taken, N_CONTEXT + 32)
-    o.devices, o.n_gpu_layers = list(mine), n
-    o.flash_attn = default_flash_attn(devices(), mine)
+    duo_types = kernels.chosen_types("auto", path, n, [n_threads], n_threads)
+    progress(f"{plural(n, 'layer')} on {', '.join(device_names)}")
+    o = options(path, n_threads, duo_types, N_CONTEXT + 32)
+    o.devices, o.n_gpu_layers = list(device_names), n
+    o.flash_attn = default_flash_attn(devices(), device_names)
     probe = _core.Probe(o)
     context = context_of(probe, N_CONTEXT)
     tokens = context_of(probe, 40)[-16:]
@@ -94,10 +94,11 @@ def examine_placed(
     prompt_ms = probe.decode(context, 0) / 1e3
     del probe
     progress("the CPU alone")
-    probe = _core.Probe(options(path, n_threads, taken, N_CONTEXT + 32))
+    probe = _core.Probe(options(path, n_threads, duo_types, N_CONTEXT + 32))
     probe.decode(context, 0)
     probe.decode(tokens, len(context))
     from_cpu = divergence(probe.logits(), wide[len(tokens)])
     return DeviceReport(
-        Path(path).name, list(mine), n, n_all, n_threads, taken, differ, again, differ_by, from_cpu, ms, prompt_ms
-    )
+        Path(path).name, list(device_names), n, n_all, n_threads, duo_types, differ, again, differ_by, from_cpu, ms,
+        prompt_ms,
+    )  # fmt: skip

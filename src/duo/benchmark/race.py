@@ -31,7 +31,7 @@ class Lane:
     about: str
     state: Literal["waits", "loads", "writes", "done"] = "waits"
     loaded: float = 0.0  # share of the weights that are read
-    kernels: str = ""  # that multiply the target's weights on the CPU
+    kernels: str = ""  # names of the kernels that multiply the target's weights on the CPU
     began: float = 0.0  # on time.monotonic's clock
     pieces: list[TimedToken] = field(default_factory=list)
     tokens: tuple[int, ...] = ()

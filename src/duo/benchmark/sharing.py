@@ -41,8 +41,8 @@ def separate(cores: Sequence[int], n_target: int, n_draft: int) -> str:
         return ""
     n_draft = min(n_draft, max(1, len(cores) // 2))
     n_target = min(n_target, len(cores) - n_draft)
-    mine, its = cores[:n_target], cores[len(cores) - n_draft :]
-    return f"-t {n_target} {_cpus(mine, '')} -td {n_draft} {_cpus(its, 'd')}"
+    target_cores, draft_cores = cores[:n_target], cores[len(cores) - n_draft :]
+    return f"-t {n_target} {_cpus(target_cores, '')} -td {n_draft} {_cpus(draft_cores, 'd')}"
 
 
 def sharing_of(duo: Duo) -> Sharing:

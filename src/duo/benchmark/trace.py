@@ -90,9 +90,8 @@ def _event(record: dict[str, Any], path: str | Path) -> Event:
     values.update(kind=record.get("name"), lane={1: "target", 2: "draft"}.get(tid) if type(tid) is int else None)
     values.update(t0_us=start, t1_us=start + duration if type(start) is int and type(duration) is int else None)
     for field in fields(Event):
-        value = values.setdefault(
-            field.name, None if field.default is MISSING else field.default
-        )  # older traces lack some fields
+        # Older traces lack some fields.
+        value = values.setdefault(field.name, None if field.default is MISSING else field.default)
         if field.type is float and type(value) is int and abs(value) < 2**63:
             value = values[field.name] = float(value)  # a viewer that saves a trace writes 1.0 as 1
         if type(value) is not field.type or (isinstance(value, int) and abs(value) >= 2**63):

@@ -40,25 +40,25 @@ class CallPiece:
 
 
 class CallPieces:
-    """The calls of one answer. `update` with what there is of the call that is being written, `whole` with those that
-    are complete. tools: their names."""
+    """The calls of one answer. `update` takes the call that is being written, `rest_of` the calls that are complete.
+    tools: their names."""
 
     def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools
-        self._n_begun = self._n_whole = 0
+        self._n_begun = self._n_complete = 0
         self._start_over()
 
     def _start_over(self) -> None:
-        self._seen = 0  # characters of the text that were looked at
-        self._head = ""  # of them, those that may belong to the next head
-        self._sent = ""  # of the arguments that are being written
-        self._depth = 0  # of braces in the arguments that are being written; 0: none are
+        self._seen = 0  # characters of the text that were read
+        self._head = ""  # the end of them, which may belong to the next head
+        self._sent = ""  # the part of the current arguments that pieces hold
+        self._depth = 0  # of braces in the current arguments; 0: no arguments are being written
         self._quoted = self._escaped = self._given_up = False
 
     def update(self, name: str, text: str) -> list[CallPiece]:
-        """What is new. name: the tool whose arguments the text is; empty: the text says. text: all of it so far."""
+        """The new pieces. name: the tool whose arguments the text is; empty: the text names it. text: all so far."""
         fresh, self._seen = text[self._seen :], len(text)
-        if name and self._n_begun == self._n_whole:
+        if name and self._n_begun == self._n_complete:
             self._head += fresh
             return self._begin(name, "", len(self._head) - len(self._head.lstrip()))
         return list(self._read(fresh))
@@ -86,11 +86,11 @@ class CallPieces:
         if self._given_up:
             return
         self._head += text
-        found = [m for head in HEADS if (m := head.search(self._head))]
-        if not found:
+        heads = [m for head in HEADS if (m := head.search(self._head))]
+        if not heads:
             self._given_up = len(self._head) > N_HEAD
             return
-        first = min(found, key=lambda m: (m.start(), -m.end()))
+        first = min(heads, key=lambda m: (m.start(), -m.end()))
         if first["name"].strip() not in self._tools:
             self._given_up = True
             return
@@ -112,14 +112,14 @@ class CallPieces:
                     return i + 1
         return len(text)
 
-    def whole(self, calls: Sequence[Call]) -> list[CallPiece]:
-        """What did not come in pieces of them: whole calls, and the end of one."""
-        first, self._n_whole = self._n_whole, self._n_whole + len(calls)
-        found = [CallPiece(first + i, c.name, c.id, c.arguments) for i, c in enumerate(calls)]
-        missing = [p for p in found if p.index >= self._n_begun]
-        if self._depth and (begun := [p for p in found if p.index == self._n_begun - 1]):
+    def rest_of(self, calls: Sequence[Call]) -> list[CallPiece]:
+        """The pieces that are missing when these calls are complete: whole calls, and the end of one."""
+        first, self._n_complete = self._n_complete, self._n_complete + len(calls)
+        pieces = [CallPiece(first + i, c.name, c.id, c.arguments) for i, c in enumerate(calls)]
+        missing = [p for p in pieces if p.index >= self._n_begun]
+        if self._depth and (begun := [p for p in pieces if p.index == self._n_begun - 1]):
             rest = begun[0].arguments.removeprefix(self._sent)
             missing[:0] = [CallPiece(begun[0].index, arguments=rest)] if rest != begun[0].arguments else []
-        self._n_begun = max(self._n_begun, self._n_whole)
+        self._n_begun = max(self._n_begun, self._n_complete)
         self._start_over()
         return missing

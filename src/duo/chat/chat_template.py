@@ -60,28 +60,28 @@ class ChatTemplate:
         if self.add_special:
             return
         if "{" not in source:
-            known = ", ".join(_core.chat_templates())
-            raise BadValueError(f"unknown chat template {quoted(source)}; write one in jinja2, or choose from {known}")
+            names = ", ".join(_core.chat_templates())
+            raise BadValueError(f"unknown chat template {quoted(source)}; write one in jinja2, or choose from {names}")
         from duo.chat.jinja_template import JinjaTemplate  # most runs of the program need no jinja2
 
         self._template = JinjaTemplate(source, HOW)
         self.variables = self._template.variables
 
-    def check_variables(self, given: object) -> dict[str, Any]:
+    def check_variables(self, variables: object) -> dict[str, Any]:
         """The variables that a caller gives. Raises BadValueError: they are no dict, or this template cannot have
         them."""
-        if given is None:
+        if variables is None:
             return {}
-        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        if not isinstance(variables, Mapping) or not all(isinstance(name, str) for name in variables):
             raise BadValueError("the variables of a chat template are a dict by name; write {'enable_thinking': False}")
-        if taken := OF_RENDER & given.keys():
-            raise BadValueError(f"{min(taken)} is no variable of a chat template that can be given; leave it out")
-        if self.add_special and given:
+        if reserved := OF_RENDER & variables.keys():
+            raise BadValueError(f"{min(reserved)} is no variable of a chat template that can be given; leave it out")
+        if self.add_special and variables:
             raise BadValueError(
-                f"the chat template {self.name} has no variables ({', '.join(given)}); leave them out, or give a "
+                f"the chat template {self.name} has no variables ({', '.join(variables)}); leave them out, or give a "
                 "jinja2 template"
             )
-        return dict(given)
+        return dict(variables)
 
     def render(self, messages: object, *, add_generation_prompt: bool = True, **more: Any) -> str:
         """The prompt. more: other variables of the template (tools, enable_thinking, ...). Raises BadValueError."""
@@ -95,8 +95,8 @@ class ChatTemplate:
             if any("\0" in part for m in plain for part in m):
                 raise BadValueError("a message holds a NUL character; remove it")
             return _core.apply_chat_template(self.name, plain, add_generation_prompt)
-        given = {"tools": None, "documents": None, "bos_token": self._bos, "eos_token": self._eos} | more
-        return self._template.render({"messages": checked, "add_generation_prompt": add_generation_prompt} | given)
+        variables = {"tools": None, "documents": None, "bos_token": self._bos, "eos_token": self._eos} | more
+        return self._template.render({"messages": checked, "add_generation_prompt": add_generation_prompt} | variables)
 
 
 def template_of(target: _core.Model, chosen: str | None = None) -> ChatTemplate:

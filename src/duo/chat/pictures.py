@@ -36,7 +36,7 @@ def data_url(url: str) -> bytes:
 
 
 def decoded(data: str) -> bytes:
-    """Raises BadValueError: it is no base64."""
+    """The bytes of a base64 text. Raises BadValueError: it is no base64."""
     try:
         return base64.b64decode(re.sub(r"\s", "", data).encode(), validate=True)
     except (binascii.Error, UnicodeEncodeError):
@@ -59,7 +59,8 @@ def url_of(data: bytes) -> str:
 
 
 class Pictures:
-    """Those of a conversation, in their order. Its marker is random, so that no message can hold it by itself."""
+    """The pictures and sounds of a conversation, in their order. The marker is random, so that no message holds it by
+    chance."""
 
     def __init__(self, fetch: Fetch = data_url) -> None:
         import secrets
@@ -104,17 +105,17 @@ class Pictures:
     def _file(self, part: Mapping[str, Any]) -> bytes:
         if part["type"] == "input_audio":
             return self._sound(part.get("input_audio"))
-        given = part.get("image_url") if part["type"] != "image" else part.get("source", part.get("url"))
-        if isinstance(given, Mapping) and given.get("type") == "base64" and isinstance(given.get("data"), str):
-            return decoded(given["data"])  # Anthropic's
-        url = given.get("url") if isinstance(given, Mapping) else given
+        source = part.get("image_url") if part["type"] != "image" else part.get("source", part.get("url"))
+        if isinstance(source, Mapping) and source.get("type") == "base64" and isinstance(source.get("data"), str):
+            return decoded(source["data"])  # Anthropic's
+        url = source.get("url") if isinstance(source, Mapping) else source
         if not isinstance(url, str) or not url:
             raise BadValueError("a picture has no URL; write {'type': 'image_url', 'image_url': {'url': 'data:...'}}")
         return self._fetch(url)
 
-    def _sound(self, given: Any) -> bytes:
+    def _sound(self, audio: Any) -> bytes:
         """OpenAI's: base64 in `data`. llama-server takes a URL there, too, and does not look at `format`."""
-        data = given.get("data", given.get("url")) if isinstance(given, Mapping) else None
+        data = audio.get("data", audio.get("url")) if isinstance(audio, Mapping) else None
         if not isinstance(data, str) or not data:
             raise BadValueError(
                 "sound has no data; write {'type': 'input_audio', 'input_audio': {'data': BASE64, 'format': 'wav'}}"

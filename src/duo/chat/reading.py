@@ -45,7 +45,7 @@ def reasoning_of(reasoning_format: object) -> bool:
 
 @dataclass(frozen=True)
 class Part:
-    """What a piece of text has brought."""
+    """The new parts of an answer, by their kind."""
 
     reasoning: str = ""
     content: str = ""
@@ -55,11 +55,11 @@ class Part:
 
 def joined(parts: Iterable[Part]) -> Part:
     """Parts that follow each other as one."""
-    found = list(parts)
+    sequence = list(parts)
     return Part(
-        "".join(p.reasoning for p in found),
-        "".join(p.content for p in found),
-        tuple(c for p in found for c in p.calls),
+        "".join(p.reasoning for p in sequence),
+        "".join(p.content for p in sequence),
+        tuple(c for p in sequence for c in p.calls),
     )
 
 
@@ -72,16 +72,16 @@ class AnswerReader:
 
     def __init__(self, prompt: str, *, reasoning: bool, tools: Collection[str] = ()) -> None:
         self._reasoning, self._tools = reasoning, tools
-        self._text = ""  # not yet given out
-        self._begun = False  # what comes first is settled
-        self._thought = ""  # the mark that ends the thought which runs
+        self._text = ""  # the part of the answer that no Part has yet
+        self._begun = False  # it is known whether a thought, a channel or the answer comes first
+        self._thought = ""  # the mark that ends the current thought; empty: none is open
         self._harmony = False
-        self._message: tuple[str, str] | None = None  # channel and tool of the message that runs
-        self._calls = ""  # of gpt-oss: the arguments so far
+        self._message: tuple[str, str] | None = None  # channel and tool of the current message
+        self._calls = ""  # gpt-oss: the arguments of the current call so far
         prompt = prompt.rstrip()
         end = next((e for b, e in THOUGHTS if prompt.endswith(b)), "")
         self._skip = False  # line ends that come next belong to the marks
-        self._shown = False  # some of the answer was given out
+        self._shown = False  # a Part with some of the answer was returned
         self._wrap: str | None = None  # the mark at the end of the answer; empty: there is none; None: not known yet
         self._to_role = prompt.endswith(HARMONY_PROMPT)  # gpt-oss goes on with a role's recipient
         self._to_line = prompt.endswith(RECIPIENT) and bool(tools)  # functionary goes on with a recipient
@@ -89,12 +89,12 @@ class AnswerReader:
             self._thought, self._begun, self._skip = end, True, True
 
     def feed(self, text: str) -> list[Part]:
-        """What can be said of the answer now."""
+        """The parts of the answer that are certain now."""
         self._text += text
         return [p for p in self._parts(last=False) if p != Part()]
 
     def finish(self) -> list[Part]:
-        """The rest of it."""
+        """The parts that are left when the text has ended."""
         return [p for p in self._parts(last=True) if p != Part()]
 
     @property
@@ -108,8 +108,8 @@ class AnswerReader:
         return "", text if self._tools and (alone or text.startswith(MARKS)) else ""
 
     def _take(self, n: int) -> str:
-        taken, self._text = self._text[:n], self._text[n:]
-        return taken
+        head, self._text = self._text[:n], self._text[n:]
+        return head
 
     def _parts(self, *, last: bool) -> list[Part]:
         if not self._begun and not self._begin(last=last):

@@ -20,15 +20,15 @@ def can_choose(template: ChatTemplate) -> bool:
 
 
 def choices(on: bool | None, effort: str | None, preserves: bool | None) -> dict[str, Any]:
-    """What a template is told. on: None: as llama-server's auto, which lets a model think that can. The others: None,
-    and the effort "default": nothing."""
-    wanted = {THINKS: True if on is None else on, EFFORT: None if effort == "default" else effort, PRESERVES: preserves}
-    return {name: value for name, value in wanted.items() if value is not None}
+    """The variables that tell a template how to think. on: None: as llama-server's auto, which lets a model think that
+    can. The others: None, and the effort "default": no variable."""
+    values = {THINKS: True if on is None else on, EFFORT: None if effort == "default" else effort, PRESERVES: preserves}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def with_thinking(variables: Mapping[str, Any], template: ChatTemplate, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def with_thinking(variables: Mapping[str, Any], template: ChatTemplate, thinking: Mapping[str, Any]) -> dict[str, Any]:
     """The variables of a template, and those choices that it knows. What the variables say already counts more."""
-    return {name: value for name, value in wanted.items() if name in template.variables} | dict(variables)
+    return {name: value for name, value in thinking.items() if name in template.variables} | dict(variables)
 
 
 def dates() -> dict[str, str]:

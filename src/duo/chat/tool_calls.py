@@ -42,17 +42,17 @@ class Call:
     id: str = ""
 
 
-def _call(found: Any, tools: Collection[str]) -> Call | None:
+def _call(value: Any, tools: Collection[str]) -> Call | None:
     """A call as an object with a name and its arguments; None: it is something else."""
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         return None
-    found = found["function"] if isinstance(found.get("function"), dict) else found
-    name = next((found[key] for key in ("name", "tool_name", "function") if isinstance(found.get(key), str)), "")
-    arguments: Any = next((found[key] for key in ("arguments", "parameters") if key in found), {})
+    call = value["function"] if isinstance(value.get("function"), dict) else value
+    name = next((call[key] for key in ("name", "tool_name", "function") if isinstance(call.get(key), str)), "")
+    arguments: Any = next((call[key] for key in ("arguments", "parameters") if key in call), {})
     if name not in tools or not isinstance(arguments, dict | str):
         return None
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return Call(name, text, str(found.get("id") or found.get("tool_call_id") or ""))
+    return Call(name, text, str(call.get("id") or call.get("tool_call_id") or ""))
 
 
 def _objects(text: str, tools: Collection[str]) -> list[Call] | None:
@@ -63,10 +63,10 @@ def _objects(text: str, tools: Collection[str]) -> list[Call] | None:
             at += 1
             continue
         try:
-            found, at = decoder.raw_decode(text, at)
+            value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             return None
-        for one in found if isinstance(found, list) else [found]:
+        for one in value if isinstance(value, list) else [value]:
             if (call := _call(one, tools)) is None:
                 return None
             calls.append(call)
@@ -76,13 +76,13 @@ def _objects(text: str, tools: Collection[str]) -> list[Call] | None:
 def _named(name: str, arguments: str, tools: Collection[str], call_id: str = "") -> list[Call] | None:
     """A call whose name stands before its arguments: JSON, or Qwen3-Coder's parameters."""
     if name in tools and (arguments.startswith("<parameter=") or not arguments):
-        found = _parameters(name, arguments, tools)
-        return None if found is None else [Call(name, found, call_id)]
+        parameters = _parameters(name, arguments, tools)
+        return None if parameters is None else [Call(name, parameters, call_id)]
     try:
-        known = name in tools and isinstance(json.loads(arguments), dict)
+        is_call = name in tools and isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):
         return None
-    return [Call(name, arguments, call_id)] if known else None
+    return [Call(name, arguments, call_id)] if is_call else None
 
 
 def _parameters(name: str, text: str, tools: Collection[str]) -> str | None:
@@ -91,9 +91,10 @@ def _parameters(name: str, text: str, tools: Collection[str]) -> str | None:
         return None
     schema = tools.get(name) if isinstance(tools, Mapping) else None
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    known = properties if isinstance(properties, Mapping) else {}
-    found = {m[1].strip(): _value(m[2], known.get(m[1].strip())) for m in re.finditer(PARAMETER, text, flags=re.DOTALL)}
-    return json.dumps(found, ensure_ascii=False)
+    schemas = properties if isinstance(properties, Mapping) else {}
+    matches = re.finditer(PARAMETER, text, flags=re.DOTALL)
+    values = {m[1].strip(): _value(m[2], schemas.get(m[1].strip())) for m in matches}
+    return json.dumps(values, ensure_ascii=False)
 
 
 def _value(text: str, schema: Any) -> Any:
@@ -118,12 +119,12 @@ def _blocks(text: str, pattern: str, tools: Collection[str]) -> list[Call] | Non
     for m in re.finditer(pattern, text, flags=re.DOTALL):
         groups = [(g or "").strip() for g in m.groups()]
         if len(groups) == 1:
-            found = _objects(groups[0], tools)
+            block_calls = _objects(groups[0], tools)
         else:
-            found = _named(groups[0], groups[-1], tools, groups[1] if len(groups) == 3 else "")
-        if found is None:
+            block_calls = _named(groups[0], groups[-1], tools, groups[1] if len(groups) == 3 else "")
+        if block_calls is None:
             return None
-        calls += found
+        calls += block_calls
     return calls or None
 
 
@@ -142,8 +143,8 @@ def _marked(text: str, tools: Collection[str]) -> list[Call] | None:
         if text.startswith(begin):
             return _objects(text.removeprefix(begin).rstrip().removesuffix(end), tools)
     rest = text.removeprefix("[TOOL_CALLS]")
-    if (found := _objects(rest.replace("[TOOL_CALLS]", ";"), tools)) is not None:
-        return found
+    if (calls := _objects(rest.replace("[TOOL_CALLS]", ";"), tools)) is not None:
+        return calls
     return _blocks(text, NAMED_MISTRAL, tools)
 
 
@@ -166,8 +167,8 @@ def n_shown(text: str, *, alone: bool = True) -> int:
     if alone and text.lstrip()[:1] in ("", *ALONE):
         return 0
     ends = [text.find(mark) for mark in MARKS]
-    if found := [n for n in ends if n >= 0]:
-        return len(text[: min(found)].rstrip())
+    if starts := [n for n in ends if n >= 0]:
+        return len(text[: min(starts)].rstrip())
     return len(text[: len(text) - n_begun(text, MARKS)].rstrip())
 
 

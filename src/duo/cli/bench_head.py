@@ -32,7 +32,7 @@ class ReportCommand(ModelCommand):
 
 
 def command_line() -> str:
-    """Of the ReportCommand that runs, as typed."""
+    """The command line of the ReportCommand that runs, as typed."""
     return str(click.get_current_context().meta[_COMMAND_LINE])
 
 

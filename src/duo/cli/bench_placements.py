@@ -56,19 +56,19 @@ def measure(
                 head.update(head_of_run(d, params, text, len(questions)))
                 for name in OF_PLACES:
                     head["settings"].pop(name, None)
-            made = DuoWriter(d, text)
-            yield made
-            notes.update(made.notes)
+            duo_writer = DuoWriter(d, text)
+            yield duo_writer
+            notes.update(duo_writer.notes)
 
     with bar.shown():
-        found = placed_run.run(writer, questions, placements, params["repetitions"], params["warm_up"], bar)
-    if not found[0].records:
-        raise DuoError(f"{placements[0].name} failed, and the others are compared with it: {found[0].failure}")
+        results = placed_run.run(writer, questions, placements, params["repetitions"], params["warm_up"], bar)
+    if not results[0].records:
+        raise DuoError(f"{placements[0].name} failed, and the others are compared with it: {results[0].failure}")
     if not bar.complete:
         notes[f"ended early: {bar.done} of {bar.total} answers were written, including warm-up"] = None
-    placed_report.show(found, head, notes)
+    placed_report.show(results, head, notes)
     if params["json"] is not None:
-        files.write_json(params["json"], placed_run.as_json(found, head, list(notes), bar.complete))
+        files.write_json(params["json"], placed_run.as_json(results, head, list(notes), bar.complete))
     if not bar.complete:
         raise click.exceptions.Exit(130)
 

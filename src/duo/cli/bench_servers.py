@@ -74,18 +74,18 @@ def measure(params: dict[str, Any]) -> None:
 
 
 def _fields(params: dict[str, Any]) -> dict[str, Any]:
-    """What every request asks for. Raises BadValueError."""
-    asked = {**DEFAULTS, **GREEDY, **given_options(params, GENERATE_OPTIONS)}
-    checked: dict[str, Any] = {**generate_options({name: v for name, v in asked.items() if name in SENT})}
+    """The fields of every request. Raises BadValueError."""
+    options = {**DEFAULTS, **GREEDY, **given_options(params, GENERATE_OPTIONS)}
+    checked: dict[str, Any] = {**generate_options({name: v for name, v in options.items() if name in SENT})}
     if checked["seed"] == -1:
         checked["seed"] = secrets.randbits(31)  # the same for all arms, because their texts are compared
     if checked["max_tokens"] < 0:
         raise BadValueError("-n -1 lets servers write without an end; give a number of tokens")
-    return {name: checked[name] for name in asked if name in SENT}
+    return {name: checked[name] for name in options if name in SENT}
 
 
 def _arms(params: dict[str, Any]) -> list[a.Arm]:
-    """Those that the user chose for servers with modes; empty: none were chosen."""
+    """The arms that the user chose for servers with modes; empty: none were chosen."""
     source = click.get_current_context().get_parameter_source
     if all(source(name) is not click.core.ParameterSource.COMMANDLINE for name in ("modes", "sync_lengths", "lengths")):
         return []
@@ -110,8 +110,8 @@ def _run(
     bar, code = Bar(), 0
     with bar.shown():
         try:
-            for made in each_round(same, chosen, arms, counts, params["repetitions"], params["warm_up"], bar):
-                rounds.append(made)
+            for new_round in each_round(same, chosen, arms, counts, params["repetitions"], params["warm_up"], bar):
+                rounds.append(new_round)
         except (DuoError, KeyboardInterrupt) as e:
             if not rounds:
                 raise

@@ -50,9 +50,9 @@ def measure(
             )
             if n * longest > d.target.n_ctx:
                 notes[f"{n} texts do not all fit the context of {d.target.n_ctx} tokens (-c); some may wait"] = None
-            made = DuoWriter(d, text)
-            yield made
-            notes.update(made.notes)
+            duo_writer = DuoWriter(d, text)
+            yield duo_writer
+            notes.update(duo_writer.notes)
 
     with bar.shown():
         rounds = rounds_of(writer, questions, arms, counts, params["repetitions"], params["warm_up"], bar)

@@ -35,7 +35,7 @@ class Commands:
 
     def __init__(self, talk: Conversation, options: dict[str, Any]) -> None:
         self._talk, self._options = talk, options
-        self._known: dict[str, Callable[[str], None]] = {
+        self._commands: dict[str, Callable[[str], None]] = {
             "reset": self._reset,
             "save": self._save,
             "load": self._load,
@@ -51,15 +51,15 @@ class Commands:
     @property
     def names(self) -> list[str]:
         """All of them, without the slash."""
-        return sorted(self._known)
+        return sorted(self._commands)
 
     def __call__(self, line: str) -> None:
         name, _, rest = line[1:].partition(" ")
-        if name not in self._known:
+        if name not in self._commands:
             raise BadValueError(
                 f"unknown command /{name}; /help lists the commands, a space before the / makes it text"
             )
-        self._known[name](rest.strip())
+        self._commands[name](rest.strip())
 
     def _reset(self, _rest: str) -> None:
         self._talk.reset()

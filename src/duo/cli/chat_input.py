@@ -19,7 +19,7 @@ def _is_terminal(stream: object) -> bool:
 
 
 def _prompt(commands: Sequence[str]) -> Prompt | None:
-    """What edits lines on this terminal; None: it cannot show that."""
+    """The line editor for this terminal; None: the terminal cannot show one."""
     if os.environ.get("TERM") == "dumb" or not (_is_terminal(sys.stdout) or _is_terminal(sys.stderr)):
         return None
     from duo.cli.chat_prompt import Prompt  # takes a moment to import

@@ -23,7 +23,7 @@ def is_open(text: str) -> bool:
 
 
 def without_fences(text: str) -> str | None:
-    """What stands between the fences. None: this is no fenced text, or more follows the closing fence."""
+    """The text between the fences. None: the text has no fences, or goes on behind the closing fence."""
     lines = _fenced_lines(text)
     if lines is None:
         return None

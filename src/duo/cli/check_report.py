@@ -78,9 +78,9 @@ N_TYPES_SHOWN, SHARE_SHOWN = 4, 0.02
 
 def _main_types(h: Header) -> dict[str, int]:
     """The types that take a part of the matrices' bytes that is worth a word."""
-    found = h.matrix_bytes
-    least = SHARE_SHOWN * sum(found.values())
-    return {t: n for t, n in list(found.items())[:N_TYPES_SHOWN] if n >= least}
+    by_type = h.matrix_bytes
+    least = SHARE_SHOWN * sum(by_type.values())
+    return {t: n for t, n in list(by_type.items())[:N_TYPES_SHOWN] if n >= least}
 
 
 def _types(h: Header) -> str:

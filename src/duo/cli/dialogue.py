@@ -30,7 +30,7 @@ class Dialogue:
         self._tokens: list[int] = []
 
     def write(self, prompt: str, *, user_first: bool) -> None:
-        """Until standard input ends.
+        """Lets the model and the user write in turn until standard input ends.
 
         Raises BadValueError: a line is not UTF-8. Raises DuoError: what ended a text, which has been printed.
         """
@@ -47,11 +47,11 @@ class Dialogue:
             users_turn = not self._tokens
 
     def _add(self, line: str) -> None:
-        """Around the line, what the options say; in it, no special tokens."""
+        """Adds the user's line between the prefix and the suffix of the options. Its words are no special tokens."""
         if self._with_bos and (bos := self._duo.token_bos()) >= 0:
             self._tokens.append(bos)
-        said = unescape(line) if self._escape else line
-        for text, special in ((self._prefix, True), (said, False), (self._suffix, True)):
+        typed = unescape(line) if self._escape else line
+        for text, special in ((self._prefix, True), (typed, False), (self._suffix, True)):
             if text:
                 self._tokens += self._duo.tokenize(text, add_bos=not self._tokens, special=special)
         sys.stdout.write(self._suffix)
@@ -64,17 +64,18 @@ class Dialogue:
             sys.stdout.write("\n")
             raise failure
         warn_of_draft(self._duo, stream)
-        ended = [t for t in stream.result.tokens if self._duo.local_model.is_end(t)]
-        self._tokens += [t for t in stream.result.tokens if t not in ended]
-        said = self._stop_string(stream)
-        if ended and self._stops:  # as if the model had written the first of them
-            said = self._stops[0]
-            self._tokens += self._duo.tokenize(said, add_bos=False, special=True)
-        sys.stdout.write(said)
+        ends = [t for t in stream.result.tokens if self._duo.local_model.is_end(t)]
+        self._tokens += [t for t in stream.result.tokens if t not in ends]
+        stop = self._stop_string(stream)
+        if ends and self._stops:  # as if the model had written the first of them
+            stop = self._stops[0]
+            self._tokens += self._duo.tokenize(stop, add_bos=False, special=True)
+        sys.stdout.write(stop)
         sys.stdout.flush()
 
     def _stop_string(self, stream: Stream) -> str:
-        """What the last tokens have behind the text: the string that ended it, and more; empty: none did."""
+        """The end of the last tokens, which the text lacks: the stop string and what followed it; empty: no stop string
+        ended the text."""
         rest = self._duo.decode(stream.result.tokens)[len(stream.result.text) :]
         return rest if any(s in rest for s in self._stops) else ""
 

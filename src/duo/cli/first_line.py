@@ -36,7 +36,8 @@ def _place(m: _core.Model) -> str:
 
 
 def another_vocabulary(shared: float) -> str:
-    """Of a draft. shared: texts that are tokens of both, as a share of the smaller vocabulary."""
+    """Words for a draft with another vocabulary. shared: texts that are tokens of both, as a share of the smaller
+    vocabulary."""
     return f"another vocabulary, which shares {100 * shared:.0f}% with the target's: guesses are translated"
 
 
@@ -74,12 +75,12 @@ def _mode(o: GenerateOptions, has_draft: bool, has_mtp: bool) -> str:
 
 
 def _promise(o: GenerateOptions, has_draft: bool) -> str:
-    """What --accept keeps, if it is not the text of the target alone."""
+    """Words for what --accept keeps; empty: the text of the target alone."""
     from duo.generation.job import makes_guesses
     from duo.options.accept import promise_of
 
-    said = promise_of(o) if makes_guesses(o, has_draft) else ""
-    return f"; {said}" if said else ""
+    promise = promise_of(o) if makes_guesses(o, has_draft) else ""
+    return f"; {promise}" if promise else ""
 
 
 def first_line(

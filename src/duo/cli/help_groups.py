@@ -26,7 +26,7 @@ from duo.options.weights import WeightOptions
 
 HELP_ALL = "--help-all"
 MODELS = ("model", "model_draft", "pair", "hf_repo", "hf_repo_draft")
-# Of a run, wherever it takes place.
+# Options that the short help of a run shows.
 COMMON = (
     "n_ctx", "n_gpu_layers", "n_gpu_layers_draft", "device", "device_draft", "n_threads", "n_draft", "spec_type",
     "max_tokens", "temperature", "seed", "verbose",
@@ -35,7 +35,7 @@ COMMON = (
 _OWN = "Options of this command"
 _MODELS = "Models"
 _LOGS = "Logs and the process"
-# In the order of the help. What no table has is the command's own.
+# In the order of the help. An option that no table has belongs to the command itself.
 TABLES: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Server", (ServeOptions,)),
     ("Servers that are measured", (EndpointOptions,)),
@@ -65,17 +65,17 @@ TITLES = (_OWN, _MODELS, *(title for title, _ in TABLES), _LOGS)
 
 def groups_of(params: Iterable[click.Parameter]) -> dict[str, list[click.Parameter]]:
     """The options by the title of their group, in the order of the help."""
-    found: dict[str, list[click.Parameter]] = {title: [] for title in TITLES}
+    by_title: dict[str, list[click.Parameter]] = {title: [] for title in TITLES}
     for p in params:
-        found[_GROUP_OF.get(p.name or "", _OWN)].append(p)
-    return {title: members for title, members in found.items() if members}
+        by_title[_GROUP_OF.get(p.name or "", _OWN)].append(p)
+    return {title: members for title, members in by_title.items() if members}
 
 
 def help_all() -> click.Option:
     """--help-all."""
 
-    def show(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
-        if wanted and not ctx.resilient_parsing:
+    def show(ctx: click.Context, _option: click.Parameter, is_set: bool) -> None:
+        if is_set and not ctx.resilient_parsing:
             ctx.meta[HELP_ALL] = True
             click.echo(ctx.get_help(), color=ctx.color)
             ctx.exit()

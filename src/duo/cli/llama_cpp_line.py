@@ -17,78 +17,78 @@ class Meant:
     """What a command line means in duo."""
 
     args: list[str]  # in duo's own options
-    defaults: dict[str, str]  # of parameters that are not given otherwise
+    defaults: dict[str, str]  # by parameter, for those that the user does not type
     notes: dict[str, str]  # by llama.cpp's option: what duo does
-    warnings: dict[str, str]  # the same, where it is less than llama.cpp does
+    warnings: dict[str, str]  # the same, where duo does less than llama.cpp
 
 
-def meaning_of(args: list[str], command: str, known: Collection[str], n_values: Callable[[str], int]) -> Meant:
+def meaning_of(args: list[str], command: str, own_options: Collection[str], n_values: Callable[[str], int]) -> Meant:
     """Translates the options that duo takes from llama.cpp. As there, --a_b is --a-b, and the last of several with one
     meaning counts.
 
-    known: the command's own options. n_values: how many arguments after this one belong to it; may raise. Raises
+    own_options: those of the command. n_values: how many arguments after this one belong to it; may raise. Raises
     ValueError: an option and its fault.
     """
     parts: list[list[str]] = []
     at: dict[TakenOption, list[str]] = {}
     defaults: dict[TakenOption, dict[str, str]] = {}
     notes: dict[bool, dict[str, str]] = {False: {}, True: {}}
-    given = iter(args)
-    for typed in given:
+    arguments = iter(args)
+    for typed in arguments:
         if typed == "--":
-            parts.append([typed, *given])
+            parts.append([typed, *arguments])
             break
-        arg = _with_hyphens(typed, known)
+        arg = _with_hyphens(typed, own_options)
         name, is_joined, value = arg.partition("=") if arg.startswith("--") else (arg, "", "")
-        taken = taken_by(name, command, known)
-        if taken is None:
-            parts.append([arg, *islice(given, n_values(arg))])
+        option = taken_by(name, command, own_options)
+        if option is None:
+            parts.append([arg, *islice(arguments, n_values(arg))])
             continue
-        value = value if is_joined or taken.means is None else next(given, "")
-        meaning = _meaning(taken, name, value, joined=bool(is_joined))
-        at.get(taken, []).clear()
-        at[taken] = [x for x in meaning if x != "-v" or x in known] if isinstance(meaning, list) else []
-        defaults[taken] = meaning if isinstance(meaning, dict) else {}
-        parts.append(at[taken])
-        notes[taken.loud][name] = taken.why
-    merged = {k: v for found in defaults.values() for k, v in found.items()}
+        value = value if is_joined or option.means is None else next(arguments, "")
+        meaning = _meaning(option, name, value, joined=bool(is_joined))
+        at.get(option, []).clear()
+        at[option] = [x for x in meaning if x != "-v" or x in own_options] if isinstance(meaning, list) else []
+        defaults[option] = meaning if isinstance(meaning, dict) else {}
+        parts.append(at[option])
+        notes[option.loud][name] = option.why
+    merged = {k: v for values in defaults.values() for k, v in values.items()}
     return Meant([x for part in parts for x in part], merged, notes[False], notes[True])
 
 
-def _meaning(taken: TakenOption, name: str, value: str, *, joined: bool) -> list[str] | dict[str, str]:
-    if taken.means is None:
+def _meaning(option: TakenOption, name: str, value: str, *, joined: bool) -> list[str] | dict[str, str]:
+    if option.means is None:
         if joined:
             raise ValueError(f"{name} takes no value")
-        return list(taken.instead)
+        return list(option.instead)
     if not value:
         raise ValueError(f"{name} needs a value")
     try:
-        return taken.means(value)
+        return option.means(value)
     except ValueError as e:
         raise ValueError(f"llama.cpp's {name} {value}: {e}; change the value or leave it out") from None
 
 
-def _with_hyphens(arg: str, known: Collection[str]) -> str:
+def _with_hyphens(arg: str, own_options: Collection[str]) -> str:
     name, is_joined, value = arg.partition("=")
     other = name.replace("_", "-")
-    return other + is_joined + value if name.startswith("--") and (other in known or other in OF_NAME) else arg
+    return other + is_joined + value if name.startswith("--") and (other in own_options or other in OF_NAME) else arg
 
 
-def of_environment(args: list[str], command: str, known: Collection[str]) -> list[str]:
+def of_environment(args: list[str], command: str, own_options: Collection[str]) -> list[str]:
     """Arguments for the variables of llama.cpp whose options are taken and not given. Raises ValueError: a variable and
     its fault."""
-    found: list[str] = []
-    typed = {_with_hyphens(x, known).partition("=")[0] for x in args}
+    arguments: list[str] = []
+    typed = {_with_hyphens(x, own_options).partition("=")[0] for x in args}
     for t in TAKEN:
         value = os.environ.get(t.env) if t.env else None
-        if not value or t.means is None or taken_by(t.names[0], command, known) is not t or typed & {*t.names}:
+        if not value or t.means is None or taken_by(t.names[0], command, own_options) is not t or typed & {*t.names}:
             continue
         try:
             t.means(value)
         except ValueError as e:
             raise ValueError(f"llama.cpp's variable {t.env}={value}: {e}; change the value or unset it") from None
-        found += [t.names[-1], value]
-    return found
+        arguments += [t.names[-1], value]
+    return arguments
 
 
 def without_effect() -> dict[str, str]:
@@ -98,10 +98,10 @@ def without_effect() -> dict[str, str]:
     return {x: option for x, option in options.items() if option in NOT_IN_DUO}
 
 
-def taken_by(name: str, command: str, known: Collection[str]) -> TakenOption | None:
-    """None: it is not taken there."""
-    found = (t for t in OF_NAME.get(name, ()) if not t.commands or command in t.commands)
-    return next((t for t in found if not t.needs or t.needs in known), None)
+def taken_by(name: str, command: str, own_options: Collection[str]) -> TakenOption | None:
+    """The option of llama.cpp with this name, if the command takes it; else None."""
+    options = (t for t in OF_NAME.get(name, ()) if not t.commands or command in t.commands)
+    return next((t for t in options if not t.needs or t.needs in own_options), None)
 
 
 def commands_of(name: str) -> list[str]:

@@ -8,18 +8,18 @@ IN_CHAT = frozenset(
      "--conversation", "-st", "--single-turn")
 )  # fmt: skip
 
-# Who gives one of these knows that it is a conversation.
+# A user who types one of these wants a conversation.
 SAYS_CHAT = frozenset(
     ("-i", "--interactive", "-cnv", "--conversation", "-st", "--single-turn", "-sys", "-sysf", "--system-prompt",
      "--system-prompt-file")
 )  # fmt: skip
 
-# Those that a run takes and a chat does not: who gives one wants no chat template.
+# Options of a run that a chat does not take. A user who types one wants no chat template.
 IN_RUN = frozenset(
     ("-no-cnv", "--no-conversation", "-if", "--interactive-first", "--in-prefix", "--in-suffix", "--in-prefix-bos")
 )
 
-# And those of llama-server that `duo serve` has.
+# Options of llama-server that `duo serve` has.
 IN_SERVE = frozenset(
     ("-a", "--alias", "--api-key", "--api-key-file", "--api-prefix", "--cors-credentials", "--cors-headers",
      "--cors-methods", "--cors-origins", "--embd-normalize", "--embedding", "--embeddings", "--host",
@@ -30,7 +30,7 @@ IN_SERVE = frozenset(
      "--ssl-cert-file", "--ssl-key-file", "--tags", "--timeout", "-to", "--ui", "--webui")
 )  # fmt: skip
 
-# Those that give one text its prompt, which a server gets from its clients.
+# Options that give a text its prompt. A server gets prompts from its clients.
 OF_PROMPT = frozenset(("-p", "--prompt", "-f", "--file", "-bf", "--binary-file"))
 
 # Those of programs for other purposes.

@@ -41,7 +41,7 @@ _OF_KIND = {
 
 
 def arguments(name: str, *, serves: bool) -> tuple[str, ...]:
-    """What the preset means in duo. serves: with the port."""
+    """The arguments of duo that the preset stands for. serves: with the port."""
     port, model = (OF_PORT | OF_VECTORS)[name]
     rest = _OF_KIND.get(name[:5], "")
     return (*model.split(), *rest.split(), *(("--port", port) if serves else ()))

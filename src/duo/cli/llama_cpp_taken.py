@@ -13,6 +13,7 @@ from duo.cli.llama_cpp_values import (
     Meaning,
     any_text,
     fit,
+    integer,
     mmproj_url,
     model_url,
     number,
@@ -20,7 +21,6 @@ from duo.cli.llama_cpp_values import (
     rope_scale,
     samplers,
     verbosity,
-    whole,
 )
 from duo.cli.on_off import AUTO, OFF, ON
 
@@ -31,12 +31,12 @@ class TakenOption:
 
     names: tuple[str, ...]
     why: str  # what duo does
-    means: Meaning | None = None  # None: they take no value
+    means: Meaning | None = None  # translates the value; None: the option takes none
     instead: tuple[str, ...] = ()  # duo's arguments for them, without a value
-    commands: tuple[str, ...] = ()  # of duo that have them; empty: all that have options of a run
+    commands: tuple[str, ...] = ()  # commands of duo that take the option; empty: all that have options of a run
     needs: str = ""  # an option that a command must have for this
-    env: str = ""  # variable of the environment, of which a value has to be possible here
-    loud: bool = False  # what duo does is said without -v, because it is less than llama.cpp does
+    env: str = ""  # variable of the environment; its value is checked, too
+    loud: bool = False  # duo does less than llama.cpp, so the note is shown without -v
 
 
 _MARKS = "duo chooses by itself which states of a model it keeps"
@@ -85,10 +85,14 @@ TAKEN: tuple[TakenOption, ...] = (
         "texts that wait keep their cache while there is room",
         env="LLAMA_ARG_CACHE_IDLE_SLOTS",
     ),
-    TakenOption(("--cache-reuse",), "only the beginnings of prompts are reused", whole(), env="LLAMA_ARG_CACHE_REUSE"),
+    TakenOption(
+        ("--cache-reuse",), "only the beginnings of prompts are reused", integer(), env="LLAMA_ARG_CACHE_REUSE"
+    ),
     TakenOption(("-sps", "--slot-prompt-similarity"), "a text goes where most of its prompt is cached", number()),
-    TakenOption(("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"), _MARKS, whole(), env="LLAMA_ARG_CTX_CHECKPOINTS"),
-    TakenOption(("-cms", "--checkpoint-min-step"), _MARKS, whole(), env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT"),
+    TakenOption(
+        ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"), _MARKS, integer(), env="LLAMA_ARG_CTX_CHECKPOINTS"
+    ),
+    TakenOption(("-cms", "--checkpoint-min-step"), _MARKS, integer(), env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT"),
     TakenOption(
         ("-dt", "--defrag-thold"), "it has no effect in llama.cpp either", number(), env="LLAMA_ARG_DEFRAG_THOLD"
     ),
@@ -102,7 +106,7 @@ TAKEN: tuple[TakenOption, ...] = (
         needs="-c",
         env="LLAMA_ARG_KV_UNIFIED_PER_SLOT",
     ),
-    TakenOption(("-fitc", "--fit-ctx"), "a context is never made smaller than -c", whole(0), env="LLAMA_ARG_FIT_CTX"),
+    TakenOption(("-fitc", "--fit-ctx"), "a context is never made smaller than -c", integer(0), env="LLAMA_ARG_FIT_CTX"),
     TakenOption(
         ("-lzm", "--lazy-mode"),
         "libllama decides that, so only auto is taken",
@@ -115,17 +119,17 @@ TAKEN: tuple[TakenOption, ...] = (
         only("1"),
         env="LLAMA_ARG_GRP_ATTN_N",
     ),
-    TakenOption(("-gaw", "--grp-attn-w"), "duo has no group attention", whole(), env="LLAMA_ARG_GRP_ATTN_W"),
-    TakenOption(_for_all("poll"), _WAITS, whole(0, 100, "a whole number from 0 to 100")),
+    TakenOption(("-gaw", "--grp-attn-w"), "duo has no group attention", integer(), env="LLAMA_ARG_GRP_ATTN_W"),
+    TakenOption(_for_all("poll"), _WAITS, integer(0, 100, "a whole number from 0 to 100")),
     TakenOption(
         _for_all("prio")[1:],
         "all threads have the priority that --prio gives",
-        whole(-1, 3, "a whole number from -1 to 3"),
+        integer(-1, 3, "a whole number from -1 to 3"),
     ),
     TakenOption(_for_all("cpu-strict"), "threads may use any CPU of their mask, so only 0 is taken", only("0")),
     TakenOption(_of_prompts("cpu-mask", "-Cb", "-Cbd"), _ONE_TEAM, any_text, loud=True),
     TakenOption(_of_prompts("cpu-range", "-Crb", "-Crbd"), _ONE_TEAM, any_text, loud=True),
-    TakenOption(("--threads-http",), "the server needs one thread for HTTP", whole(), env="LLAMA_ARG_THREADS_HTTP"),
+    TakenOption(("--threads-http",), "the server needs one thread for HTTP", integer(), env="LLAMA_ARG_THREADS_HTTP"),
     TakenOption(("-bs", "--backend-sampling"), _SAMPLING, env="LLAMA_ARG_BACKEND_SAMPLING"),
     TakenOption(
         ("--spec-draft-backend-sampling", "--no-spec-draft-backend-sampling"),
@@ -170,7 +174,7 @@ TAKEN: tuple[TakenOption, ...] = (
     ),
     TakenOption(("--verbose-prompt",), "duo run prints the prompt; elsewhere it does nothing"),
     TakenOption(("--simple-io",), "duo run reads nothing from a terminal", commands=("run",)),
-    TakenOption(("-ptc", "--print-token-count"), "the figures on standard error count the tokens", whole()),
+    TakenOption(("-ptc", "--print-token-count"), "the figures on standard error count the tokens", integer()),
     TakenOption(("-if", "--interactive-first"), "duo chat waits for a turn first", commands=("chat",)),
     TakenOption(
         ("-mli", "--multiline-input"),
@@ -189,7 +193,10 @@ TAKEN: tuple[TakenOption, ...] = (
     ),
     TakenOption(("--video-ffmpeg-dir",), _NO_VIDEO, any_text, env="LLAMA_ARG_VIDEO_FFMPEG_DIR"),
     TakenOption(
-        ("--mtmd-batch-max-tokens",), "pictures are encoded one by one", whole(), env="LLAMA_ARG_MTMD_BATCH_MAX_TOKENS"
+        ("--mtmd-batch-max-tokens",),
+        "pictures are encoded one by one",
+        integer(),
+        env="LLAMA_ARG_MTMD_BATCH_MAX_TOKENS",
     ),
     TakenOption(("--video-fps",), _NO_VIDEO, number(), env="LLAMA_ARG_VIDEO_FPS"),
     TakenOption(("--video-timestamp-interval",), _NO_VIDEO, number(), env="LLAMA_ARG_VIDEO_TIMESTAMP_INTERVAL"),
@@ -217,7 +224,7 @@ TAKEN: tuple[TakenOption, ...] = (
     ),
     # Not at the pinned commit.
     TakenOption(("--spec-autotune",), "it means --draft auto", instead=("--draft", "auto"), needs="--draft"),
-    TakenOption(("--spec-ngram-mod-n-min",), _ROWS, whole(0, 1024, "a whole number from 0 to 1024")),
+    TakenOption(("--spec-ngram-mod-n-min",), _ROWS, integer(0, 1024, "a whole number from 0 to 1024")),
     TakenOption(("-no-ag", "--no-agent", "--no-ui-mcp-proxy", "--no-webui-mcp-proxy"), "the server's page has neither"),
     TakenOption(("-st", "--single-turn"), "duo run writes one text", commands=("run",)),
     TakenOption(("-no-cnv", "--no-conversation"), "duo run goes on from the prompt as it is", commands=("run",)),
@@ -234,6 +241,6 @@ def _presets() -> Iterator[TakenOption]:
 
 TAKEN = (*TAKEN, *_presets())
 OF_NAME: dict[str, list[TakenOption]] = {}
-for _taken in TAKEN:
-    for _name in _taken.names:
-        OF_NAME.setdefault(_name, []).append(_taken)
+for _option in TAKEN:
+    for _name in _option.names:
+        OF_NAME.setdefault(_name, []).append(_option)

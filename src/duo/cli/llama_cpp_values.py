@@ -30,7 +30,7 @@ def number(least: float = -float("inf"), most: float = float("inf"), words: str 
     return _in_range(float, least, most, words)
 
 
-def whole(least: float = -float("inf"), most: float = float("inf"), words: str = "a whole number") -> Meaning:
+def integer(least: float = -float("inf"), most: float = float("inf"), words: str = "a whole number") -> Meaning:
     return _in_range(int, least, most, words)
 
 
@@ -56,9 +56,9 @@ _OF_HUB = re.compile(r"https?://(?:huggingface\.co|hf\.co)/([^/?#]+/[^/?#]+)/(?:
 
 
 def model_url(value: str) -> list[str]:
-    if (found := _OF_HUB.fullmatch(value)) is None:
+    if (match := _OF_HUB.fullmatch(value)) is None:
         raise ValueError("only files of huggingface.co (/USER/REPO/resolve/main/FILE) are possible in duo")
-    return ["-hf", found[1], "-hff", unquote(found[2])]
+    return ["-hf", match[1], "-hff", unquote(match[2])]
 
 
 def mmproj_url(value: str) -> list[str]:

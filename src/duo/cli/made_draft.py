@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from duo.make_draft.candidates import DraftCandidate
-from duo.make_draft.make import Made
+from duo.make_draft.make import DraftOutcome
 from duo.support.wording import plural
 
 WIDE = 160  # columns of a file: names are on one line
@@ -34,48 +34,48 @@ def _row(c: DraftCandidate, best: DraftCandidate | None) -> list[str]:
     ]
 
 
-def _table(made: Made) -> Table:
+def _table(outcome: DraftOutcome) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("draft")
     for name in ("MB", "right, %, by guess", "c", "expected", "guesses"):
         table.add_column(name, justify="right")
-    for c in made.found.candidates:
-        table.add_row(*_row(c, made.best))
+    for c in outcome.results.candidates:
+        table.add_row(*_row(c, outcome.best))
     return table
 
 
-def verdict(made: Made) -> str:
+def verdict(outcome: DraftOutcome) -> str:
     """One sentence, without a full stop."""
-    best = made.best
+    best = outcome.best
     if best is None:
         return "no draft could be made of this target"
     most = "at most " if best.figures.at_once else ""
-    said = f"{best.name} is expected to bring {most}{best.figures.expected:.2f} times the speed of the target alone"
-    if made.gain is not None:
-        said += f" and was {made.gain:.2f} times as fast in a race"
-    if made.failed:
-        said += f", and the race failed ({made.failed})"
-    return f"{said}, so a draft made of the target {'pays' if made.pays else 'does not pay'} here"
+    sentence = f"{best.name} is expected to bring {most}{best.figures.expected:.2f} times the speed of the target alone"
+    if outcome.gain is not None:
+        sentence += f" and was {outcome.gain:.2f} times as fast in a race"
+    if outcome.failed:
+        sentence += f", and the race failed ({outcome.failed})"
+    return f"{sentence}, so a draft made of the target {'pays' if outcome.pays else 'does not pay'} here"
 
 
-def show(made: Made) -> None:
+def show(outcome: DraftOutcome) -> None:
     out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 
     def say(text: str) -> None:
         out.print(text, markup=False, soft_wrap=True)
 
-    out.print(_table(made))
-    for one in made.found.left_out:
+    out.print(_table(outcome))
+    for one in outcome.results.left_out:
         say(f"not measured: {one.name}: {one.why}")
-    if made.found.n_trials:
-        say(f"layers: {plural(made.found.n_trials, 'trial')}")
-    if made.measured:
-        say("tokens/s of *: " + ", ".join(f"{name} {speed:.1f}" for name, speed in made.measured.items()))
+    if outcome.results.n_trials:
+        say(f"layers: {plural(outcome.results.n_trials, 'trial')}")
+    if outcome.measured:
+        say("tokens/s of *: " + ", ".join(f"{name} {speed:.1f}" for name, speed in outcome.measured.items()))
 
 
-def as_json(made: Made) -> dict[str, Any]:
-    """For programs. Speeds are multiples of the target alone, times in ms."""
-    best = made.best
+def as_json(outcome: DraftOutcome) -> dict[str, Any]:
+    """The outcome as JSON has it. Speeds are multiples of the target alone, times are in ms."""
+    best = outcome.best
 
     def of(c: DraftCandidate) -> dict[str, Any]:
         return {
@@ -93,13 +93,13 @@ def as_json(made: Made) -> dict[str, Any]:
         }
 
     return {
-        "candidates": [of(c) for c in made.found.candidates],
-        "not_measured": [asdict(one) for one in made.found.left_out],
-        "layer_trials": made.found.n_trials,
+        "candidates": [of(c) for c in outcome.results.candidates],
+        "not_measured": [asdict(one) for one in outcome.results.left_out],
+        "layer_trials": outcome.results.n_trials,
         "best": None if best is None else best.name,
-        "measured": made.measured,
-        "gain": made.gain,
-        "race_failed": made.failed or None,
-        "pays": made.pays,
-        "written": None if made.written is None else str(made.written),
+        "measured": outcome.measured,
+        "gain": outcome.gain,
+        "race_failed": outcome.failed or None,
+        "pays": outcome.pays,
+        "written": None if outcome.written is None else str(outcome.written),
     }

@@ -56,12 +56,12 @@ OF_TEXT = (
 
 
 def command_named(name: str) -> click.Command | None:
-    """None: unknown command."""
+    """The command of this name; None: there is none."""
     if name not in COMMANDS:
         return None
     module, _, member = COMMANDS[name][0].partition(".")
-    found: click.Command = getattr(import_module(f"duo.cli.commands.{module}"), member)
-    return found
+    command: click.Command = getattr(import_module(f"duo.cli.commands.{module}"), member)
+    return command
 
 
 class ReaderGone(Exception):  # noqa: N818 - no error
@@ -69,7 +69,7 @@ class ReaderGone(Exception):  # noqa: N818 - no error
 
 
 def _names(args: list[str]) -> KeysView[str]:
-    """Of options, in order and as llama.cpp spells them."""
+    """The names of the options, in order and as llama.cpp spells them."""
     options = [arg.partition("=")[0] for before, arg in zip(["", *args], args, strict=False) if before not in OF_TEXT]
     return dict.fromkeys(name.replace("_", "-") if name.startswith("--") else name for name in options).keys()
 
@@ -124,10 +124,10 @@ class Program(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # click's own list would import every command.
-        found = [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
-        found += click.Command.shell_complete(self, ctx, incomplete)
+        items = [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
+        items += click.Command.shell_complete(self, ctx, incomplete)
         run = command_named("run") if incomplete.startswith("-") else None
-        return found if run is None else found + run.shell_complete(ctx, incomplete)
+        return items if run is None else items + run.shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -172,7 +172,7 @@ def program() -> None:
 
 def leave() -> NoReturn:
     """Entry point of the program."""
-    # What imports make stays. To look through it for garbage again and again would take a fifth of a server's start.
+    # Objects that imports make stay alive. Searching them for garbage takes a fifth of a server's start.
     gc.set_threshold(20_000)
     ignore_a_full_disk()
     code = 130

@@ -74,19 +74,19 @@ def model_sources(*, heads: bool = True) -> list[click.Option]:
 
 
 def _typed(name: str) -> bool:
-    """It was given on the command line, which overrides the environment."""
+    """Whether the option stands on the command line, which overrides the environment."""
     ctx = click.get_current_context(silent=True)
     return ctx is not None and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _one_of(params: dict[str, Any], names: dict[str, str]) -> str | None:
     """The option that names the model. Raises BadValueError: two do."""
-    given = [n for n in names if params.get(n) is not None]
-    typed = [n for n in given if _typed(n)]
-    if len(typed or given) > 1:
-        flags = [names[n] for n in typed or given]
+    present = [n for n in names if params.get(n) is not None]
+    typed = [n for n in present if _typed(n)]
+    if len(typed or present) > 1:
+        flags = [names[n] for n in typed or present]
         raise BadValueError(f"{' and '.join(flags)} both name the same model; choose one")
-    return next(iter(typed or given), None)
+    return next(iter(typed or present), None)
 
 
 def names_target(params: dict[str, Any]) -> bool:
@@ -103,13 +103,10 @@ def chosen_models(params: dict[str, Any]) -> Models:
     both = {"pair": "--pair"}
     target = _one_of(params, TARGET | both)
     if target == "pair" and params["model_draft"] == NO_DRAFT and params["hf_repo_draft"] is None:
-        return _found(params, target, None)
+        return _models_of(params, target, None)
     draft = _one_of(params, DRAFT | both)
-    if params.get("pair") is not None and "pair" not in (
-        target,
-        draft,
-    ):  # it came from the environment and is overridden
-        both = {}
+    if params.get("pair") is not None and "pair" not in (target, draft):
+        both = {}  # --pair came from the environment, and another option overrides it
     if (target == "pair") != (draft == "pair") and both:
         other = TARGET.get(target or "", DRAFT.get(draft or "", ""))
         raise BadValueError(f"--pair names both models and {other} was given too; choose one")
@@ -121,7 +118,7 @@ def chosen_models(params: dict[str, Any]) -> Models:
             raise BadValueError(
                 f"{flag} names a file in a repository, but no repository was given; give it with {needed}"
             )
-    return _found(params, target, draft)
+    return _models_of(params, target, draft)
 
 
 def _draft_file(params: dict[str, Any]) -> str | None:
@@ -149,8 +146,8 @@ def projector_of_hub(params: dict[str, Any], target: str | None) -> str | None:
     from duo.models.hub.repository import parse
 
     of_target = parse(params["hf_repo"], params["hf_file"], "-hf")
-    found = hub_of(params).fetch_head(of_target, Path(target), (PROJECTOR,))
-    return None if found is None else str(found)
+    file = hub_of(params).fetch_head(of_target, Path(target), (PROJECTOR,))
+    return None if file is None else str(file)
 
 
 def projectors_at_urls(params: dict[str, Any]) -> dict[str, str]:
@@ -167,7 +164,7 @@ def projectors_at_urls(params: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Models:
+def _models_of(params: dict[str, Any], target: str | None, draft: str | None) -> Models:
     if not {target, draft} & {"pair", "hf_repo", "hf_repo_draft"}:
         if target is None and params["model_draft"] == NO_DRAFT:
             from duo.models.demo import demo_pair

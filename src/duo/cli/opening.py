@@ -71,19 +71,19 @@ def _open_with_guesses(
 def _open_with_own_draft(
     params: dict[str, Any], models: Models, progress: Callable[[str, float], None] | None, **more: Any
 ) -> Duo:
-    """With the draft that the target brings along, if there is one that can be loaded."""
-    found = draft_of_target(models)
-    if not found.own and found.path is None:
-        tell_of(found)
+    """Opens the models with the draft that the target brings along, if there is one and it can be loaded."""
+    source = draft_of_target(models)
+    if not source.own and source.path is None:
+        tell_of(source)
         return _open(params, models, progress, **more)
     try:
-        d = _open(params, models._replace(draft=found.path), progress, own_layers=found.own, **more)
+        d = _open(params, models._replace(draft=source.path), progress, own_layers=source.own, **more)
     except DuoError as e:  # an error that has nothing to do with the draft comes again
-        what = Path(found.path).name if found.path else "the target's MTP layers"
+        what = Path(source.path).name if source.path else "the target's MTP layers"
         d = _open(params, models, progress, **more)
         show.warn(f"no draft is used: {what} could draft for the target, but {e}")
         return d
-    tell_of(found)
+    tell_of(source)
     return d
 
 
@@ -131,10 +131,10 @@ def _open(
 def _advise_packing(d: Duo, seconds: float) -> None:
     """After a long start: how the next one can be short."""
     m, o = d.engine.target, d.options
-    wanted = o["packed"] == "auto" and o["load_mode"] == "auto" and not o["check_tensors"]
+    may_pack = o["packed"] == "auto" and o["load_mode"] == "auto" and not o["check_tensors"]
     if (
         seconds > SLOW_START_S
-        and wanted
+        and may_pack
         and m is not None
         and m.n_bytes > LARGE
         and m.n_duo_products
@@ -144,13 +144,13 @@ def _advise_packing(d: Duo, seconds: float) -> None:
         show.warn(f"the start took {seconds:.0f} s; later starts are faster after: duo pack {shlex.quote(m.path)}")
 
 
-def introduce(d: Duo, wanted: GenerateOptions) -> None:
-    """Prints the models, the devices and the mode. wanted: complete, of the command line."""
+def introduce(d: Duo, options: GenerateOptions) -> None:
+    """Prints the models, the devices and the mode. options: of the command line, complete."""
     from duo.options.validate import generate_options
 
-    wanted = {**wanted, "spec_type": generate_options({**d.defaults})["spec_type"]}  # also what duo has found
+    options = {**options, "spec_type": generate_options({**d.defaults})["spec_type"]}  # also what duo has found
     shared = d.engine.shared_vocabulary
-    show.warn(first_line(d.engine.target, d.draft, wanted, d.options["strict"], elsewhere(d), shared))
+    show.warn(first_line(d.engine.target, d.draft, options, d.options["strict"], elsewhere(d), shared))
     show.note_placement(d.placement)
     show.note_texts(d)
 

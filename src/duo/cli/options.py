@@ -73,9 +73,9 @@ def _option(name: str, hint: Any, o: Opt) -> click.Option:
     return click.Option([name, *o.flags], type=str, **base)
 
 
-def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
+def table_options(table: type, opts: dict[str, Opt]) -> Iterator[click.Option]:
     """The options of a table that have a flag."""
-    for name, o in found.items():
+    for name, o in opts.items():
         if o.flags:
             yield _option(name, table.__annotations__[name], o)
         if name == "load_mode":
@@ -141,16 +141,16 @@ def model_options(without: Collection[str] = (), defaults: Mapping[str, Any] | N
 
 def logit_bias(values: tuple[str, ...]) -> dict[int, float]:
     """ "15043+1", "15043-inf" -> {15043: bias}. Raises BadValueError."""
-    found = {}
+    biases = {}
     for value in values:
         match = re.fullmatch(r"(\d+)([+-].+)", value)
         try:
             if match is None:
                 raise ValueError
-            found[int(match[1])] = float(match[2])
+            biases[int(match[1])] = float(match[2])
         except ValueError:
             raise BadValueError(f"-l {value!r} is not TOKEN(+/-)BIAS; write it as 15043+1 or 15043-inf") from None
-    return found
+    return biases
 
 
 def sequence_breakers(values: tuple[str, ...], *, escape: bool) -> list[str]:
@@ -228,25 +228,25 @@ class ModelCommand(click.Command):
             super().format_options(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        known: dict[str, click.Option | None] = {
+        own_options: dict[str, click.Option | None] = {
             s: p for p in self.params if isinstance(p, click.Option) for s in (*p.opts, *p.secondary_opts)
         }
-        known |= dict.fromkeys(ctx.help_option_names)
+        own_options |= dict.fromkeys(ctx.help_option_names)
 
         def n_values(arg: str) -> int:
             """Arguments after this one that are its value, even if they look like options. Raises ClickException."""
             if not arg.startswith("-") or arg == "-" or re.fullmatch(r"-[\d.]+", arg):
                 return 0
             name = arg.split("=", 1)[0] if arg.startswith("--") else arg
-            if name not in known:
-                raise click.ClickException(unknown_option(name, known, command))
-            param = known[name]
+            if name not in own_options:
+                raise click.ClickException(unknown_option(name, own_options, command))
+            param = own_options[name]
             alone = param is None or param.is_flag or "=" in arg or param.name in (*VALUE_OPTIONAL, "color")
             return 0 if param is None or alone else param.nargs
 
         command = ctx.info_name or ""
         try:
-            meant = meaning_of([*of_environment(args, command, known), *args], command, known, n_values)
+            meant = meaning_of([*of_environment(args, command, own_options), *args], command, own_options, n_values)
         except ValueError as e:
             if not ctx.resilient_parsing:
                 raise click.ClickException(str(e)) from None
@@ -254,18 +254,18 @@ class ModelCommand(click.Command):
         ctx.default_map = {**(ctx.default_map or {}), **meant.defaults}
         for name, option in ({} if ctx.resilient_parsing else without_effect()).items():
             click.echo(f"duo: the variable {name} has no effect, because llama.cpp's {option} is not in duo", err=True)
-        left = super().parse_args(ctx, meant.args)
+        rest = super().parse_args(ctx, meant.args)
         for host, name in (("draft_host", "n_gpu_layers_draft"), ("verify_host", "n_gpu_layers")):
             if ctx.params.get(host) is not None and ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP:
                 ctx.params[name] = None  # that model is on another machine
         notes = meant.warnings | (meant.notes if ctx.params.get("verbose") else {})
         for name, why in ({} if ctx.resilient_parsing else notes).items():
             click.echo(f"duo: llama.cpp's {name}: {why}", err=True)
-        return left
+        return rest
 
 
-def unknown_option(name: str, known: Collection[str], command: str) -> str:
-    """What to say of an option that this command does not have."""
+def unknown_option(name: str, own_options: Collection[str], command: str) -> str:
+    """The message for an option that this command does not have."""
     if name.startswith("--"):
         name = name.replace("_", "-")  # as in llama.cpp
     if name in IN_CHAT:
@@ -280,6 +280,7 @@ def unknown_option(name: str, known: Collection[str], command: str) -> str:
         return f"{name} is an option of {PROGRAM[name]}; use that program, or leave it out"
     if name in NOT_IN_DUO:
         return f"llama.cpp's {name} is not in duo; leave it out, or use llama.cpp for it"
-    close = difflib.get_close_matches(name, [*known, *(x for x in OF_NAME if taken_by(x, command, known))], 1, 0.7)
-    how = HELP_ALL if HELP_ALL in known else "--help"
+    of_llama_cpp = (x for x in OF_NAME if taken_by(x, command, own_options))
+    close = difflib.get_close_matches(name, [*own_options, *of_llama_cpp], 1, 0.7)
+    how = HELP_ALL if HELP_ALL in own_options else "--help"
     return f"unknown option {name}; " + (f"did you mean {close[0]}?" if close else f"see duo {command} {how}")

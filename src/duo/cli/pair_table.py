@@ -11,28 +11,28 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from duo.models import pairs as known
+    from duo.models import pairs as pair_list
     from duo.placement.pair_fit import Fit
 
 OWN_LAYERS, NGRAMS = "its own MTP layers", "n-grams"
 KINDS = {"mtp": "MTP layers", "eagle3": "EAGLE-3", "dflash": "DFlash", "dspark": "DSpark"}
 
 
-def memory(m: known.ModelRef | None) -> str:
-    """As text; empty: it is unknown, or there is no model."""
+def memory(m: pair_list.ModelRef | None) -> str:
+    """The memory of a model, as text; empty: it is unknown, or there is no model."""
     if m is None or m.memory_gb is None:
         return ""
     return f"{m.memory_gb:g} GB" if m.memory_gb >= 0.1 else f"{1e3 * m.memory_gb:g} MB"
 
 
-def guesser(p: known.Pair) -> str:
-    """What guesses for the target."""
+def guesser(p: pair_list.Pair) -> str:
+    """The name of what guesses for the target."""
     if p.draft is None:
         return OWN_LAYERS if p.own_layers else NGRAMS
     return short(p.draft) + (f" ({KINDS[p.head]})" if p.head is not None else "")
 
 
-def short(m: known.ModelRef) -> str:
+def short(m: pair_list.ModelRef) -> str:
     """The name without the user, to keep lines short."""
     if m.repo is None:
         return str(m.file)
@@ -40,18 +40,18 @@ def short(m: known.ModelRef) -> str:
     return f"{name} {m.quant or ''}".strip()
 
 
-def print_all(found: Iterable[known.Entry]) -> None:
+def print_all(entries: Iterable[pair_list.Entry]) -> None:
     out, table = _console(), _table("target", "draft", "memory", "")
-    for e in found:
+    for e in entries:
         sizes = " + ".join(filter(None, (memory(e.pair.target), memory(e.pair.draft))))
         table.add_row(e.pair.name, short(e.pair.target), guesser(e.pair), sizes, "yours" if e.own else "")
     out.print(table)
     out.print("duo pairs show NAME shows the details of a pair; duo --pair NAME runs it.", style="dim")
 
 
-def print_fits(found: Sequence[Fit], device: str) -> None:
+def print_fits(pair_fits: Sequence[Fit], device: str) -> None:
     out, table = _console(), _table("target", "draft", f"on a GPU of {device}", "in RAM", "options")
-    for f in found:
+    for f in pair_fits:
         p = f.entry.pair
         what = {
             "whole": "all",
@@ -66,7 +66,7 @@ def print_fits(found: Sequence[Fit], device: str) -> None:
 
 
 def fit_as_dict(f: Fit) -> dict[str, Any]:
-    """For JSON."""
+    """The fit as JSON has it."""
     figures = {"device_gb": round(f.device_gb, 2), "host_gb": round(f.host_gb, 2), "target_share": round(f.share, 3)}
     return {"placement": f.way, **figures, "options": f.options}
 

@@ -20,18 +20,19 @@ LINE = '{"prompt": "..."} or "..." on each line'
 
 
 def read_prompts(file: Path) -> list[str]:
-    """Of a .jsonl file: a string, or an object with `prompt` (or `turns`, whose first counts). Raises BadValueError."""
-    found = []
+    """The prompts of a .jsonl file. A line is a string, or an object with `prompt` (or `turns`, whose first counts).
+    Raises BadValueError."""
+    prompts = []
     for _, where, value in values(file, "prompt file", LINE):
         if isinstance(value, dict):
             turns = value.get("turns")
             value = value.get("prompt", turns[0] if isinstance(turns, list) and turns else None)
         if not isinstance(value, str) or not value:
             raise BadValueError(f"{where} has no prompt; write {LINE}")
-        found.append(value)
-    if not found:
+        prompts.append(value)
+    if not prompts:
         raise BadValueError(f"{file} has no prompts; write {LINE}")
-    return found
+    return prompts
 
 
 def as_line(index: int, prompt: str, r: Result | DuoError) -> str:

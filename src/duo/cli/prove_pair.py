@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from duo.benchmark.bench.head import head_of
-from duo.benchmark.prove.cases import NGRAMS, NONE, Case, Guesses, How, of_pair, wanted
+from duo.benchmark.prove.cases import NGRAMS, NONE, Case, Guesses, How, of_pair, reference_items
 from duo.benchmark.prove.pair import PairWriter, n_context
 from duo.benchmark.prove.plan import Item, ProofPlan
 from duo.benchmark.prove.run import Proof, References
@@ -57,12 +57,12 @@ def _drafts(params: dict[str, Any], models: Models) -> Iterator[Load]:
             yield from (load_of_file(str(path)) for path in (demo_pair()[1], demo_head()))
         return
     left = left_to_duo(params, models)
-    found = draft_of_target(models)
+    source = draft_of_target(models)
     if left:
-        tell_of(found)
-        if found.path is not None:
-            yield load_of_file(found.path)
-    if found.own and (left or models.draft is not None):
+        tell_of(source)
+        if source.path is not None:
+            yield load_of_file(source.path)
+    if source.own and (left or models.draft is not None):
         yield Load((Guesses("own MTP layers"),), spec_type=("draft-mtp",))
 
 
@@ -92,7 +92,7 @@ class Loader:
 
         if not params["strict"] and params["cpu_kernels"] is None and kernels.available():
             params = {**params, "cpu_kernels": "duo"}  # otherwise a race chooses, for each load anew
-        items = wanted(plan)
+        items = reference_items(plan)
         with Duo(target, vocab_only=True) as d:
             short, long = ([x for x in items if (x.kind == "long") == is_long] for is_long in (False, True))
             try:
@@ -126,7 +126,8 @@ NOT_PROMISED = (
 
 
 def loads_of(params: dict[str, Any], models: Models) -> list[Load]:
-    """What is measured; the target alone last, so that a run that ends early knows of its drafts. Raises DuoError."""
+    """The models to load; the target alone comes last, so that a run that ends early has measured its drafts. Raises
+    DuoError."""
     if params["verify_host"] is not None:
         raise BadValueError(
             "duo prove compares with the target alone, which has to be on this machine; leave out --verify-host"
@@ -138,7 +139,7 @@ Round = tuple[Load, int, list[tuple[Guesses, Case]]]
 
 
 def rounds_of(loads: Sequence[Load], plan: ProofPlan) -> list[Round]:
-    """What is loaded, for how many texts at once, and the cases."""
+    """The loads, each with a number of texts at once and its cases."""
     return [
         (load, n, [(g, case) for g in load.guesses for case in of_pair(plan, g, n)])
         for load in loads
@@ -162,7 +163,7 @@ def measure(params: dict[str, Any], plan: ProofPlan, proof: Proof, head: dict[st
     loads = loads_of(params, models)
     loader = Loader.of(params, models.target or str(demo_pair()[0]), plan)
     rounds = rounds_of(loads, plan)
-    items = wanted(plan)
+    items = reference_items(plan)
     proof.n_expected = len(items) + sum(len(case.items) for *_, cases in rounds for _, case in cases)
     head["reference"] = "the target alone, one text at a time (plain decoding)"
     references(loader, proof, items, head, command)

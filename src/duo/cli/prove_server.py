@@ -8,7 +8,7 @@ from typing import Any
 from duo.benchmark.bench.endpoint.address import parse_address
 from duo.benchmark.bench.endpoint.client import EndpointClient, read_key
 from duo.benchmark.bench.head import head_of
-from duo.benchmark.prove.cases import How, of_server, wanted
+from duo.benchmark.prove.cases import How, of_server, reference_items
 from duo.benchmark.prove.endpoint import ServerTextWriter, add_candidates
 from duo.benchmark.prove.plan import ProofPlan
 from duo.benchmark.prove.run import Proof, References
@@ -37,19 +37,19 @@ def measure(params: dict[str, Any], plan: ProofPlan, proof: Proof, head: dict[st
     head["reference"] = f"the first answers of {address.name}, one at a time, not streamed"
     with closing(client):
         client.meet()
-        here: References = texts_here(params, plan, proof.notes, head, command) if with_model else {}
+        references: References = texts_here(params, plan, proof.notes, head, command) if with_model else {}
         if not with_model:
             head.update(head_of([], command, {}))
         head["servers"] = {address.name: {"url": address.url, "model": client.model, "owned_by": client.owner or None}}
-        _measure(ServerTextWriter(client, plan), address.name, plan, proof, here)
+        _measure(ServerTextWriter(client, plan), address.name, plan, proof, references)
 
 
-def _measure(writer: ServerTextWriter, name: str, plan: ProofPlan, proof: Proof, here: References) -> None:
-    cases, items = of_server(plan), wanted(plan)
+def _measure(writer: ServerTextWriter, name: str, plan: ProofPlan, proof: Proof, references: References) -> None:
+    cases, items = of_server(plan), reference_items(plan)
     proof.n_expected = len(items) + sum(len(c.items) for c in cases)
     proof.refer(writer, items, name, How())
-    if here:
-        proof.compare(name, "beside the model here", here)
+    if references:
+        proof.compare(name, "beside the model here", references)
     if why := add_candidates(writer, plan.items("greedy"), proof.references):
         proof.notes[f"how near other tokens are is unknown, because {name} tells no log-probabilities: {why}"] = None
     for case in cases:

@@ -66,7 +66,7 @@ class Screen:
         self._drawn = time.monotonic()
 
     def picture(self) -> RenderableType:
-        """What the terminal shows now."""
+        """The picture that the terminal shows now."""
         alone, pair = self._lanes
         inner = max(10, self._console.width // 2 - 4)
         most = max(LEAST_ROWS, self._console.height - AROUND)

@@ -144,14 +144,15 @@ def _of_guesses(t: Timings) -> Iterator[tuple[str, str]]:
 
 
 def _why(t: Timings) -> str:
-    """What the planner expects with and without guesses; empty: it does not know yet, or expects more with them."""
+    """Words for the speeds that the planner expects with and without guesses; empty: they are unknown, or guesses are
+    faster."""
     plain, *others = (t["promised_per_second"][way] for way in ("plain", "by_turn", "ahead"))
     guessing = max(others)
     return f": guesses promise {guessing:.1f} tokens/s, and {plain:.1f} come without" if 0 < guessing < plain else ""
 
 
 def _of_models(t: Timings) -> Iterator[tuple[str, str]]:
-    """What the target and, if it took part, the draft did."""
+    """Words for the work of the target and, if it took part, of the draft."""
     busy, hidden = f"target {100 * t['target_busy_share']:.0f}%", t.get("draft_hidden_share")
     if not t.get("draft_nodes_n"):
         yield "busy", f"{busy} of the time"

@@ -25,21 +25,21 @@ def either(params: dict[str, Any], text: str, file: str, flags: str) -> str | No
     """The text, or what stands in the file. flags: of both options. Raises BadValueError."""
     if params[text] is not None and params[file] is not None:
         raise BadValueError(f"both {flags} were given; choose one")
-    found: str | None = params[text]
-    return found if params[file] is None else text_of(params[file], f"file of {flags.split(' and ')[1]}")
+    value: str | None = params[text]
+    return value if params[file] is None else text_of(params[file], f"file of {flags.split(' and ')[1]}")
 
 
 def _variables(text: str | None) -> dict[str, Any]:
     """--chat-template-kwargs. Raises BadValueError."""
     try:
-        found = {} if text is None else json.loads(text)
+        variables = {} if text is None else json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        variables = None
+    if not isinstance(variables, dict):
         raise BadValueError(
             f"--chat-template-kwargs {text} is not a JSON object; write '{{\"enable_thinking\": false}}'"
         )
-    return found
+    return variables
 
 
 def template_choice(params: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
@@ -52,9 +52,9 @@ def template_choice(params: dict[str, Any]) -> tuple[str | None, dict[str, Any]]
     return chosen, _variables(params["chat_template_kwargs"])
 
 
-def thoughts_of(params: dict[str, Any], wanted: GenerateOptions) -> dict[str, Any]:
-    """What the options say of the model's thoughts (duo.chat.thinking). wanted: complete options of a text."""
-    on = False if params["reasoning"] is None and wanted["reasoning_budget"] == 0 else params["reasoning"]
+def thoughts_of(params: dict[str, Any], options: GenerateOptions) -> dict[str, Any]:
+    """What the options say of the model's thoughts (duo.chat.thinking). options: of a text, complete."""
+    on = False if params["reasoning"] is None and options["reasoning_budget"] == 0 else params["reasoning"]
     return choices(on, params["reasoning_effort"], params["reasoning_preserve"])
 
 

@@ -22,15 +22,15 @@ class Transcript:
         except OSError as e:
             raise self._fault(e) from None
 
-    def asked(self, question: str) -> None:
+    def add_question(self, question: str) -> None:
         self._write(f"User:\n{question}\n\n")
 
-    def answered(self, text: str, said: Part | None) -> None:
-        """text: what the model wrote. said: its thoughts and its answer, if they are told apart."""
+    def add_answer(self, text: str, part: Part | None) -> None:
+        """text: what the model wrote. part: its thoughts and its answer, if they are told apart."""
         thoughts = (
-            "" if said is None or not said.reasoning else f"[Start thinking]\n\n{said.reasoning}[End thinking]\n\n"
+            "" if part is None or not part.reasoning else f"[Start thinking]\n\n{part.reasoning}[End thinking]\n\n"
         )
-        content = text if said is None else said.content
+        content = text if part is None else part.content
         self._write(f"Assistant:\n{thoughts}{content.rstrip()}\n\n")
 
     def _write(self, text: str) -> None:
@@ -44,5 +44,5 @@ class Transcript:
         return BadValueError(f"{self._path} (-o) cannot be written ({e.strerror or e}); choose another file")
 
     def close(self) -> None:
-        with suppress(OSError):  # what could not be written has been told
+        with suppress(OSError):  # the user was told what could not be written
             self._file.close()

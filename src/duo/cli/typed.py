@@ -21,7 +21,7 @@ def typed_args(ctx: click.Context, without: Collection[str]) -> list[str]:
     for p in ctx.command.params:
         if not isinstance(p, click.Option) or p.name is None or p.name in without:
             continue
-        # A default that is none stands for an option of llama.cpp's that was typed.
+        # DEFAULT_MAP: the value came from an option of llama.cpp that the user typed.
         if ctx.get_parameter_source(p.name) in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP):
             out += _as_args(p, ctx.params[p.name])
     return out
@@ -47,39 +47,43 @@ def spelled_by(command: click.Command, name: str, without: Collection[str] = ())
     unused = {t.env for t in TAKEN if t.env and t.means is None}
 
     def positive(key: str, value: str) -> str:
-        """Of LLAMA_ARG_NO_X: LLAMA_ARG_X with the same value. That is what llama.cpp's presets mean by it, unlike its
+        """For LLAMA_ARG_NO_X: LLAMA_ARG_X, with the same value. That is what llama.cpp's presets mean by it, unlike its
         environment (common/preset.cpp: parse_bool_arg reverses values of options' names only)."""
-        found = key.replace(OPPOSITE, VARIABLE, 1)
-        p = by_variable.get(found)
-        if key in by_variable or found == key or not (found in unused or (p and p.secondary_opts)):
+        variable = key.replace(OPPOSITE, VARIABLE, 1)
+        p = by_variable.get(variable)
+        if key in by_variable or variable == key or not (variable in unused or (p and p.secondary_opts)):
             return key
         if p is not None:
             off = p.secondary_opts[-1].lstrip("-")
-            show.warn(f"{key} = {value} in a preset means {found} = {value}, as in llama.cpp; to switch it off write "
-                      f"{off} = true")  # fmt: skip
-        return found
+            show.warn(
+                f"{key} = {value} in a preset means {variable} = {value}, as in llama.cpp; to switch it off write "
+                f"{off} = true"
+            )
+        return variable
 
     def spelled(key: str, value: str) -> list[str]:
         key = positive(key, value)
-        found = by_variable.get(key)
-        if found is not None:
-            option = found.secondary_opts[-1] if key.startswith(OPPOSITE) else found.opts[-1]
-            return [] if found.name in without else _given(found, option, value)
-        variable = [t.names[-1] for t in TAKEN if t.env == key]
-        for option in variable or (f"--{key.replace('_', '-')}", f"-{key}"):
+        click_option = by_variable.get(key)
+        if click_option is not None:
+            option = click_option.secondary_opts[-1] if key.startswith(OPPOSITE) else click_option.opts[-1]
+            return [] if click_option.name in without else _arguments(click_option, option, value)
+        names = [t.names[-1] for t in TAKEN if t.env == key]
+        for option in names or (f"--{key.replace('_', '-')}", f"-{key}"):
             if (p := by_name.get(option)) is not None:
-                return [] if p.name in without else _given(p, option, value)
-            if (taken := taken_by(option, name, by_name)) is not None:
-                return [option, value] if taken.means is not None else [option] if value.lower() not in OFF else []
+                return [] if p.name in without else _arguments(p, option, value)
+            if (taken_option := taken_by(option, name, by_name)) is not None:
+                if taken_option.means is not None:
+                    return [option, value]
+                return [option] if value.lower() not in OFF else []
         raise BadValueError(f"{key} is no option of duo {name}; see duo {name} --help-all")
 
     return spelled
 
 
-def _given(p: click.Option, option: str, value: str) -> list[str]:
+def _arguments(p: click.Option, option: str, value: str) -> list[str]:
     if not p.is_flag:
         return [option, value]
     if value.lower() not in (*ON, *OFF):
         raise BadValueError(f"{option.lstrip('-')} is {value!r}; write true or false")
-    wanted = (value.lower() in ON) == (option in p.opts)
-    return [p.opts[0]] if wanted else p.secondary_opts[:1]
+    is_on = (value.lower() in ON) == (option in p.opts)
+    return [p.opts[0]] if is_on else p.secondary_opts[:1]

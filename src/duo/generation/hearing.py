@@ -13,31 +13,32 @@ from duo.errors import BadValueError, DuoError
 
 RATE = 16_000  # of all kinds that hear, but for those that make speech
 _lock = threading.Lock()
-_made: list[str] = []
+_files: list[str] = []
 
 
 def hearing(rate: int) -> str:
-    """Its file. It goes when the program ends. Raises BadValueError: nothing hears at this rate; DuoError."""
+    """The path of the file, which is removed when the program ends. rate: samples a second. Raises BadValueError: no
+    projector hears at this rate; DuoError."""
     if rate != RATE:
         raise BadValueError(f"this model hears {rate} samples a second, and duo can give {RATE}; take another model")
     with _lock:
-        if not _made or not Path(_made[0]).is_file():  # the system clears old temporary files
+        if not _files or not Path(_files[0]).is_file():  # the system clears old temporary files
             try:
                 folder = tempfile.mkdtemp(prefix="duo-hearing-")
                 atexit.register(_remove, folder, os.getpid())
-                _made[:] = [_written(Path(folder, "hearing.gguf"))]
+                _files[:] = [_written(Path(folder, "hearing.gguf"))]
             except OSError as e:
                 raise DuoError(f"no temporary file can be written ({e.strerror}); free some space") from None
-        return _made[0]
+        return _files[0]
 
 
 def _remove(folder: str, pid: int) -> None:
-    if os.getpid() == pid:  # a fork has a copy of what is to be done at the end
+    if os.getpid() == pid:  # not in a fork, which inherits the functions of atexit
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _written(to: Path) -> str:
-    """Of Qwen2-Audio's kind, without layers (clip.cpp)."""
+    """Writes a file of Qwen2-Audio's kind without layers (clip.cpp), and returns its path."""
     import numpy as np
     from gguf import GGUFWriter
 

@@ -39,7 +39,7 @@ class Hook:
         self._processors: tuple[Processor, ...] = () if processor is None else tuple(several)
         self._criteria = criteria_of(criteria)
         self._error: BaseException | None = None
-        self._thread = 0  # that is inside; 0: none
+        self._thread = 0  # id of the thread that runs the hook; 0: none
 
     def __bool__(self) -> bool:
         return bool(self._processors or self._criteria)
@@ -51,8 +51,8 @@ class Hook:
             logits = scores.copy() if self._criteria else scores  # what a criterion writes there changes nothing
             for processor in self._processors:
                 self._change(scores, processor(ids, scores))
-            said = [bool(criterion(ids, logits)) for criterion in self._criteria]  # all are asked, as in llama_cpp
-            return True not in said
+            verdicts = [bool(criterion(ids, logits)) for criterion in self._criteria]  # all are asked, as in llama_cpp
+            return True not in verdicts
         except BaseException as e:
             self._error = e
             raise

@@ -76,13 +76,13 @@ def _hook_of(o: GenerateOptions, target: _core.Model | None) -> Hook | None:
         raise BadValueError(
             f"{name} ({flag}) needs the target in this process, and it is on another machine; leave it out"
         )
-    found = Hook(o["logits_processor"], o["stopping_criteria"])
+    hook = Hook(o["logits_processor"], o["stopping_criteria"])
     if o["post_sampling_probs"]:
         if target is None:
             raise BadValueError("post_sampling_probs needs the target in this process, and it is on another machine")
-        if other := wanted_by(o) or ("logits_processor" if found else ""):
+        if other := wanted_by(o) or ("logits_processor" if hook else ""):
             raise BadValueError(f"post_sampling_probs cannot be computed together with {other}; leave one of them out")
-    return found if found else None
+    return hook if hook else None
 
 
 def _check_ids(o: GenerateOptions, n_vocab: int) -> None:
@@ -95,11 +95,11 @@ def _check_ids(o: GenerateOptions, n_vocab: int) -> None:
 
 def _check_draft(o: GenerateOptions, draft: _core.Model | None) -> None:
     """Raises BadValueError: the draft is not of the kind that spec_type names."""
-    wanted = draft_of(o).removeprefix("draft-")
-    if draft is not None and wanted not in ("", "simple", draft.head):
+    kind = draft_of(o).removeprefix("draft-")
+    if draft is not None and kind not in ("", "simple", draft.head):
         what = HEADS.get(draft.head, "a model")
         raise BadValueError(
-            f"spec_type (--spec-type) is draft-{wanted}, but the draft that was loaded is {what}; leave it out, or "
+            f"spec_type (--spec-type) is draft-{kind}, but the draft that was loaded is {what}; leave it out, or "
             "load another draft"
         )
 
@@ -224,8 +224,8 @@ def check_options(
     o = _checked(options, function, model)
     _check_draft(o, draft)
     _check_ids(o, model.n_vocab)
-    for name, asked in (("prompt_cache", o["prompt_cache"] is not None), ("context_shift", o["context_shift"])):
-        if target is None and asked:
+    for name, is_set in (("prompt_cache", o["prompt_cache"] is not None), ("context_shift", o["context_shift"])):
+        if target is None and is_set:
             flag = GENERATE_OPTIONS[name].flags[0].partition("/")[0]
             raise BadValueError(
                 f"{name} ({flag}) needs the target in this process, and it is in another one; leave it out"

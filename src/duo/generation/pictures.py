@@ -20,7 +20,7 @@ class SeenTokens(list[int]):
 
 
 def pictures_of(tokens: Sequence[int]) -> _core.SeenPrompt | None:
-    """What the target is shown with these ids; None: no pictures."""
+    """The pictures of a prompt with these ids; None: it has none."""
     return tokens.seen if isinstance(tokens, SeenTokens) else None
 
 

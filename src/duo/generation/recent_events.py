@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from duo.generation.trace_writer import Event
 
 N_KEPT = 8192  # as many as the target's ring holds
-# Seconds after a look. Later nobody looks, and the events stay in the workers' rings, which drop what has no room.
+# Seconds for which events are collected after a look. Afterwards they stay in the workers' rings, which drop events
+# that do not fit.
 LOOKS_FOR_S = 5.0
 
 
@@ -27,7 +28,7 @@ class RecentEvents:
         self._until = 0.0
 
     @property
-    def wanted(self) -> bool:
+    def is_wanted(self) -> bool:
         """Whether somebody has looked in the last seconds."""
         return time.monotonic() < self._until
 

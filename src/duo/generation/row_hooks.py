@@ -19,17 +19,17 @@ def wanted_by(o: GenerateOptions) -> str:
 
 
 def has_mirostat(o: GenerateOptions) -> bool:
-    """As in llama.cpp it takes the place of all samplers but the temperature; without one there is no choice."""
+    """Whether Mirostat replaces the samplers except the temperature, as in llama.cpp. At temperature 0 it does not."""
     return o["mirostat"] > 0 and o["temperature"] >= 1e-6
 
 
 def has_adaptive_p(o: GenerateOptions) -> bool:
-    """As in llama.cpp it has to be named among the samplers."""
+    """Whether adaptive-p is used: it has to be named among the samplers, as in llama.cpp."""
     return ADAPTIVE in (o["samplers"] or []) and o["adaptive_target"] >= 0 and o["temperature"] >= 1e-6
 
 
 def hooks_of(engine: _core.Engine, o: GenerateOptions, s: _core.Sampling) -> Hooks:
-    """In their order, and how the target chooses then; None: as `s` says. s: of the options."""
+    """The hooks in their order, and the sampling that the target uses with them; None: `s`, that of the options."""
     target = engine.target
     hooks: list[_core.TokenHook] = []
     chosen: _core.Sampling | None = None
@@ -45,7 +45,7 @@ def hooks_of(engine: _core.Engine, o: GenerateOptions, s: _core.Sampling) -> Hoo
     if o["reasoning_budget"] >= 0:
         from duo.chat.reading import THOUGHT_MARKS
 
-        said = o["reasoning_budget_message"]
-        marks = [_core.ThoughtMarks(a, b, target.tokenize(said + b, False, True)) for a, b in THOUGHT_MARKS]
+        message = o["reasoning_budget_message"]
+        marks = [_core.ThoughtMarks(a, b, target.tokenize(message + b, False, True)) for a, b in THOUGHT_MARKS]
         hooks.append(_core.thought_limit(engine, marks, o["reasoning_budget"]))
     return hooks, chosen

@@ -57,9 +57,9 @@ class CacheHead:
         scales: Sequence[float] = (),
     ) -> CacheHead:
         head = json.dumps([role, belongs, list(tokens), *scales], sort_keys=True).encode()
-        found = hashlib.sha256(head)
-        found.update(saved)
-        return cls(role, belongs, tuple(tokens), len(saved), found.hexdigest(), tuple(scales))
+        digest = hashlib.sha256(head)
+        digest.update(saved)
+        return cls(role, belongs, tuple(tokens), len(saved), digest.hexdigest(), tuple(scales))
 
     def check(self, saved: bytes | memoryview) -> None:
         """Raises BadStateError."""
@@ -169,7 +169,7 @@ def restore(session: EngineSession, caches: Sequence[SavedCache], slot: int = -1
     finish(session, errand, slot=slot)
 
 
-def taken(session: EngineSession, seed: int) -> State:
+def state_of(session: EngineSession, seed: int) -> State:
     """The state of a session. Call it in a turn. Raises DuoError."""
     errand, heads = save(session)
     saved = {"target": errand.target_saved(), "draft": errand.draft_saved()}

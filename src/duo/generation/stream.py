@@ -235,8 +235,8 @@ class Stream(Iterator[Chunk]):
         if not getattr(self, "_open", False):
             return
         owner = self._turn.owner
-        mine = owner is not None and owner[0] == threading.get_ident()
-        if not self._session.in_hook and (self._session.network is None or mine):
+        is_reader = owner is not None and owner[0] == threading.get_ident()
+        if not self._session.in_hook and (self._session.network is None or is_reader):
             self.close()
             return
         self._stopping = True

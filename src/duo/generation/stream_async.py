@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Seconds that a task waits for its own earlier stream to close before it raises BusyError.
 ABANDONED_S = 5.0
-# Seconds between two looks at who reads the texts that a task waits for.
+# Seconds between two checks of who reads the texts that a task waits for.
 LOOK_S = 0.25
 
 

@@ -121,7 +121,7 @@ class Texts:
         """
         from duo.generation.stream_async import chunks_async
 
-        # Who closes this one closes the text: without it the loop would, later.
+        # A caller that closes this generator closes the text at once. Otherwise the event loop would close it later.
         async with aclosing(chunks_async(self.session, prompt, {**text_defaults(self, options), **options})) as chunks:
             async for chunk in chunks:
                 yield chunk
@@ -202,7 +202,7 @@ class Texts:
 
         self._needs_target("save_state")
         with turn(self.session):
-            return state.taken(self.session, self.defaults.get("seed", -1))
+            return state.state_of(self.session, self.defaults.get("seed", -1))
 
     def load_state(self, state: State) -> None:
         """Puts a saved state into the caches. What the next prompt has in common with it is not evaluated again.

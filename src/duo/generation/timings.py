@@ -171,46 +171,50 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> Timings:
         "pass_ms": {str(n): us / 1e3 for n, us in stats["pass_us"].items()},
     }
     if with_draft:
-        verifications = stats["n_verifications"]
-        longest = sum(1 for n in stats["n_tested_at"] if n)
-        guesses: Timings = {
-            "draft_n": stats["n_drafted"],
-            "draft_n_accepted": stats["n_accepted"],
-            "draft_rounds": verifications,
-            "draft_acceptance": stats["n_accepted"] / max(1, stats["n_drafted"]),
-            "draft_mean_length": 1 + stats["n_accepted"] / max(1, verifications),
-            # As in llama.cpp and vLLM: accepted at the position / verifications.
-            "draft_acceptance_by_position": [n / max(1, verifications) for n in stats["n_accepted_at"][:longest]],
-            "draft_n_by_position": list(stats["n_tested_at"][:longest]),
-            "draft_n_accepted_by_position": list(stats["n_accepted_at"][:longest]),
-            # Of the best path only: the other branches are alternatives, of which at most one can be right.
-            "draft_rollback_share": 1 - stats["n_path_accepted"] / stats["n_path"] if stats["n_path"] else 0.0,
-            "draft_hit_n": stats["n_hits"],
-            "draft_hit_tokens_per_pass": stats["n_tokens_after_hit"] / max(1, stats["n_after_hit"]),
-            "draft_miss_tokens_per_pass": stats["n_tokens_after_miss"]
-            / max(1, stats["n_passes"] - 1 - stats["n_after_hit"]),
-            "draft_side_n": stats["n_side"],
-            "draft_ngram_n": stats["n_ngram"],
-            "draft_ngram_n_accepted": stats["n_ngram_accepted"],
-            # ms of a draft step by its number of nodes; how often the best guess is right, by level below the root.
-            "step_ms": {str(n): us / 1e3 for n, us in stats["step_us"].items()},
-            "acceptance_by_level": stats["acceptance"],
-            # Of a draft head, by its own steps between the target's newest state and the guess: 0 to 3, 4 and more.
-            # How often the best guess is right; guesses in passes below accepted tokens, and of these the right ones.
-            "acceptance_by_age": stats["acceptance_of_age"],
-            "draft_n_by_age": list(stats["n_tested_of_age"]) if any(stats["n_tested_of_age"]) else [],
-            "draft_n_accepted_by_age": list(stats["n_accepted_of_age"]) if any(stats["n_tested_of_age"]) else [],
-            "slowdown": stats["slowdown"],
-            # Target passes while the draft ran ahead, took turns, and rested because speculation did not pay off.
-            "passes_ahead_n": stats["n_passes_in"][0],
-            "passes_by_turn_n": stats["n_passes_in"][1],
-            "passes_at_rest_n": stats["n_passes_in"][2],
-            "promised_per_second": stats["promised"],
-            "draft_nodes_n": stats["draft_nodes"],
-            "draft_steps_n": stats["draft_steps"],
-            "draft_busy_share": min(1.0, stats["draft_busy_us"] / wall_us),
-            "draft_hidden_share": min(1.0, stats["draft_hidden_us"] / max(1, stats["draft_busy_us"])),
-            "verify_wait_ms": stats["wait_us"] / 1e3,
-        }
-        out.update(guesses)
+        out.update(_draft_timings(stats, wall_us))
     return out
+
+
+def _draft_timings(stats: Mapping[str, Any], wall_us: int) -> Timings:
+    """wall_us: time of the whole text, in microseconds."""
+    verifications = stats["n_verifications"]
+    longest = sum(1 for n in stats["n_tested_at"] if n)
+    return {
+        "draft_n": stats["n_drafted"],
+        "draft_n_accepted": stats["n_accepted"],
+        "draft_rounds": verifications,
+        "draft_acceptance": stats["n_accepted"] / max(1, stats["n_drafted"]),
+        "draft_mean_length": 1 + stats["n_accepted"] / max(1, verifications),
+        # As in llama.cpp and vLLM: accepted at the position / verifications.
+        "draft_acceptance_by_position": [n / max(1, verifications) for n in stats["n_accepted_at"][:longest]],
+        "draft_n_by_position": list(stats["n_tested_at"][:longest]),
+        "draft_n_accepted_by_position": list(stats["n_accepted_at"][:longest]),
+        # Of the best path only: the other branches are alternatives, of which at most one can be right.
+        "draft_rollback_share": 1 - stats["n_path_accepted"] / stats["n_path"] if stats["n_path"] else 0.0,
+        "draft_hit_n": stats["n_hits"],
+        "draft_hit_tokens_per_pass": stats["n_tokens_after_hit"] / max(1, stats["n_after_hit"]),
+        "draft_miss_tokens_per_pass": stats["n_tokens_after_miss"]
+        / max(1, stats["n_passes"] - 1 - stats["n_after_hit"]),
+        "draft_side_n": stats["n_side"],
+        "draft_ngram_n": stats["n_ngram"],
+        "draft_ngram_n_accepted": stats["n_ngram_accepted"],
+        # ms of a draft step by its number of nodes; how often the best guess is right, by level below the root.
+        "step_ms": {str(n): us / 1e3 for n, us in stats["step_us"].items()},
+        "acceptance_by_level": stats["acceptance"],
+        # Of a draft head, by its own steps between the target's newest state and the guess: 0 to 3, 4 and more.
+        # How often the best guess is right; guesses in passes below accepted tokens, and of these the right ones.
+        "acceptance_by_age": stats["acceptance_of_age"],
+        "draft_n_by_age": list(stats["n_tested_of_age"]) if any(stats["n_tested_of_age"]) else [],
+        "draft_n_accepted_by_age": list(stats["n_accepted_of_age"]) if any(stats["n_tested_of_age"]) else [],
+        "slowdown": stats["slowdown"],
+        # Target passes while the draft ran ahead, took turns, and rested because speculation did not pay off.
+        "passes_ahead_n": stats["n_passes_in"][0],
+        "passes_by_turn_n": stats["n_passes_in"][1],
+        "passes_at_rest_n": stats["n_passes_in"][2],
+        "promised_per_second": stats["promised"],
+        "draft_nodes_n": stats["draft_nodes"],
+        "draft_steps_n": stats["draft_steps"],
+        "draft_busy_share": min(1.0, stats["draft_busy_us"] / wall_us),
+        "draft_hidden_share": min(1.0, stats["draft_hidden_us"] / max(1, stats["draft_busy_us"])),
+        "verify_wait_ms": stats["wait_us"] / 1e3,
+    }

@@ -58,7 +58,7 @@ class Turns:
         self._changed.notify_all()
 
     def wait(self, turn: Turn) -> Turn:
-        """Until the turn has come. Raises BusyError: this thread reads all that is written, so it would wait for
+        """Waits until the turn has come. Raises BusyError: this thread reads all running texts, so it would wait for
         itself."""
         with self._changed:
             try:
@@ -71,14 +71,14 @@ class Turns:
                 raise
         return turn
 
-    def check(self, turn: Turn, mine: Callable[[Owner], bool], who: str) -> None:
-        """Raises BusyError if the reader of all texts that this turn waits for is `mine`. who: thread, task."""
+    def check(self, turn: Turn, is_own: Callable[[Owner], bool], who: str) -> None:
+        """Raises BusyError: the caller (is_own) reads all texts that this turn waits for. who: thread, task."""
         with self._changed:
-            self._check(turn, mine, who)
+            self._check(turn, is_own, who)
 
-    def _check(self, turn: Turn, mine: Callable[[Owner], bool], who: str) -> None:
+    def _check(self, turn: Turn, is_own: Callable[[Owner], bool], who: str) -> None:
         owners = [t.owner for t in self._running]
-        if not turn.granted and owners and all(o is not None and mine(o) for o in owners):
+        if not turn.granted and owners and all(o is not None and is_own(o) for o in owners):
             raise BusyError(f"this {who} has another stream open; finish or close it before starting the next")
 
     def end(self, turn: Turn) -> None:

@@ -50,7 +50,7 @@ class CheckedGgufReader(gguf.GGUFReader):
         return 12 + sum(p.nbytes for p in parts), head + parts, data, types
 
     def _strings(self, begin: int, n: int) -> list[npt.NDArray[Any]]:
-        """Of each its length and its bytes."""
+        """The parts of n strings: of each its length and its bytes."""
         raw = np.asarray(self.data)  # a slice of a memmap takes ten times as long
         length = np.dtype(np.uint64).newbyteorder(self.byte_order)
         parts = []

@@ -94,10 +94,10 @@ class SmallHead:
         self.n_layers = len(self.header.values["eagle3.target_layers"])
 
     def number(self, key: str) -> int:
-        found = self.header.values.get(f"eagle3.{key}")
-        if not isinstance(found, int):
+        value = self.header.values.get(f"eagle3.{key}")
+        if not isinstance(value, int):
             raise BadValueError(f"{self.path}: 'eagle3.{key}' is missing; convert the head again")
-        return found
+        return value
 
     def heads(self, n_embd: int) -> tuple[int, int]:
         """Query and KV heads at this width."""
@@ -121,7 +121,7 @@ class SmallHead:
         return rows, columns
 
     def bytes_of(self, wide: HeadSizes, type: GgmlType) -> int:
-        """Of all matrices."""
+        """Bytes of all matrices."""
         block, n_bytes = gguf.GGML_QUANT_SIZES[type]
         sizes = (self.axes(name, wide) for name in _AXES)
         return sum(rows.total * columns.total // block * n_bytes for rows, columns in sizes)
@@ -215,7 +215,7 @@ def _matrix(tensor: gguf.ReaderTensor, stem: str, axes: tuple[Axis, Axis], rng: 
     own = gguf.dequantize(np.asarray(tensor.data), tensor.tensor_type).astype(np.float32)
     if stem == "token_embd":
         return np.pad(own, ((0, 0), (0, columns.total - own.shape[1])))
-    found = np.resize(rng.normal(0, 0.02, 1 << 20).astype(np.float32), (rows.total, columns.total))
-    found[:, columns.places()] = 0
-    found[np.ix_(rows.places(), columns.places())] = own
-    return found
+    matrix = np.resize(rng.normal(0, 0.02, 1 << 20).astype(np.float32), (rows.total, columns.total))
+    matrix[:, columns.places()] = 0
+    matrix[np.ix_(rows.places(), columns.places())] = own
+    return matrix

@@ -137,12 +137,12 @@ class SmallModel:
         widths, scale = self._widths(shape), math.sqrt(self.shape.n_embd / shape.n_embd)
         tensors = []
         for name in self._names(shape.n_layer):
-            found, like = self.tensors.get(name), self._like(name)
+            tensor, like = self.tensors.get(name), self._like(name)
             own = like.shape.tolist()[::-1]
             dims = tuple(widths.get(axis, own[i]) for i, axis in enumerate(self._axes_of(name)))
             kind = GgmlType.F32 if len(dims) == 1 else like.tensor_type if type is None else type
             is_input = name.removesuffix(".weight").rpartition(".")[2] in _INPUT_NORMS
-            tensors.append(WidenedTensor(name, dims, kind, found, like, scale if is_input else 1.0))
+            tensors.append(WidenedTensor(name, dims, kind, tensor, like, scale if is_input else 1.0))
         return tensors
 
     def _like(self, name: str) -> gguf.ReaderTensor:
@@ -154,11 +154,11 @@ class SmallModel:
 
     def check(self, type: GgmlType | None, n_embd: int | None, n_ff: int | None, n_layer: int | None) -> None:
         """Raises BadValueError: the model cannot have these dimensions."""
-        for name, asked in (("n_embd", n_embd), ("n_ff", n_ff), ("n_layer", n_layer)):
+        for name, n in (("n_embd", n_embd), ("n_ff", n_ff), ("n_layer", n_layer)):
             own = getattr(self.shape, name)
-            if asked is not None and asked < own:
+            if n is not None and n < own:
                 raise BadValueError(
-                    f"{self.path}: {name} {asked} is less than its own {own}; a model can only be made larger"
+                    f"{self.path}: {name} {n} is less than its own {own}; a model can only be made larger"
                 )
         if n_layer is not None and n_layer > _MAX_LAYERS:
             raise BadValueError(f"{self.path}: n_layer {n_layer} is more than llama.cpp's {_MAX_LAYERS}; ask for less")
@@ -220,7 +220,7 @@ class SmallModel:
         return axes if kind == "weight" else axes[:1] if kind == "bias" and len(axes) == 2 else ()
 
 
-def choose_shape(source: SmallModel, type: GgmlType | None, size: float, given: dict[str, int | None]) -> WidenedShape:
+def choose_shape(source: SmallModel, type: GgmlType | None, size: float, dims: dict[str, int | None]) -> WidenedShape:
     """The shape nearest to `size` bytes that resembles a real model: n_embd / n_layer near 96, n_ff / n_embd near 2.75.
 
     Raises BadValueError: the size is out of reach.
@@ -230,7 +230,7 @@ def choose_shape(source: SmallModel, type: GgmlType | None, size: float, given: 
         return sum(tensor.bytes for tensor in source.plan(WidenedShape(n_embd, n_ff, n_layer), type))
 
     def choices(name: str, step: int, most: int) -> list[int]:
-        least, fixed = getattr(source.shape, name), given[name]
+        least, fixed = getattr(source.shape, name), dims[name]
         return [least, *range(least // step * step + step, most + 1, step)] if fixed is None else [fixed]
 
     least = n_bytes(source.shape.n_embd, source.shape.n_ff, source.shape.n_layer)
@@ -239,7 +239,7 @@ def choose_shape(source: SmallModel, type: GgmlType | None, size: float, given: 
         raise BadValueError(
             f"{source.path}: needs {least} bytes as {kind}, more than the requested {size:.0f}; ask for a larger size"
         )
-    found: list[tuple[float, int, WidenedShape]] = []
+    candidates: list[tuple[float, int, WidenedShape]] = []
     step = math.lcm(256, source.head_dim * (source.n_head // source.n_head_kv))
     for n_embd in choices("n_embd", step, _MAX_CHOSEN_EMBD):
         # The size is base + n_layer * (per_layer + n_ff * per_unit) bytes: three plans give all three numbers.
@@ -247,14 +247,14 @@ def choose_shape(source: SmallModel, type: GgmlType | None, size: float, given: 
         base = 2 * one - two
         for n_ff in choices("n_ff", 256, 4 * n_embd):
             per_layer = two - one + (wide - one) * n_ff // 256
-            n_layer = given["n_layer"] or min(max(round((size - base) / per_layer), source.shape.n_layer), _MAX_LAYERS)
+            n_layer = dims["n_layer"] or min(max(round((size - base) / per_layer), source.shape.n_layer), _MAX_LAYERS)
             total = base + n_layer * per_layer
             cost = 30 * abs(math.log(total / size)) + abs(math.log2(n_ff / n_embd / 2.75))
             cost += 0.5 * abs(math.log2(n_embd / n_layer / 96))
             # A width ratio of 4, 16... keeps the norms, and so the logits, exact. That is worth an unusual shape.
             cost += 0 if math.log(n_embd / source.shape.n_embd, 4).is_integer() else 0.5
-            found.append((cost, total, WidenedShape(n_embd, n_ff, n_layer)))
-    _, total, shape = min(found, key=lambda candidate: candidate[0])
+            candidates.append((cost, total, WidenedShape(n_embd, n_ff, n_layer)))
+    _, total, shape = min(candidates, key=lambda candidate: candidate[0])
     if abs(math.log(total / size)) > 0.2:
         raise BadValueError(
             f"{source.path}: a size of {size:.0f} bytes is out of reach; the nearest is {total}, ask for that"

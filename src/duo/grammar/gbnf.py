@@ -44,7 +44,7 @@ class _GrammarReader:
                 raise Wrong("Undefined rule")
             for ref in self._rules[i]:
                 if ref != NO_RULE and ref not in self._rules:
-                    name = min(name for name, found in self._ids.items() if found == ref)
+                    name = min(name for name, rule_id in self._ids.items() if rule_id == ref)
                     raise Wrong(f"Undefined rule identifier '{name}'")
 
     # ---- characters
@@ -57,8 +57,8 @@ class _GrammarReader:
         return Wrong(f"{what} at {self._text[at : at + 200]}")
 
     def _space(self, *, lines: bool) -> None:
-        found = (SPACE_AND_LINES if lines else SPACE).match(self._text, self._at)
-        self._at = found.end() if found else self._at
+        match = (SPACE_AND_LINES if lines else SPACE).match(self._text, self._at)
+        self._at = match.end() if match else self._at
 
     def _expect(self, mark: str) -> None:
         if self._here(len(mark)) != mark:
@@ -66,13 +66,13 @@ class _GrammarReader:
         self._at += len(mark)
 
     def _number(self, *, bits: int = 64) -> int:
-        found = INT.match(self._text, self._at)
-        if found is None:
+        match = INT.match(self._text, self._at)
+        if match is None:
             raise self._wrong("expecting an int")
-        if int(found[0][:25]) >= 2**bits:
+        if int(match[0][:25]) >= 2**bits:
             raise self._wrong("a number is too big")
-        self._at = found.end()
-        return int(found[0])
+        self._at = match.end()
+        return int(match[0])
 
     def _char(self) -> None:
         c = self._here(2)
@@ -96,25 +96,25 @@ class _GrammarReader:
     def _id_of(self, name: str) -> int:
         return self._ids.setdefault(name, len(self._ids))
 
-    def _made_id(self, name: str) -> int:
-        made = len(self._ids)
-        self._ids[f"{name}_{made}"] = made
-        return made
+    def _new_id(self, name: str) -> int:
+        rule_id = len(self._ids)
+        self._ids[f"{name}_{rule_id}"] = rule_id
+        return rule_id
 
     def _name(self) -> str:
-        found = NAME.match(self._text, self._at)
-        if found is None:
+        match = NAME.match(self._text, self._at)
+        if match is None:
             raise self._wrong("expecting name")
-        self._at = found.end()
-        return found[0]
+        self._at = match.end()
+        return match[0]
 
     def _rule(self) -> None:
         name = self._name()
         self._space(lines=False)
-        made = self._id_of(name)
+        rule_id = self._id_of(name)
         self._expect("::=")
         self._space(lines=True)
-        self._body(name, made)
+        self._body(name, rule_id)
         if self._here(2) == "\r\n":
             self._at += 2
         elif self._here() in ("\r", "\n"):
@@ -123,7 +123,7 @@ class _GrammarReader:
             raise self._wrong("expecting newline or end")
         self._space(lines=True)
 
-    def _body(self, name: str, made: int) -> None:
+    def _body(self, name: str, rule_id: int) -> None:
         """The alternatives of a rule. Not recursive: parentheses may be nested deeper than Python's calls."""
         outer: list[tuple[list[int], int, int]] = []
         rule: list[int] = []
@@ -132,11 +132,11 @@ class _GrammarReader:
             if c == "(":
                 self._at += 1
                 self._space(lines=True)
-                outer.append((rule, made, len(self._ids)))
-                rule, made, start, n_rules = [], self._made_id(name), 0, 1
+                outer.append((rule, rule_id, len(self._ids)))
+                rule, rule_id, start, n_rules = [], self._new_id(name), 0, 1
             elif c == ")" and outer:
-                self._rules[made], inner = rule, made
-                rule, made, n_before = outer.pop()
+                self._rules[rule_id], inner = rule, rule_id
+                rule, rule_id, n_before = outer.pop()
                 start, n_rules = len(rule), max(1, len(self._ids) - n_before)
                 rule.append(inner)
                 self._at += 1
@@ -156,7 +156,7 @@ class _GrammarReader:
                 self._space(lines=bool(outer))
         if outer:
             raise self._wrong("expecting ')'")
-        self._rules[made] = rule
+        self._rules[rule_id] = rule
 
     def _item(self, rule: list[int]) -> bool:
         """A literal, a class, a token, a rule's name, or any character. False: it is none."""
@@ -252,9 +252,9 @@ class _GrammarReader:
             rule += item * (least - 1)
         last = NO_RULE
         for i in range(1 if most is None else most - least):
-            made = self._made_id(name)
-            self._rules[made] = [*item, made if most is None else last] if i or most is None else item
-            last = made
+            rule_id = self._new_id(name)
+            self._rules[rule_id] = [*item, rule_id if most is None else last] if i or most is None else item
+            last = rule_id
         if last != NO_RULE:
             rule.append(last)
         return n_rules * n

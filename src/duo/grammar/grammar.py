@@ -26,9 +26,9 @@ def grammar_of(o: GenerateOptions) -> str:
 
 def grammar_of_schema(schema: Any) -> str:
     """The GBNF of the JSON texts that a schema allows. Raises BadValueError."""
-    made = schema_to_gbnf(schema)
-    _check_made(made)
-    return made
+    grammar = schema_to_gbnf(schema)
+    _check_made(grammar)
+    return grammar
 
 
 @lru_cache(maxsize=64)
@@ -50,7 +50,7 @@ def _why_not(gbnf: str, model: _core.Model | None) -> str:
         if why := complaint(gbnf, None if model is None else is_token):
             return why
     except NeedsVocabulary:
-        return ""  # said when there is a model
+        return ""  # it can be checked only with a model
     if _core.reads_grammar(gbnf) if model is None else model.reads_grammar(gbnf):
         return ""
     return "it has no rule named root" if not re.search(r"(?m)^\s*root\s*::=", gbnf) else "a rule begins with itself"

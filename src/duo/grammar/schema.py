@@ -143,9 +143,9 @@ def _not_json(e: Exception) -> BadValueError:
 
 def schema_to_gbnf(schema: Any) -> str:
     """A grammar for the JSON texts that `schema` (see read_schema) allows. Raises BadValueError."""
-    found = read_schema(schema)
+    tree = read_schema(schema)
     try:
-        text = json.dumps(found, allow_nan=False)
+        text = json.dumps(tree, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as e:
         raise _not_json(e) from None
     return _converted(text)

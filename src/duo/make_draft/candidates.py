@@ -33,7 +33,7 @@ class DraftCandidate:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was not measured."""
+    """A draft, or a kind of drafts, that was not measured."""
 
     name: str
     why: str
@@ -41,7 +41,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class DraftSearch:
-    """What the user asked for."""
+    """What drafts to try, and for how long."""
 
     types: tuple[str, ...]
     n_layers: int | None  # that the draft keeps; None: as many as pay
@@ -67,50 +67,50 @@ class Workshop:
     ) -> None:
         self._source, self._bench, self._quantizer = source, bench, quantizer
         self._folder, self._progress = folder, progress
-        self._found = TriedCandidates()
+        self._results = TriedCandidates()
         self._ends, self._took = 0.0, 0.0
         self._types: dict[tuple[object, ...], str] = {}  # names by the types of all weights
         self._error: DuoError | None = None
 
-    def make(self, wish: DraftSearch) -> TriedCandidates:
+    def make(self, search: DraftSearch) -> TriedCandidates:
         """Raises DuoError: no draft could be measured."""
-        self._ends = time.monotonic() + 60 * wish.minutes
-        for name in wish.types:
+        self._ends = time.monotonic() + 60 * search.minutes
+        for name in search.types:
             self._try(DraftRecipe(type=name))
         if self._source.n_experts > LEAST_EXPERTS:
             self._try_experts()
-        if wish.tries_layers:
-            self._try_layers(wish.n_layers)
-        if self._error is not None and not self._found.candidates:
+        if search.tries_layers:
+            self._try_layers(search.n_layers)
+        if self._error is not None and not self._results.candidates:
             raise self._error
-        return self._found
+        return self._results
 
     def _leave_out(self, name: str, why: str) -> None:
-        self._found.left_out.append(LeftOut(name, why))
+        self._results.left_out.append(LeftOut(name, why))
 
     def _try(self, recipe: DraftRecipe) -> DraftCandidate | None:
         """Makes and measures it, and keeps its file if it is the best so far."""
         name = self._source.name_of(recipe)
-        if any(c.recipe == recipe for c in self._found.candidates):
+        if any(c.recipe == recipe for c in self._results.candidates):
             return None
-        if time.monotonic() >= self._ends and self._found.candidates:
+        if time.monotonic() >= self._ends and self._results.candidates:
             self._leave_out(name, "time was up (--minutes)")
             return None
         began = time.monotonic()
         try:
-            candidate = self._made(recipe, name)
+            candidate = self._candidate(recipe, name)
         except DuoError as e:
             self._error = e
             self._leave_out(name, one_line(e))
             return None
         self._took = time.monotonic() - began
         if candidate is not None:
-            self._found.candidates.append(candidate)
+            self._results.candidates.append(candidate)
         return candidate
 
-    def _made(self, recipe: DraftRecipe, name: str) -> DraftCandidate | None:
-        """None: it is not worth measuring. Raises DuoError."""
-        path = self._folder / f"{len(self._found.candidates)}.gguf"
+    def _candidate(self, recipe: DraftRecipe, name: str) -> DraftCandidate | None:
+        """The draft, made and measured; None: it is not worth measuring. Raises DuoError."""
+        path = self._folder / f"{len(self._results.candidates)}.gguf"
         self._progress(f"{name}: its size")
         # With fewer experts a file is as large, and a step reads less.
         if recipe.n_experts is None and self._quantizer.size_of(recipe) > SMALLER * self._source.n_bytes:
@@ -127,11 +127,11 @@ class Workshop:
             path.unlink(missing_ok=True)
             raise
         candidate = DraftCandidate(recipe, name, path.stat().st_size, figures, path)
-        best = self._found.best
+        best = self._results.best
         if best is None or figures.expected > best.figures.expected:
             if best is not None:
                 best.path.unlink()
-            self._found.best = candidate
+            self._results.best = candidate
         else:
             path.unlink()
         return candidate
@@ -147,14 +147,14 @@ class Workshop:
 
     def _try_experts(self) -> None:
         """Fewer bits for the experts, then half as many in use, as long as that is better."""
-        best = self._found.best
+        best = self._results.best
         if best is not None and best.recipe.type not in (SAME, EXPERTS_TYPE):
             self._try(replace(best.recipe, experts_type=EXPERTS_TYPE))
         n = self._source.n_experts // 2
         while n >= LEAST_EXPERTS:
-            best = self._found.best
-            made = self._try(replace(DraftRecipe() if best is None else best.recipe, n_experts=n))
-            if made is None or made is not self._found.best:
+            best = self._results.best
+            candidate = self._try(replace(DraftRecipe() if best is None else best.recipe, n_experts=n))
+            if candidate is None or candidate is not self._results.best:
                 return
             n //= 2
 
@@ -165,7 +165,7 @@ class Workshop:
         if why := why_not(self._source.header, self._source.n_layers):
             self._leave_out(FEWER_LAYERS, why)
             return
-        base, n = self._found.best, None if n_layers is None else self._source.n_layers - n_layers
+        base, n = self._results.best, None if n_layers is None else self._source.n_layers - n_layers
         try:
             sets = self._sets(base, n)
         except DuoError as e:
@@ -182,17 +182,17 @@ class Workshop:
 
     def _sets(self, base: DraftCandidate | None, n: int | None) -> list[tuple[int, ...]]:
         """Layers to leave out of this draft, or of the target: as chosen by trials, and evenly. Raises DuoError."""
-        whole = self._whole() if base is None else base.path
+        model = self._single_file() if base is None else base.path
         try:
-            figures = self._bench.figures(whole, "the target as its own draft") if base is None else base.figures
-            return self._searched(whole, figures, n)
+            figures = self._bench.figures(model, "the target as its own draft") if base is None else base.figures
+            return self._searched(model, figures, n)
         finally:
-            if base is None and whole.parent == self._folder:
-                whole.unlink(missing_ok=True)  # the parts of a split target in one: no draft
+            if base is None and model.parent == self._folder:
+                model.unlink(missing_ok=True)  # the parts of a split target in one: no draft
 
-    def _searched(self, whole: Path, figures: Figures, n: int | None) -> list[tuple[int, ...]]:
-        """figures: of `whole`, without some of whose layers drafts are tried. Raises DuoError."""
-        header, mtp = read_header(whole), self._source.mtp_layers
+    def _searched(self, model: Path, figures: Figures, n: int | None) -> list[tuple[int, ...]]:
+        """figures: of `model`; drafts are tried that lack some of its layers. Raises DuoError."""
+        header, mtp = read_header(model), self._source.mtp_layers
         n_bytes = step_bytes(header, mtp)
 
         def worth(score: Score, left_out: tuple[int, ...]) -> float:
@@ -203,7 +203,7 @@ class Workshop:
         copy = self._folder / "silenced.gguf"
         try:
             check_room(copy, header.n_file_bytes)
-            silenced = SilencedCopy(whole, copy)
+            silenced = SilencedCopy(model, copy)
 
             def score(left_out: tuple[int, ...]) -> Score:
                 silenced.silence(left_out)
@@ -222,10 +222,10 @@ class Workshop:
             ) from None
         finally:
             copy.unlink(missing_ok=True)
-        self._found.n_trials = len(search.trials)
+        self._results.n_trials = len(search.trials)
         return list(dict.fromkeys(s for s in sets if s is not None))
 
-    def _whole(self) -> Path:
+    def _single_file(self) -> Path:
         """The target in one file. Raises DuoError."""
         if self._source.header.n_parts == 1:
             return Path(self._source.path)

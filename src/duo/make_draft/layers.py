@@ -22,14 +22,14 @@ _ADDS = re.compile(
 )
 # Layers that pass on more than one residual, or scale it.
 _NO_RESIDUAL = re.compile(r"altup|laurel|hc_|hyper|layer_out(put)?_scale|per_layer|inp_gate")
-# Where a layer's number says what it does, or the number of layers what others do (llama.cpp, src/models): no RoPE in
-# every n-th one, loops over the layers, a residual or a scale of blocks of them.
+# Architectures in which a layer's work depends on its number or on the number of layers (llama.cpp, src/models): no
+# RoPE in every n-th layer, loops over the layers, a residual or a scale of blocks of layers.
 _NUMBERED = frozenset(
     ("afmoe", "exaone-moe", "exaone4", "hrm_text", "kimi-k3", "llama4", "nanbeige", "rwkv6", "smallthinker", "smollm3")
 )
 N_TRIED = 6  # layers in a round after the first: those that cost least before
 N_WORSE = 2  # rounds without a better draft, after which the search ends
-LIKELY = 0.7  # of the depth: there the search begins
+LIKELY = 0.7  # share of the depth at which the search begins
 STEPS = (2, 3, 4)  # every n-th layer is left out
 _CHUNK = 1 << 24  # bytes
 
@@ -90,19 +90,19 @@ class SilencedCopy:
         self._tensors = [t for t in read_header(model).tensors if t.layer is not None and _ADDS.search(t.name)]
 
     def silence(self, layers: Sequence[int]) -> None:
-        """These and no others. Raises OSError."""
-        wanted = frozenset(layers)
-        with self.path.open("r+b") as file, self._model.open("rb") as whole:
+        """Writes zeros into these layers, and the weights back into all others. Raises OSError."""
+        silent = frozenset(layers)
+        with self.path.open("r+b") as file, self._model.open("rb") as model:
             for t in self._tensors:
-                if (t.layer in wanted) == (t.layer in self._silent):
+                if (t.layer in silent) == (t.layer in self._silent):
                     continue
                 file.seek(t.offset)
-                whole.seek(t.offset)
+                model.seek(t.offset)
                 for begin in range(0, t.n_bytes, _CHUNK):
                     n = min(_CHUNK, t.n_bytes - begin)
                     # Zero bytes mean zeros in every ggml type.
-                    file.write(bytes(n) if t.layer in wanted else whole.read(n))
-        self._silent = wanted
+                    file.write(bytes(n) if t.layer in silent else model.read(n))
+        self._silent = silent
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ class LayerSearch:
         if n is not None:
             return tuple(self._layers[int((i + 0.5) * len(self._layers) / n)] for i in range(n))
         sets = dict.fromkeys(self._layers[step - 1 :: step] for step in STEPS)
-        found = [t for s in sets if s and (t := self._try(s, "layers that lie evenly")) is not None]
-        return max(found, key=lambda t: t.worth).left_out if found else None
+        trials = [t for s in sets if s and (t := self._try(s, "layers that lie evenly")) is not None]
+        return max(trials, key=lambda t: t.worth).left_out if trials else None
 
     def chosen(self, n: int | None) -> tuple[int, ...] | None:
         """n layers, or as many as pay: in each round the one without which the draft is best. If time is up before n
@@ -172,7 +172,7 @@ class LayerSearch:
         return len(path) - 1 - best >= N_WORSE
 
     def _try(self, left_out: tuple[int, ...], what: str) -> Trial | None:
-        """None: no time is left."""
+        """Measures a draft without these layers; None: no time is left."""
         if time.monotonic() >= self._ends:
             return None
         self._progress(what)

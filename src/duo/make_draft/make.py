@@ -26,11 +26,11 @@ UNDRAFTED = (PLAIN.name, ALONE.name)
 
 @dataclass(frozen=True)
 class DraftRequest:
-    """One call."""
+    """What make_draft is asked for."""
 
     target: str
     out: Path
-    wish: DraftSearch
+    search: DraftSearch
     prompts: Sequence[str]
     n_tokens: int  # that the target writes to each prompt
     engine: dict[str, Any]  # keywords of `Duo`, which place both models
@@ -39,10 +39,10 @@ class DraftRequest:
 
 
 @dataclass(frozen=True)
-class Made:
-    """What was found, and whether it was written."""
+class DraftOutcome:
+    """The drafts that were tried, and whether the best one was written."""
 
-    found: TriedCandidates
+    results: TriedCandidates
     measured: dict[str, float] = field(default_factory=dict)  # tokens/s of the best draft, by arm; empty: not measured
     failed: str = ""  # why there was no race
     pays: bool = False
@@ -50,7 +50,7 @@ class Made:
 
     @property
     def best(self) -> DraftCandidate | None:
-        return self.found.best
+        return self.results.best
 
     @property
     def gain(self) -> float | None:
@@ -75,24 +75,24 @@ def check_place(out: Path, *, force: bool) -> None:
 def checked(request: DraftRequest) -> TargetSource:
     """Reports what cannot work before a long run. Raises DuoError."""
     source = TargetSource(read_header(request.target))
-    out, wish = request.out, request.wish
+    out, search = request.out, request.search
     if out.exists() and any(os.path.samefile(out, part) for part in source.header.parts):
         raise BadValueError(f"{out}: is the target itself; write to another file (-o)")
     check_place(out, force=request.force)
-    if not wish.types and not wish.tries_layers and source.n_experts < 2:
+    if not search.types and not search.tries_layers and source.n_experts < 2:
         raise BadValueError("--types none and --keep-layers all leave nothing to make; leave one of them out")
-    if wish.n_layers is not None:
+    if search.n_layers is not None:
         if why := why_not(source.header, source.n_layers):
-            raise BadValueError(f"--keep-layers {wish.n_layers} is not possible: {why}; leave it out")
+            raise BadValueError(f"--keep-layers {search.n_layers} is not possible: {why}; leave it out")
         least = source.n_layers - len(droppable(source.header, source.n_layers))
-        if not least <= wish.n_layers < source.n_layers:
+        if not least <= search.n_layers < source.n_layers:
             raise BadValueError(
-                f"--keep-layers {wish.n_layers} is not possible here; give {least} to {source.n_layers - 1}"
+                f"--keep-layers {search.n_layers} is not possible here; give {least} to {source.n_layers - 1}"
             )
     return source
 
 
-def make_draft(request: DraftRequest) -> Made:
+def make_draft(request: DraftRequest) -> DraftOutcome:
     """Makes candidates beside `out`, measures them, and moves the best one there. Whatever happens, nothing else stays.
 
     Raises DuoError: BadValueError (the target or an option), DoesNotFitError (disk or memory).
@@ -104,31 +104,31 @@ def make_draft(request: DraftRequest) -> Made:
     try:
         beside = Path(os.path.realpath(request.out)).parent  # a link stays a link
         with tempfile.TemporaryDirectory(prefix=".duo-", dir=beside, ignore_cleanup_errors=True) as folder:
-            found = Workshop(source, bench, quantizer, Path(folder), request.progress).make(request.wish)
-            return _decided(request, bench, found)
+            results = Workshop(source, bench, quantizer, Path(folder), request.progress).make(request.search)
+            return _decided(request, bench, results)
     except OSError as e:
         raise DoesNotFitError(
             f"{request.out}: could not be written ({e.strerror}); choose another place (-o)"
         ) from None
 
 
-def _decided(request: DraftRequest, bench: Bench, found: TriedCandidates) -> Made:
+def _decided(request: DraftRequest, bench: Bench, results: TriedCandidates) -> DraftOutcome:
     """Races the best one, and moves it to its place if it pays there. The formulas only choose: where both models share
     a device they know no more than turn-taking, and async may hide the steps behind the CPU's part of a pass."""
-    best = found.best
+    best = results.best
     if best is None:
-        return Made(found)
+        return DraftOutcome(results)
     try:
-        made = Made(found, bench.raced(best.path, best.figures.n_draft))
+        outcome = DraftOutcome(results, bench.raced(best.path, best.figures.n_draft))
     except DuoError as e:  # no memory, or texts that end at once
-        made = Made(found, failed=one_line(e))
-    made = replace(made, pays=made.gain is not None and made.gain >= PAYS)
-    if not made.pays and not request.force:
-        return made
+        outcome = DraftOutcome(results, failed=one_line(e))
+    outcome = replace(outcome, pays=outcome.gain is not None and outcome.gain >= PAYS)
+    if not outcome.pays and not request.force:
+        return outcome
     if request.out.exists() and not request.force:
         raise BadValueError(
             f"{request.out}: was made by another program meanwhile, and was not replaced; choose another file (-o), or "
             "give --force"
         )
     best.path.replace(os.path.realpath(request.out))
-    return replace(made, written=request.out)
+    return replace(outcome, written=request.out)

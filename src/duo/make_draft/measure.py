@@ -38,7 +38,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Figures:
-    """What a draft does on this machine. Times are in ms."""
+    """The figures of a draft on this machine. Times are in ms."""
 
     acceptance: tuple[float, ...]  # share of right guesses by position, if those before are right
     pass_ms: float  # of the target, over one token, while the draft is loaded and waits
@@ -49,7 +49,7 @@ class Figures:
     alone_ms: float | None = None  # as pass_ms, without a draft; None: unknown
 
     @property
-    def kept(self) -> float:
+    def share_left(self) -> float:
         """The share of the target's speed that is left while the draft is loaded: a draft on the GPU takes the room of
         layers of the target. A higher measured value than 1 is chance."""
         return 1.0 if self.alone_ms is None else min(1.0, self.alone_ms / self.pass_ms)
@@ -98,8 +98,8 @@ class Bench:
                 # The load of the machine changes, so a step is compared with plain decoding beside it.
                 records.append(texts.write_all(prompt, min(self.n_tokens, N_PLAIN), PLAIN))
                 records.append(r := texts.write_all(prompt, self.n_tokens, sync(N_GUESSES)))
-                given = d.tokenize(prompt, special=True)
-                read.append(([*given, *r.tokens], len(given)))
+                prompt_tokens = d.tokenize(prompt, special=True)
+                read.append(([*prompt_tokens, *r.tokens], len(prompt_tokens)))
             self.texts = self.texts or read
             self.ends = self.ends or [i for i in range(d.target.n_vocab) if d.target.is_end(i)]
             shared = sharing_of(d)
@@ -113,12 +113,12 @@ class Bench:
         )
 
     def expecting(self, f: Figures) -> Figures:
-        """The same with the speed that the formulas of duo.benchmark.bench.bound expect."""
+        """These figures with the speed that the formulas of duo.benchmark.bench.bound expect."""
         v, k_most = pass_cost(self.pass_ms), max(self.pass_ms) - 1
         n_draft, expected = best_sync(f.acceptance, f.c, v, k_most)
         if f.at_once:
             expected = max(expected, overlapped_bound(f.acceptance, f.c, v, k_most))
-        return replace(f, expected=f.kept * expected, n_draft=n_draft)
+        return replace(f, expected=f.share_left * expected, n_draft=n_draft)
 
     def raced(self, draft: Path, n_draft: int) -> dict[str, float]:
         """Tokens/s of plain decoding, turn-taking and async on the same texts; then of the target with no draft loaded,
@@ -141,12 +141,12 @@ class Bench:
         of_draft = ModelOptions.of(o, "draft", str(draft))
         n_batch = min(of_draft.n_batch, N_PASS)
         probe = _core.Probe(place_alone(replace(of_draft, n_ctx=n_ctx, n_batch=n_batch, n_ubatch=n_batch)))
-        found, log_p = Acceptance.none(N_GUESSES), []
-        for tokens, n_given in self.texts:
+        acceptance, log_p = Acceptance.none(N_GUESSES), []
+        for tokens, n_prompt in self.texts:
             right, chances = _read(probe, tokens, n_batch, self.ends)
-            found += runs(right[n_given - 1 :], N_GUESSES)
-            log_p += chances[n_given - 1 :]
-        return Score(tuple(found.by_position), found.mean_length, float(np.mean(log_p)))
+            acceptance += runs(right[n_prompt - 1 :], N_GUESSES)
+            log_p += chances[n_prompt - 1 :]
+        return Score(tuple(acceptance.by_position), acceptance.mean_length, float(np.mean(log_p)))
 
     @property
     def _n_most(self) -> int:
@@ -163,7 +163,7 @@ class Bench:
         return _token_ms(records)
 
     def _duo(self, draft: Path | None) -> Duo:
-        """None: the target alone."""
+        """The pair; draft None: the target alone."""
         engine = self.engine
         if draft is None:
             engine = {name: value for name, value in engine.items() if not name.endswith("_draft")}
@@ -171,7 +171,7 @@ class Bench:
 
 
 def _token_ms(records: Sequence[AnswerRecord]) -> float:
-    """The median of the plain texts."""
+    """Milliseconds per token: the median of the plain texts."""
     return statistics.median(1e3 * r.seconds / r.n_timed for r in records if r.arm == PLAIN and r.n_timed)
 
 

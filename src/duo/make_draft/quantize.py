@@ -40,12 +40,12 @@ class Quantizer:
     def size_of(self, recipe: DraftRecipe) -> int:
         """Bytes of the draft's weights, to 1%. Writes nothing. Raises DuoError: it cannot be made."""
         log = self._run(self._request(recipe, Path(os.devnull), dry_run=True), lambda _, __: None)
-        found = _SIZE.search(log)
-        if found is None:
+        match = _SIZE.search(log)
+        if match is None:
             raise DuoError("llama.cpp did not say the size of the draft; see whether another version of it is loaded")
         if "will require an imatrix" in log:
             raise NeedsMatrix(f"{recipe.type} needs an importance matrix, which duo does not make")
-        return int(float(found[1]) * (1 << 20))
+        return int(float(match[1]) * (1 << 20))
 
     def write(self, recipe: DraftRecipe, out: Path, progress: Progress = lambda _, __: None) -> None:
         """Raises DuoError: NeedsMatrix, DoesNotFitError (the disk is full), BadValueError (the target's file)."""
@@ -88,8 +88,8 @@ class Quantizer:
                 assert process.stderr is not None
                 for raw in process.stderr:
                     lines.append(line := raw.decode("utf-8", "replace"))
-                    if found := _DONE.search(line):
-                        progress(int(found[1]), int(found[2]))
+                    if match := _DONE.search(line):
+                        progress(int(match[1]), int(match[2]))
                 code = process.wait()
             except BaseException:
                 process.kill()
@@ -100,12 +100,12 @@ class Quantizer:
         return log
 
     def _error(self, log: str, code: int, out: Path) -> DuoError:
-        found = _WHY.search(log)
+        match = _WHY.search(log)
         last = (log.strip().splitlines() or [f"its process ended with code {code}"])[-1]
-        why = one_line(found[1] if found else last if code > 0 else f"its process ended with signal {-code}", 200)
+        why = one_line(match[1] if match else last if code > 0 else f"its process ended with signal {-code}", 200)
         if any(words in why.lower() for words in NEEDS_MATRIX):
             return NeedsMatrix("it needs an importance matrix, which duo does not make")
-        if "basic_ios" in why or "iostream" in why:  # std::ios_base::failure: nothing else is written
+        if "basic_ios" in why or "iostream" in why:  # std::ios_base::failure of the only file that is written
             return DoesNotFitError(
                 f"{out.parent.parent}: the disk is full, so a draft could not be written; free some space or choose "
                 "another disk (-o)"

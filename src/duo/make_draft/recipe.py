@@ -20,22 +20,22 @@ EXPERTS = r"_exps\.weight"  # tensors' names, as a pattern
 
 def file_type(name: str) -> int:
     """llama.cpp's number (llama_ftype) of a type as llama-quantize spells it. Raises BadValueError."""
-    known = f"MOSTLY_{ALIASES.get(name, name).upper()}"
-    if known not in LlamaFileType.__members__:
+    member = f"MOSTLY_{ALIASES.get(name, name).upper()}"
+    if member not in LlamaFileType.__members__:
         raise BadValueError(f"--types has the unknown type {name!r}; give llama-quantize's names, as q4_0,q2_k")
-    return int(LlamaFileType[known])
+    return int(LlamaFileType[member])
 
 
 def parse_types(text: str) -> tuple[str, ...]:
     """ "q4_0,q2_k" -> the types, each once. "none": no types. Raises BadValueError."""
-    found = tuple(dict.fromkeys(word.lower() for word in comma_separated(text)))
-    if found == ("none",):
+    types = tuple(dict.fromkeys(word.lower() for word in comma_separated(text)))
+    if types == ("none",):
         return ()
-    if not found:
+    if not types:
         raise BadValueError("--types is empty; give types, as q4_0,q2_k, or none")
-    for name in found:
+    for name in types:
         file_type(name)
-    return found
+    return types
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class TargetSource:
 
     @property
     def path(self) -> str:
-        """Of a split model that of the first part."""
+        """The file; of a split model the first part."""
         return self.header.path
 
     @property
     def n_bytes(self) -> int:
-        """Of all weights but those of MTP layers."""
+        """Bytes of all weights except those of MTP layers."""
         return sum(t.n_bytes for t in self.header.tensors if t.layer is None or t.layer < self.n_layers)
 
     @property
@@ -82,12 +82,12 @@ class TargetSource:
 
     def numbers(self, recipe: DraftRecipe) -> dict[str, int]:
         """Header keys that the draft has another value of."""
-        found = {}
+        values = {}
         if recipe.n_experts is not None:
-            found[f"{self.header.architecture}.expert_used_count"] = recipe.n_experts
+            values[f"{self.header.architecture}.expert_used_count"] = recipe.n_experts
         if self.header.n_mtp:
-            found[f"{self.header.architecture}.nextn_predict_layers"] = 0
-        return found
+            values[f"{self.header.architecture}.nextn_predict_layers"] = 0
+        return values
 
     def name_of(self, recipe: DraftRecipe) -> str:
         """ "q3_k, 24 of 28 layers"."""
@@ -95,8 +95,8 @@ class TargetSource:
         if recipe.experts_type:
             parts.append(f"experts {recipe.experts_type}")
         if recipe.left_out:
-            kept = f"{self.n_layers - len(recipe.left_out)} of {self.n_layers} layers"
-            parts.append(f"{kept} (without {_ranges(recipe.left_out)})")
+            share = f"{self.n_layers - len(recipe.left_out)} of {self.n_layers} layers"
+            parts.append(f"{share} (without {_ranges(recipe.left_out)})")
         if recipe.n_experts is not None:
             parts.append(f"{recipe.n_experts} of {plural(self.n_experts, 'expert')}")
         return ", ".join(parts) or "the target itself"
@@ -104,13 +104,13 @@ class TargetSource:
 
 def _ranges(numbers: Sequence[int]) -> str:
     """Ascending numbers as text: "3 5-7"."""
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for n in numbers:
-        if found and found[-1][-1] == n - 1:
-            found[-1].append(n)
+        if runs and runs[-1][-1] == n - 1:
+            runs[-1].append(n)
         else:
-            found.append([n])
-    return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in found)
+            runs.append([n])
+    return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def step_bytes(header: Header, left_out: Sequence[int] = ()) -> int:

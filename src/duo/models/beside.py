@@ -32,7 +32,7 @@ class DraftSource(NamedTuple):
 
 
 def find(target: str) -> DraftSource:
-    """What can draft for a target of which nothing else is said. Raises DuoError as `read_header`."""
+    """The draft for a target whose user names none. Raises DuoError as `read_header`."""
     from duo import _core
 
     if not os.path.isfile(target):
@@ -61,8 +61,8 @@ def _why_not(draft: Path, target: str, header: Header) -> str:
     from duo import _core
 
     try:
-        found = read_header(draft)
-        if Head.of(found) is None and found.n_file_bytes > header.n_file_bytes / 2:
+        draft_header = read_header(draft)
+        if Head.of(draft_header) is None and draft_header.n_file_bytes > header.n_file_bytes / 2:
             return f"{draft} is a model of more than half the target's size; give it with -md if it is to draft"
         return str(_core.vocab_check(os.fsencode(target), os.fsencode(draft), False)["mismatch"])
     except DuoError as e:
@@ -75,16 +75,16 @@ def _named_like(target: Path) -> Iterator[Path]:
         files = sorted(p for p in target.parent.glob("*.gguf") if NO_MODEL not in p.name and p.name != target.name)
     except OSError:
         return
-    mine = base_name(target)
+    base = base_name(target)
     names = {path: base_name(path) for path in files}
     prefixed = {path: name for path, name in names.items() if name.startswith(PREFIXES)}
-    like_mine = {path for path, name in names.items() if _follows(name, mine)}
-    alone = all(name == mine for path, name in names.items() if path not in prefixed and path not in like_mine)
+    like_target = {path for path, name in names.items() if _follows(name, base)}
+    alone = all(name == base for path, name in names.items() if path not in prefixed and path not in like_target)
     for path in files:
-        if path in like_mine or (path in prefixed and (alone or names[path].partition("-")[2] == mine)):
+        if path in like_target or (path in prefixed and (alone or names[path].partition("-")[2] == base)):
             yield path
 
 
-def _follows(name: str, mine: str) -> bool:
+def _follows(name: str, base: str) -> bool:
     """As "model-eagle3" follows "model"."""
-    return name.startswith(mine) and name[len(mine) :].lstrip("-._").startswith(_KINDS)
+    return name.startswith(base) and name[len(base) :].lstrip("-._").startswith(_KINDS)

@@ -19,16 +19,16 @@ class Head:
     """What a file says of the draft head that it holds."""
 
     kind: Kind
-    layers: tuple[int, ...]  # EAGLE-3, DFlash, DSpark: of the target, whose inputs it reads
+    layers: tuple[int, ...]  # of the target, whose inputs the head reads (EAGLE-3, DFlash, DSpark)
     target_width: int  # numbers in one of these inputs, or in the state after the last layer
-    n_draft_tokens: int  # of the vocabulary, that it can propose
-    own_embedding: bool  # otherwise it uses its target's
+    n_draft_tokens: int  # tokens of the vocabulary that the head can propose
+    own_embedding: bool  # False: it uses the target's
     own_output: bool
     n_block: int = 0  # DFlash, DSpark: tokens of a block
 
     @classmethod
     def of(cls, h: Header, *, mtp: bool = False) -> Head | None:
-        """None: the file is another model. mtp: the head is the file's MTP layers, whatever else it has."""
+        """The head in a file; None: it has none. mtp: the head is the file's MTP layers, whatever else it has."""
         shapes = {t.name: t.shape for t in h.tensors}
         if h.n_mtp and (mtp or not h.has_trunk):
             return cls("mtp", (), h.n_embd, h.n_vocab, own_embedding=True, own_output=True)
@@ -52,7 +52,7 @@ class Head:
         )
 
     def line(self) -> str:
-        """For the reader of `duo check`."""
+        """A line for the reader of `duo check`."""
         if self.kind == "mtp":
             return f"{HEADS['mtp']}: it reads the target's last state of width {self.target_width}"
         layers = ", ".join(map(str, self.layers))
@@ -64,17 +64,17 @@ class Head:
         return f"{HEADS[self.kind]}: {reads}; proposes {tokens}{blocks}{uses}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as JSON has them."""
         return asdict(self)
 
 
 def cache_warning(type_k: str, type_v: str) -> list[str]:
-    """Of a head whose cache has these types: a sentence, or none."""
-    asked = [f"{flag} {t}" for flag, t in (("-ctkd", type_k), ("-ctvd", type_v)) if t not in ("f32", "f16", "bf16")]
-    if not asked:
+    """A warning, if the cache of a head has quantised types; else an empty list."""
+    flags = [f"{flag} {t}" for flag, t in (("-ctkd", type_k), ("-ctvd", type_v)) if t not in ("f32", "f16", "bf16")]
+    if not flags:
         return []
     why = "a quantised cache of a draft head can cost nearly all right guesses (from 99 to 2%, llama.cpp #25725)"
-    return [f"{why}; leave out {' and '.join(asked)}, and it is f16"]
+    return [f"{why}; leave out {' and '.join(flags)}, and it is f16"]
 
 
 def refused_layers(h: Header) -> str:
@@ -86,14 +86,14 @@ def refused_layers(h: Header) -> str:
     return f"the target has {plural(h.n_mtp, 'MTP layer')}, but duo cannot run those of {h.architecture} models"
 
 
-def check_kind(draft: str | os.PathLike[str], wanted: str) -> None:
+def check_kind(draft: str | os.PathLike[str], spec_type: str) -> None:
     """Raises BadValueError: the draft's file is not of the kind that --spec-type names, and what read_header raises."""
-    kind = wanted.removeprefix("draft-")
+    kind = spec_type.removeprefix("draft-")
     if kind not in ("eagle3", "dflash", "dspark"):
         return  # MTP layers are looked for while loading
     head = Head.of(read_header(draft))
     if head is None or head.kind != kind:
         raise BadValueError(
-            f"{os.fsdecode(draft)} is no {HEADS[kind].split(' ', 1)[1]} (--spec-type {wanted}); give one (-md), or "
+            f"{os.fsdecode(draft)} is no {HEADS[kind].split(' ', 1)[1]} (--spec-type {spec_type}); give one (-md), or "
             "leave out --spec-type"
         )

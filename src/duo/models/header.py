@@ -92,8 +92,8 @@ class Header:
     @property
     def matrix_bytes(self) -> dict[str, int]:
         """Bytes of the matrices by their type, most first."""
-        found = self._bytes_by_type(t for t in self.tensors if len(t.shape) > 1 and min(t.shape[:2]) > 1)
-        return dict(sorted(found.items(), key=lambda x: -x[1]))
+        by_type = self._bytes_by_type(t for t in self.tensors if len(t.shape) > 1 and min(t.shape[:2]) > 1)
+        return dict(sorted(by_type.items(), key=lambda x: -x[1]))
 
     @staticmethod
     def _bytes_by_type(tensors: Iterable[TensorInfo]) -> dict[str, int]:

@@ -25,11 +25,11 @@ def listed(target: Path) -> list[ListedDraft]:
     """The drafts of all pairs with this target, the smallest of those that are here first. What is wrong with a list or
     a cache is reported by the commands that need it."""
     try:
-        known = list(entries().values())
+        pairs = list(entries().values())
     except DuoError:
         return []
-    found = [draft for e in known if (draft := _draft(e, target)) is not None]
-    return sorted(found, key=lambda x: (x.path is None, x.path.stat().st_size if x.path is not None else 0))
+    drafts = [draft for e in pairs if (draft := _draft(e, target)) is not None]
+    return sorted(drafts, key=lambda x: (x.path is None, x.path.stat().st_size if x.path is not None else 0))
 
 
 def _draft(e: Entry, target: Path) -> ListedDraft | None:
@@ -53,12 +53,12 @@ def _draft(e: Entry, target: Path) -> ListedDraft | None:
 
 
 def _is(e: Entry, target: Path) -> bool:
-    """By the name of the file, whatever its quantisation, or by that of the repository. The demo target is not meant:
-    who names its file wants it alone."""
-    model, mine = e.pair.target, base_name(target)
+    """Whether the target is that of this pair: by the name of the file, whatever its quantisation, or by that of the
+    repository. Never for the demo target: a user who names its file wants it alone."""
+    model, base = e.pair.target, base_name(target)
     if model.repo is None:
         return e.own and local_path(model, e.folder).samefile(target)
     names = {base_name(Path(f"{model.repo.partition('/')[2].lower().removesuffix('-gguf')}.gguf"))}
     if model.file is not None and not set("*?[") & set(model.file):
         names.add(base_name(Path(model.file)))
-    return mine in names and not mine.startswith(GENERIC)
+    return base in names and not base.startswith(GENERIC)

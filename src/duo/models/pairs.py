@@ -82,7 +82,7 @@ class Pair(BaseModel):
 
     @property
     def spec_type(self) -> str | None:
-        """What --spec-type calls that which guesses; None: a draft file, which needs no such option."""
+        """The value of --spec-type that the pair needs; None: it has a draft file and needs none."""
         return None if self.draft is not None else "draft-mtp" if self.own_layers else NGRAMS
 
     @property
@@ -106,10 +106,10 @@ class Entry(NamedTuple):
 def shipped_file() -> Path:
     """models.yaml, in the package or at the top of a checkout."""
     package = Path(__file__).parents[1]
-    found = next((p for p in (package / "models.yaml", package.parents[1] / "models.yaml") if p.is_file()), None)
-    if found is None:
+    file = next((p for p in (package / "models.yaml", package.parents[1] / "models.yaml") if p.is_file()), None)
+    if file is None:
         raise DuoError("duo's list of pairs (models.yaml) is missing from this installation; install duo again")
-    return found
+    return file
 
 
 def user_file() -> Path:
@@ -152,25 +152,24 @@ def parse(text: str, file: Path) -> list[Pair]:
     except (LookupError, TypeError, AttributeError):  # PyYAML raises these for values such as !!int ""
         raise BadValueError(f"{file} is not YAML (a value does not have the type of its !! tag); correct it") from None
     try:
-        found = _List.model_validate({"pairs": []} if data is None else data).pairs
+        pairs = _List.model_validate({"pairs": []} if data is None else data).pairs
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
-        given = first["input"]
-        value = (
-            f" is {given!r}, but" if isinstance(given, str | int | float | None) and first["type"] != "missing" else ":"
-        )
+        bad_input = first["input"]
+        is_plain = isinstance(bad_input, str | int | float | None) and first["type"] != "missing"
+        value = f" is {bad_input!r}, but" if is_plain else ":"
         why = first["msg"].removeprefix("Value error, ")
         where = f"{file}, line {_line(node, first['loc'])}"
         raise BadValueError(
             f"{where}: {_path_text(first['loc'])}{value} {why[0].lower() + why[1:]}; correct it"
         ) from None
     seen: set[str] = set()
-    for i, p in enumerate(found):
+    for i, p in enumerate(pairs):
         if p.name in seen:
             where = f"{file}, line {_line(node, ('pairs', i, 'name'))}"
             raise BadValueError(f"{where}: pairs[{i}].name is {p.name!r}, which is already in use; choose another name")
         seen.add(p.name)
-    return found
+    return pairs
 
 
 def _text(file: Path) -> str:
@@ -196,11 +195,11 @@ def _shipped() -> tuple[Pair, ...]:
 def entries() -> dict[str, Entry]:
     """All pairs by name. The user's own replace those that come with duo. Raises BadValueError if a list is broken."""
     data = Path(__file__).parents[1] / "data"  # the demo pair is there
-    found = {p.name: Entry(p, data, False) for p in _shipped()}
+    by_name = {p.name: Entry(p, data, False) for p in _shipped()}
     own = user_file()
     if own.exists():
-        found |= {p.name: Entry(p, own.parent, True) for p in read(own)}
-    return found
+        by_name |= {p.name: Entry(p, own.parent, True) for p in read(own)}
+    return by_name
 
 
 def unknown(name: str, names: Iterable[str], flag: str = "") -> UnknownModelError:
@@ -213,10 +212,10 @@ def unknown(name: str, names: Iterable[str], flag: str = "") -> UnknownModelErro
 
 def find(name: str, flag: str = "") -> Entry:
     """flag: the option that gave the name. Raises UnknownModelError."""
-    known = entries()
-    if name not in known:
-        raise unknown(name, known, flag)
-    return known[name]
+    by_name = entries()
+    if name not in by_name:
+        raise unknown(name, by_name, flag)
+    return by_name[name]
 
 
 def expanded(path: str) -> Path:
@@ -236,7 +235,7 @@ def path_of(model: ModelRef, folder: Path, fetch: Callable[[HubModel], Path], he
 
 
 def local_path(model: ModelRef, folder: Path) -> Path:
-    """Of a model that is in no repository. Raises BadValueError."""
+    """The file of a model that is in no repository. Raises BadValueError."""
     return folder / expanded(str(model.file))
 
 
@@ -254,15 +253,15 @@ def add(pair: Pair, *, replace: bool = False) -> Path:
     (disk)."""
     file = user_file()
     old = _text(file) if file.exists() else ""
-    known = parse(old, file)
+    pairs = parse(old, file)
     entry = pair.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-    if any(p.name == pair.name for p in known):
+    if any(p.name == pair.name for p in pairs):
         if not replace:
             raise BadValueError(f"{file} already has a pair {pair.name}; use --replace, or another name")
-        kept = [
-            p.model_dump(mode="json", exclude_none=True, exclude_defaults=True) for p in known if p.name != pair.name
+        others = [
+            p.model_dump(mode="json", exclude_none=True, exclude_defaults=True) for p in pairs if p.name != pair.name
         ]
-        text = _dump({"pairs": [*kept, entry]})
+        text = _dump({"pairs": [*others, entry]})
     else:
         text = _appended(old, entry, file)
     try:
@@ -285,7 +284,7 @@ def _dump(data: Any) -> str:
 
 def _appended(text: str, entry: dict[str, Any], file: Path) -> str:
     """The list with one more entry. Comments are kept where that is possible."""
-    known: list[dict[str, Any]] = (yaml.safe_load(text) or {"pairs": []})["pairs"] if text.strip() else []
+    pairs: list[dict[str, Any]] = (yaml.safe_load(text) or {"pairs": []})["pairs"] if text.strip() else []
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     items = node.value[0][1] if isinstance(node, yaml.MappingNode) and node.value else None
     if isinstance(items, yaml.SequenceNode) and items.value and not items.flow_style:
@@ -293,8 +292,8 @@ def _appended(text: str, entry: dict[str, Any], file: Path) -> str:
         block = "".join(f"{indent}{line}\n" for line in _dump([entry]).splitlines())
         longer = text.rstrip("\n") + "\n" + block
         try:
-            if len(parse(longer, file)) == len(known) + 1:
+            if len(parse(longer, file)) == len(pairs) + 1:
                 return longer
         except BadValueError:
             pass
-    return _dump({"pairs": [*known, entry]})
+    return _dump({"pairs": [*pairs, entry]})

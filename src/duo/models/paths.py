@@ -58,8 +58,8 @@ def path(value: PathLike, what: str) -> str:
 def parts(path: str) -> list[str]:
     """Those files of a model that exist. A split model has several, with numbers in their names (llama_split_path in
     llama.h)."""
-    named = _PART.fullmatch(path)
-    files = [path] if named is None else [f"{named[1]}-{i:05}-of-{named[2]}.gguf" for i in range(1, int(named[2]) + 1)]
+    match = _PART.fullmatch(path)
+    files = [path] if match is None else [f"{match[1]}-{i:05}-of-{match[2]}.gguf" for i in range(1, int(match[2]) + 1)]
     return [file for file in files if os.path.isfile(file)]
 
 

@@ -14,7 +14,7 @@ _PROMISES: dict[AcceptRule, str] = {
 
 
 def promise(rule: AcceptRule) -> str:
-    """What the rule keeps, with its name."""
+    """The name of the rule, and what it keeps."""
     return f"{rule} acceptance, {_PROMISES[rule]}"
 
 

@@ -22,11 +22,11 @@ _PLAIN: dict[Any, str] = {
 
 
 class WrongValueError(Exception):
-    """why: what the type wants. found: the value, or the part of it that is wrong."""
+    """why: what the type wants. value: the value, or the part of it that is wrong."""
 
-    def __init__(self, why: str, found: object) -> None:
+    def __init__(self, why: str, value: object) -> None:
         super().__init__(why)
-        self.why, self.found = why, found
+        self.why, self.value = why, value
 
 
 def core_schema(hint: Any) -> dict[str, Any]:
@@ -64,9 +64,9 @@ def _validator(table: type, name: str) -> SchemaValidator:
 def check_value(table: type, name: str, value: object) -> Any:
     """The value as the type of this option of a table has it. Raises WrongValueError."""
     if "pydantic_core" not in sys.modules:
-        found = plain_value(table.__annotations__[name], value)
-        if found is not UNSURE:
-            return found
+        plain = plain_value(table.__annotations__[name], value)
+        if plain is not UNSURE:
+            return plain
     validator = _validator(table, name)
     try:
         return validator.validate_python(value)

@@ -46,8 +46,8 @@ class ExpertOptions(TypedDict, total=False):
 
 def overrides(cpu_moe: bool, n_cpu_moe: int, n_cpu_ffn: int) -> list[tuple[str, str]]:
     """(pattern, memory) for these options, as -ot has them."""
-    found = [EXPERTS] if cpu_moe else []
+    patterns = [EXPERTS] if cpu_moe else []
     for n, kind in ((n_cpu_moe, EXPERTS), (n_cpu_ffn, DENSE)):
         if n:  # one pattern, because libllama compiles each of them for each tensor
-            found.append(rf"blk\.({'|'.join(map(str, range(min(n, N_LAYER_MAX))))}){kind}")
-    return [(pattern, "CPU") for pattern in found]
+            patterns.append(rf"blk\.({'|'.join(map(str, range(min(n, N_LAYER_MAX))))}){kind}")
+    return [(pattern, "CPU") for pattern in patterns]

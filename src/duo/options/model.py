@@ -105,7 +105,7 @@ class ModelOptions:
         )
 
     def for_texts(self, n: int) -> ModelOptions:
-        """The same for n texts at once, each with a whole context."""
+        """These options for n texts at once, each with a whole context."""
         return replace(self, n_parallel=n, n_contexts=n)
 
     def flag(self, name: str) -> str:
@@ -114,13 +114,13 @@ class ModelOptions:
 
     @property
     def chooses_threads(self) -> bool:
-        """Whether the user gave threads or CPUs for it."""
+        """Whether the user chose threads or CPUs for this model."""
         return bool(self.n_threads or self.n_threads_batch or self.cpus)
 
 
 def with_mtp(target: ModelOptions, draft: ModelOptions) -> tuple[ModelOptions, ModelOptions]:
-    """The same models with the MTP layers of the draft's file as the draft. Those of the target's own file lie where
-    its other layers lie."""
+    """Both models, with the MTP layers of the draft's file as the draft. MTP layers of the target's own file are placed
+    as its other layers."""
     if target.path != draft.path:
         return target, replace(draft, mtp=True)
     same = {

@@ -22,13 +22,13 @@ def tensor_overrides(value: str | Sequence[str] | None, flag: str) -> list[tuple
     """(pattern, memory) for each part of "ffn_up=CPU,attn=CUDA0" or of a list. Raises BadValueError."""
     if value is None:
         return []
-    found = []
+    pairs = []
     for one in ",".join([value] if isinstance(value, str) else value).split(","):
         pattern, _, memory = one.partition("=")
         if not pattern or not memory or not one.isprintable():
             raise BadValueError(f"{one!r} ({flag}) is not PATTERN=MEMORY; write it as ffn_up=CPU")
-        found.append((pattern, memory))
-    return found
+        pairs.append((pattern, memory))
+    return pairs
 
 
 def cpu_list(mask: str | None, span: str | None, flags: tuple[str, str]) -> list[int]:

@@ -45,7 +45,7 @@ def _switch(value: Any) -> Any:
 OnOffAuto = Annotated[Literal["on", "off", "auto"], BeforeValidator(_switch)]
 
 
-def _whole(value: Any) -> Any:
+def _integer_text(value: Any) -> Any:
     if isinstance(value, str):
         match = re.fullmatch(r"([+-]?[0-9]+)(\.0*)?", value.strip())  # pydantic reads '0-7' as -7
         if match is None:
@@ -54,7 +54,7 @@ def _whole(value: Any) -> Any:
     return value
 
 
-Int = Annotated[int, BeforeValidator(_whole)]
+Int = Annotated[int, BeforeValidator(_integer_text)]
 AutoInt = Int | Literal["auto"]
 Window = Annotated[Int, Field(ge=0, le=N_WINDOW_MAX)] | Literal["auto", "all"]
 TextCount = Annotated[Int, Field(ge=1, le=N_PARALLEL_MAX)] | Literal["auto"]

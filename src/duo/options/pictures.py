@@ -14,15 +14,15 @@ Rows = Annotated[Int, Field(ge=1, le=1 << 16)]
 def _pictures(value: Any) -> Any:
     """Accepts paths and bytes, or one of them; text may name several, with commas between, as in llama.cpp."""
     several = value if isinstance(value, list | tuple) else [value]
-    found: list[str | bytes] = []
+    pictures: list[str | bytes] = []
     for x in several:
         if isinstance(x, bytes | bytearray):
-            found.append(bytes(x))
+            pictures.append(bytes(x))
         elif isinstance(x, str | os.PathLike) and os.fspath(x):
-            found += os.fsdecode(x).split(",") if isinstance(x, str) else [os.fsdecode(x)]
+            pictures += os.fsdecode(x).split(",") if isinstance(x, str) else [os.fsdecode(x)]
         else:
             raise ValueError("input should be the paths of pictures, or their bytes")
-    return found
+    return pictures
 
 
 Pictures = Annotated[list[str | bytes], BeforeValidator(_pictures)]

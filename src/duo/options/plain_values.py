@@ -30,8 +30,8 @@ def plain_value(hint: Any, value: object) -> Any:
     if origin in (Union, UnionType):
         if value is None:
             return None if NoneType in args else UNSURE
-        found = [x for x in (plain_value(a, value) for a in args if a is not NoneType) if x is not UNSURE]
-        return found[0] if len(found) == 1 else UNSURE
+        values = [x for x in (plain_value(a, value) for a in args if a is not NoneType) if x is not UNSURE]
+        return values[0] if len(values) == 1 else UNSURE
     if origin is list:
         items = [plain_value(args[0], x) for x in value] if type(value) is list else [UNSURE]
         return UNSURE if UNSURE in items else items
@@ -47,9 +47,9 @@ def _marked(kind: Any, markers: tuple[Any, ...], value: object) -> Any:
                 value = m.function(value)
             except ValueError:
                 return UNSURE
-    found = plain_value(kind, value)
+    plain = plain_value(kind, value)
     bounds = [m for m in markers if isinstance(m, Field)]
-    return found if found is UNSURE or all(b.ge <= found <= b.le for b in bounds) else UNSURE
+    return plain if plain is UNSURE or all(b.ge <= plain <= b.le for b in bounds) else UNSURE
 
 
 def _int(value: object) -> Any:

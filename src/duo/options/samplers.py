@@ -60,12 +60,12 @@ Samplers = Annotated[list[str], BeforeValidator(_samplers)]
 
 
 def is_usual(names: Sequence[str] | None) -> bool:
-    """Whether they are in llama.cpp's own order, each once. None: all of them."""
+    """Whether the samplers are in llama.cpp's own order, each once. None: all samplers."""
     return names is None or filters(names) == [n for n in ALL if n in names]
 
 
 def filters(names: Sequence[str] | None) -> list[str]:
-    """Those that are applied in this order. None: all of them."""
+    """The samplers that are applied one after the other. None: all of them."""
     return ALL if names is None else [n for n in names if n != ADAPTIVE]
 
 

@@ -14,9 +14,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _default(hint: Any) -> Any:
-    """What stands in the annotation: an Opt, or the value itself."""
-    given = get_args(hint)[-1] if get_origin(hint) is Annotated else inspect.Parameter.empty
-    return given.default if isinstance(given, Opt) else given
+    """The default: of the Opt in the annotation, or the last value in it."""
+    value = get_args(hint)[-1] if get_origin(hint) is Annotated else inspect.Parameter.empty
+    return value.default if isinstance(value, Opt) else value
 
 
 def _bare(hint: Any) -> Any:

@@ -20,7 +20,7 @@ from duo.options.option import (
     opt,
 )
 
-NGRAMS = "ngram-map-k"  # that guess if the user does not say what does
+NGRAMS = "ngram-map-k"  # the kind of n-grams that guesses if the user names none
 
 
 def _length(value: Any) -> Any:
@@ -38,10 +38,10 @@ def says_plain(options: Mapping[str, Any]) -> bool:
 
 
 def leaves_guesses(options: Mapping[str, Any], *, drafted: bool) -> bool:
-    """Whether these keywords of a text, checked or not, let duo add guesses. Absent or None: not said. drafted: there
-    is a draft; who says how much it guesses wants no others."""
-    said = drafted and any(options.get(name) is not None for name in ("n_draft", "n_draft_min", "draft_tree"))
-    return not said and not says_plain(options)
+    """Whether these keywords of a text, checked or not, let duo add guesses. Absent or None: the user chose nothing.
+    drafted: there is a draft; a user who sets its length wants no other guesses."""
+    sets_length = drafted and any(options.get(name) is not None for name in ("n_draft", "n_draft_min", "draft_tree"))
+    return not sets_length and not says_plain(options)
 
 
 DraftLength = Annotated[AutoInt, BeforeValidator(_length)]

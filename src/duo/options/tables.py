@@ -17,8 +17,8 @@ from duo.options.option import Opt
 
 def options_of(table: type) -> dict[str, Opt]:
     """Opt by keyword, in the order of definition."""
-    found = {name: [m for m in get_args(hint) if isinstance(m, Opt)] for name, hint in table.__annotations__.items()}
-    return {name: of[0] for name, of in found.items() if of}
+    markers = {name: [m for m in get_args(hint) if isinstance(m, Opt)] for name, hint in table.__annotations__.items()}
+    return {name: of[0] for name, of in markers.items() if of}
 
 
 ENGINE_OPTIONS = options_of(EngineOptions)
@@ -44,5 +44,5 @@ else:
         if name not in _OF_COMMANDS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module, table = _OF_COMMANDS[name]
-        globals()[name] = found = options_of(getattr(import_module(f"duo.options.{module}"), table))
-        return found
+        globals()[name] = options = options_of(getattr(import_module(f"duo.options.{module}"), table))
+        return options

@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 from duo.options.markers import BeforeValidator, Field
 from duo.options.option import Count, FilePath, Int, Opt, Probability, opt
 
-# Of the engine: where the target runs while it teaches.
+# Options of the engine: where the target runs while it teaches.
 OF_TARGET = (
     "n_gpu_layers", "device", "tensor_split", "split_mode", "main_gpu", "n_threads", "n_threads_batch", "cpu_mask",
     "cpu_range", "flash_attn", "load_mode", "offload_kqv", "op_offload", "override_tensor",

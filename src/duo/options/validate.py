@@ -38,20 +38,20 @@ def _sentence(name: str, e: WrongValueError) -> str:
     o, command = next((t[name], command) for t, command in by_table if name in t)
     where = f"{name} ({o.flags[0].split('/')[0]})" if o.flags else name
     why = e.why[0].lower() + e.why[1:]
-    return f"{where} is {quoted(e.found)}, but {why}; see duo {command}"
+    return f"{where} is {quoted(e.value)}, but {why}; see duo {command}"
 
 
 def _complete(function: str, options: dict[str, Any], kind: type, table: dict[str, Opt]) -> Any:
     """For these keywords of a function, the defaults filled in. kind: the TypedDict of the table. Raises TypeError or
     BadValueError."""
     check_keywords(function, options, table)
-    found = {name: o.default for name, o in table.items()}
+    values = {name: o.default for name, o in table.items()}
     for name in (n for n in table if n in options):  # in this order, which says what is reported if several are wrong
         try:
-            found[name] = check_value(kind, name, options[name])
+            values[name] = check_value(kind, name, options[name])
         except WrongValueError as e:
             raise BadValueError(_sentence(name, e)) from None
-    return found
+    return values
 
 
 def check_keywords(function: str, options: dict[str, Any], *tables: Container[str]) -> None:

@@ -10,14 +10,14 @@ from duo.options.option import opt
 
 def _margins(value: Any) -> Any:
     """A list of MiB, or text such as "1024,512" or "1024/512", as llama.cpp has it."""
-    given = value.replace("/", ",").split(",") if isinstance(value, str) else value
+    parts = value.replace("/", ",").split(",") if isinstance(value, str) else value
     try:
-        found = [int(x) for x in ([given] if isinstance(given, int) else given)]
+        margins = [int(x) for x in ([parts] if isinstance(parts, int) else parts)]
     except (TypeError, ValueError):
-        found = []
-    if not found or not all(0 <= x < 2**31 for x in found):
+        margins = []
+    if not margins or not all(0 <= x < 2**31 for x in margins):
         raise ValueError("input should be a number of MiB for each device, such as 1024,512")
-    return found
+    return margins
 
 
 Margins = Annotated[list[int], BeforeValidator(_margins)]

@@ -28,8 +28,8 @@ def chosen(model: PathLike | None, options: dict[str, Any]) -> tuple[str | None,
         raise BadValueError('draft="auto" looks for what the target brings along, and no target was given; give model')
     if says_plain(options):
         return None, options
-    found = find(path(model, "target"))
-    return found.path, {**options, "spec_type": ["draft-mtp"]} if found.own else options
+    draft = find(path(model, "target"))
+    return draft.path, {**options, "spec_type": ["draft-mtp"]} if draft.own else options
 
 
 def add_ngrams(d: Texts, accept: str | None) -> None:

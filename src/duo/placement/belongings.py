@@ -19,13 +19,13 @@ N_SAMPLES, N_SAMPLE = 64, 1 << 16  # pieces of the weights, and the bytes of eac
 def file_hash(path: str | os.PathLike[str]) -> str:
     """Hash of a file's size, its beginning and samples of the rest, in which two models differ. Raises OSError."""
     n = os.path.getsize(path)
-    found = hashlib.sha256(str(n).encode())
+    digest = hashlib.sha256(str(n).encode())
     with Path(path).open("rb") as file:
-        found.update(file.read(N_HEADER))
+        digest.update(file.read(N_HEADER))
         for i in range(N_SAMPLES if n > N_HEADER else 0):
             file.seek(N_HEADER + (n - N_HEADER) * i // N_SAMPLES)
-            found.update(file.read(N_SAMPLE))
-    return found.hexdigest()[:32]
+            digest.update(file.read(N_SAMPLE))
+    return digest.hexdigest()[:32]
 
 
 def _files(paths: Iterable[str | bytes]) -> str:
@@ -33,7 +33,8 @@ def _files(paths: Iterable[str | bytes]) -> str:
 
 
 def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
-    """By names that fit into a message. Where the layers are is left out: it only changes rounding. Raises OSError."""
+    """What a cache of the model belongs to, by names for messages. The places of layers are left out: they only change
+    rounding. Raises OSError."""
     path = os.fsdecode(m.path)
     rope = (m.rope_scaling, m.rope_freq_base, m.rope_freq_scale, m.yarn_orig_ctx, m.yarn_ext_factor)
     packed = [f"packed as {model.packed_as}"] if model.packed_as else []
@@ -58,23 +59,23 @@ class Belongings:
 
     def __init__(self, placed: _core.EngineOptions) -> None:
         self._placed = placed
-        self._found: dict[str, dict[str, str]] = {}
+        self._by_role: dict[str, dict[str, str]] = {}
 
     def of(self, engine: _core.Engine) -> dict[str, dict[str, str]]:
-        """By the role of the model: target, draft. Raises BadValueError (the target is elsewhere) and DuoError."""
+        """Belongings by role: target, draft. Raises BadValueError (the target is elsewhere) and DuoError."""
         if engine.target is None:
             raise BadValueError("the target is in another process, and so is its cache; save it there")
-        if not self._found:
+        if not self._by_role:
             try:
-                found = {"target": belongings(self._placed.target, engine.target)}
+                by_role = {"target": belongings(self._placed.target, engine.target)}
                 if engine.draft is not None:
-                    found["draft"] = belongings(self._placed.draft, engine.draft)
+                    by_role["draft"] = belongings(self._placed.draft, engine.draft)
             except OSError as e:
                 raise DuoError(f"a file of the model can no longer be read ({one_line(e)}); restore it") from None
-            self._found = found
-        return self._found
+            self._by_role = by_role
+        return self._by_role
 
 
-def difference(saved: dict[str, str], here: dict[str, str]) -> str:
+def difference(saved: dict[str, str], own: dict[str, str]) -> str:
     """The first thing in which they differ; empty if there is none."""
-    return next((name for name in here if saved.get(name) != here[name]), "")
+    return next((name for name in own if saved.get(name) != own[name]), "")

@@ -38,7 +38,7 @@ class VocabularyFacts:
 
 @dataclass(frozen=True)
 class CheckedModel:
-    """What can be said about one model without loading it."""
+    """What is known of one model without loading it."""
 
     header: Header
     vocabulary: VocabularyFacts
@@ -73,7 +73,7 @@ class CheckedModel:
 
 @dataclass(frozen=True)
 class PairCheck:
-    """What can be said about a pair, or about a model alone, without loading it."""
+    """What is known of a pair, or of a model alone, without loading it."""
 
     target: CheckedModel
     draft: CheckedModel | None

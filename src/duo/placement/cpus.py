@@ -57,7 +57,7 @@ def core_cpus(root: Path = ROOT) -> list[int]:
 
 
 def cpu_mask(cpus: Iterable[int]) -> str:
-    """As for -C: bit i is CPU i."""
+    """The mask in hexadecimal, as -C takes it: bit i is CPU i."""
     return hex(sum(1 << cpu for cpu in cpus))
 
 
@@ -114,10 +114,10 @@ def _groups(root: Path) -> Iterator[Path]:
         version = 2 if (hierarchy, controllers) == ("0", "") else 1
         if version == 1 and "cpu" not in controllers.split(","):
             continue
-        ours = [m for m in mounts if m.version == version and (version == 2 or "cpu" in m.controllers)]
-        found = [(m, place) for m in ours if (place := _below(m, PurePosixPath(group))) is not None]
+        candidates = [m for m in mounts if m.version == version and (version == 2 or "cpu" in m.controllers)]
+        places = [(m, place) for m in candidates if (place := _below(m, PurePosixPath(group))) is not None]
         # In a container without its own cgroup namespace the path may be the host's. Then the top is our group.
-        for mount, place in found or [(m, PurePosixPath()) for m in ours[:1]]:
+        for mount, place in places or [(m, PurePosixPath()) for m in candidates[:1]]:
             for part in (place, *place.parents):
                 yield root / str(mount.point).lstrip("/") / part
 

@@ -49,37 +49,37 @@ class Finding:
         """One line: which kernels exist but are not used, and how to repair them; empty if all are used."""
         if self.obstacle:
             return ""
-        said = []
+        sentences = []
         for name in self.extra:
             if (end := self.verdicts.get(name, WORKS)) != WORKS:
-                said.append(
+                sentences.append(
                     f"stock {name} kernels {_how(end)} and are not used; to repair them: {rebuild(amx=name == AMX)}"
                 )
         if AMX in self.extra and AMX not in self.verdicts:
-            said.append(f"stock AMX kernels are not used because they could not be tried ({self.not_tried})")
+            sentences.append(f"stock AMX kernels are not used because they could not be tried ({self.not_tried})")
         if self.refused:
             ends = ", ".join(f"duo's {name} kernels {_how(self.verdicts[kind_of(name)])}" for name in self.refused)
             best = _best()
-            said.append(f"{ends}; {f'its {best}' if best else 'stock'} kernels are used instead")
-        return "; ".join(said)
+            sentences.append(f"{ends}; {f'its {best}' if best else 'stock'} kernels are used instead")
+        return "; ".join(sentences)
 
     def lines(self) -> list[str]:
         """One line for each kind, for a report."""
-        said = []
-        ours = [name for name, end in self.verdicts.items() if _isa(name) and end != ABSENT]
-        for name in (PLAIN, *self.extra, *ours):
+        lines = []
+        own_kinds = [name for name, end in self.verdicts.items() if _isa(name) and end != ABSENT]
+        for name in (PLAIN, *self.extra, *own_kinds):
             what = f"duo's {_isa(name)} kernels" if _isa(name) else f"stock {name} kernels".replace(f" {PLAIN}", "")
             end = self.verdicts.get(name, "")
             if end == WORKS:
                 off = name in self.extra and not self.extra_allowed
-                said.append(f"{what}: work{'; not used, because libllama uses all or none' if off else ''}")
+                lines.append(f"{what}: work{'; not used, because libllama uses all or none' if off else ''}")
             elif end:
                 repair = "" if _isa(name) else f"; to repair them: {rebuild(amx=name == AMX)}"
-                said.append(f"{what}: {_how(end)}; not used{repair}")
+                lines.append(f"{what}: {_how(end)}; not used{repair}")
             else:
                 used = "" if name != AMX else "; not used"
-                said.append(f"{what}: not tried ({self.not_tried}){used}")
-        return said
+                lines.append(f"{what}: not tried ({self.not_tried}){used}")
+        return lines
 
 
 def kind_of(isa: str) -> str:

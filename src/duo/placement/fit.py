@@ -99,20 +99,20 @@ def place_layers(target: PlacementRequest, draft: PlacementRequest | None, devic
     Raises DoesNotFitError, with the largest number of layers that fits.
     """
     free = {d.name: d for d in devices}
-    wishes = [w for w in (draft, target) if w is not None]
-    found: dict[str, ModelPlacement] = {}
-    for w in sorted(wishes, key=lambda w: w.n_gpu_layers is None):  # stable: the draft before the target
-        found[w.what] = p = _fixed(w, free) if w.n_gpu_layers is not None else _fitted(w, free)
+    requests = [w for w in (draft, target) if w is not None]
+    placements: dict[str, ModelPlacement] = {}
+    for w in sorted(requests, key=lambda w: w.n_gpu_layers is None):  # stable: the draft before the target
+        placements[w.what] = p = _fixed(w, free) if w.n_gpu_layers is not None else _fitted(w, free)
         for name, used in zip(p.devices, p.bytes.devices, strict=True):
             free[name] = free[name]._replace(free=max(0, free[name].free - used))
-    return PairPlacement(found[target.what], None if draft is None else found[draft.what])
+    return PairPlacement(placements[target.what], None if draft is None else placements[draft.what])
 
 
 def _places(w: PlacementRequest, n: int, shares: tuple[float, ...], rooms: Sequence[Room]) -> tuple[Places, bool]:
     """The bytes in each place, and whether the first device is full, or too crowded for prompts of the CPU's layers."""
-    found = places(w.need, n, shares)
-    if not rooms or not w.need.matrix or found.devices[0] <= rooms[0].usable:
-        return found, bool(rooms) and not rooms[0].usable
+    usage = places(w.need, n, shares)
+    if not rooms or not w.need.matrix or usage.devices[0] <= rooms[0].usable:
+        return usage, bool(rooms) and not rooms[0].usable
     return places(replace(w.need, matrix=(), kept_matrix=0), n, shares), True
 
 
@@ -127,7 +127,7 @@ def _fitted(w: PlacementRequest, free: dict[str, Room]) -> ModelPlacement:
     shares = w.shares[: len(rooms)] if w.shares else tuple(map(float, usable))
     n = most_layers(w.need, usable, shares) if rooms else 0
     names = tuple(d.name for d in rooms)
-    found, crowded = _places(w, n, shares, rooms)
+    usage, crowded = _places(w, n, shares, rooms)
     left_out = len(rooms) < n_devices
     return ModelPlacement(
         w.what,
@@ -135,7 +135,7 @@ def _fitted(w: PlacementRequest, free: dict[str, Room]) -> ModelPlacement:
         w.need.n_all,
         names,
         shares,
-        found,
+        usage,
         auto=True,
         crowded=crowded,
         left_out=left_out,
@@ -147,9 +147,9 @@ def _fixed(w: PlacementRequest, free: dict[str, Room]) -> ModelPlacement:
     rooms = [free[name] for name in w.devices]
     shares = w.shares[: len(rooms)] if w.shares else tuple(float(d.free) for d in rooms)
     n = min(w.n_gpu_layers or 0, w.need.n_all)
-    found, crowded = _places(w, n, shares, rooms)
-    placed = ModelPlacement(w.what, n, w.need.n_all, w.devices, (), found, auto=False, crowded=crowded)
-    for d, exact in zip(rooms, found.fixed, strict=True):
+    usage, crowded = _places(w, n, shares, rooms)
+    placed = ModelPlacement(w.what, n, w.need.n_all, w.devices, (), usage, auto=False, crowded=crowded)
+    for d, exact in zip(rooms, usage.fixed, strict=True):
         if exact and exact + d.driver > d.free:
             most = _fitted(replace(w, device_given=True), free).n_gpu_layers
             raise DoesNotFitError(

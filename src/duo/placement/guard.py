@@ -40,19 +40,19 @@ def cache_file() -> Path:
 
 def _machine() -> str:
     """The processor's name, and a digest of what it announces."""
-    wanted = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features", "CPU part")
-    found: dict[str, str] = {}
+    fields = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features", "CPU part")
+    values: dict[str, str] = {}
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
         for line in takewhile(str.strip, file):  # the first processor only
             name, _, value = map(str.strip, line.partition(":"))
-            if name in wanted:
-                found[name] = value
-    name = found.get("model name", "")
+            if name in fields:
+                values[name] = value
+    name = values.get("model name", "")
     if not name:
         import platform
 
         name = platform.processor() or platform.machine()
-    return f"{name} {_digest(repr(sorted(found.items())).encode())}"
+    return f"{name} {_digest(repr(sorted(values.items())).encode())}"
 
 
 def _digest(data: bytes) -> str:
@@ -97,15 +97,15 @@ def key() -> str:
 # ---- the finding
 
 
-def _ask(known: Mapping[str, str]) -> Finding:
+def _ask(cached: Mapping[str, str]) -> Finding:
     """Tries the kinds that have no verdict yet."""
-    verdicts = dict(known)
+    verdicts = dict(cached)
     extra = tuple(dict.fromkeys(_core.extra_buffers()))
     candidates = _core.usable_kernels()
     while True:
         refused = Finding(verdicts).refused
-        ours = [kind_of(isa) for isa in candidates if isa not in refused][:1]
-        missing = [name for name in (PLAIN, *extra, *ours) if name not in verdicts]
+        next_kind = [kind_of(isa) for isa in candidates if isa not in refused][:1]
+        missing = [name for name in (PLAIN, *extra, *next_kind) if name not in verdicts]
         if not missing:
             return Finding(verdicts, extra)
         if Finding(verdicts).obstacle:
@@ -123,9 +123,8 @@ class _Guard:
     """The finding of this process. Every method may be called from any thread."""
 
     def __init__(self) -> None:
-        self._lock = (
-            threading.RLock()
-        )  # reentrant: the garbage collector may close a Duo at any point, which calls find
+        # Reentrant: the garbage collector may close a Duo at any point, and closing calls find.
+        self._lock = threading.RLock()
         self._finding: Finding | None = None
         self._warned = False
 
@@ -141,10 +140,10 @@ class _Guard:
         _core.refuse_kernels([])  # all that the processor announces
         where = key()
         entry = {} if refresh or not is_build_known() else recall(cache_file()).get(where)
-        known = {k: v for k, v in entry.items() if v in LASTING} if isinstance(entry, dict) else {}
-        finding = _ask(known)
+        cached = {k: v for k, v in entry.items() if v in LASTING} if isinstance(entry, dict) else {}
+        finding = _ask(cached)
         lasting = {k: v for k, v in finding.verdicts.items() if v in LASTING}
-        if lasting != known and is_build_known():
+        if lasting != cached and is_build_known():
             remember(cache_file(), where, lasting, N_MACHINES)
         return finding
 

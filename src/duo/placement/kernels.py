@@ -47,8 +47,8 @@ class KernelSpeed(NamedTuple):
 
     def or_better(self, other: KernelSpeed) -> KernelSpeed:
         """The shorter times of both: disturbances only lengthen times."""
-        mine, others = self.duo, other.duo
-        ahead = self.ahead if mine[1] <= others[1] else other.ahead
+        times, other_times = self.duo, other.duo
+        ahead = self.ahead if times[1] <= other_times[1] else other.ahead
         return KernelSpeed(_shorter(self.stock, other.stock), _shorter(self.duo, other.duo), ahead)
 
     def duo_is_faster(self, *, drafted: bool) -> bool:
@@ -68,7 +68,7 @@ def _is_chosen(duo_us: float, stock_us: float) -> bool:
 
 
 class RaceRecord(NamedTuple):
-    """What is kept of races."""
+    """The record of races that the cache keeps."""
 
     speed: KernelSpeed
     n_disturbed: int  # races so far, if other programs worked during each of them; 0: one had the machine for itself
@@ -86,15 +86,15 @@ def available() -> str:
 @cache
 def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """The name of the processor. Linux on ARM gives only numbers: "ARM 0x41 0xd0c"."""
-    found: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     with suppress(OSError):
         for line in cpuinfo.read_text().splitlines():
             name, _, value = line.partition(":")
-            found.setdefault(name.strip(), []).append(value.strip())
-    if names := found.get("model name"):
+            fields.setdefault(name.strip(), []).append(value.strip())
+    if names := fields.get("model name"):
         return names[0]
     # For each kind of core, the numbers of the implementer and of the design.
-    if cores := set(zip(found.get("CPU implementer", []), found.get("CPU part", []), strict=False)):
+    if cores := set(zip(fields.get("CPU implementer", []), fields.get("CPU part", []), strict=False)):
         return "ARM " + ", ".join(" ".join(core) for core in sorted(cores))
     import platform
 
@@ -123,28 +123,28 @@ def measure(
 
     Raises BadValueError (there are no such kernels) or DoesNotFitError (memory).
     """
-    found = []
+    speeds = []
     for ahead, times in _core.race(weight_type, widths, teams, race_us):
         # Disturbances only lengthen times, and fewer inputs never take longer than more.
         stock, duo = (
             {w: min(pair[side] for v, pair in zip(widths, times, strict=True) if v >= w) for w in widths}
             for side in (0, 1)
         )
-        found.append(KernelSpeed(stock, duo, ahead))
-    return found
+        speeds.append(KernelSpeed(stock, duo, ahead))
+    return speeds
 
 
-def _read(found: object) -> RaceRecord | None:
+def _read(entry: object) -> RaceRecord | None:
     """A record from the cache; None if there is none or it is damaged."""
-    if not isinstance(found, dict):
+    if not isinstance(entry, dict):
         return None
     try:
-        stock, duo = ({int(w): float(us) for w, us in found[kind].items()} for kind in ("stock", "duo"))
-        record = RaceRecord(KernelSpeed(stock, duo, int(found["ahead"])), int(found.get("n_disturbed", 0)))
+        stock, duo = ({int(w): float(us) for w, us in entry[kind].items()} for kind in ("stock", "duo"))
+        record = RaceRecord(KernelSpeed(stock, duo, int(entry["ahead"])), int(entry.get("n_disturbed", 0)))
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
-    whole = all(times.get(w, 0.0) > 0.0 for times in (stock, duo) for w in WIDTHS)
-    return record if whole and 0 <= record.speed.ahead < 2**31 and record.n_disturbed >= 0 else None
+    is_complete = all(times.get(w, 0.0) > 0.0 for times in (stock, duo) for w in WIDTHS)
+    return record if is_complete and 0 <= record.speed.ahead < 2**31 and record.n_disturbed >= 0 else None
 
 
 def cached_speed(weight_type: str, n_threads: int) -> KernelSpeed | None:
@@ -163,31 +163,29 @@ def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[KernelSpeed] | N
 
     None if no race is possible: there are too many threads, or there is not enough memory.
     """
-    kept = recall(cache_file())
-    records = {n: _read(kept.get(_key(weight_type, n))) for n in teams}
-    known = {
+    races = recall(cache_file())
+    records = {n: _read(races.get(_key(weight_type, n))) for n in teams}
+    speeds = {
         n: RACED.get(_key(weight_type, n)) or (r.speed if r and _is_settled(r) else None) for n, r in records.items()
     }
-    missing = [n for n, speed in known.items() if speed is None]
+    missing = [n for n, speed in speeds.items() if speed is None]
     if missing:
         before = Moment.now()
         try:
-            raced = measure(weight_type, missing)
-        except (
-            BadValueError,
-            DoesNotFitError,
-        ):  # too many threads, which the engine reports; or no memory, also for packing
+            new_speeds = measure(weight_type, missing)
+        except (BadValueError, DoesNotFitError):
+            # There are too many threads (the engine reports that), or there is no memory (then packing has none).
             return None
         disturbed = (other_cores(before, Moment.now()) or 0.0) > QUIET_CORES
-        for n, speed in zip(missing, raced, strict=True):
+        for n, speed in zip(missing, new_speeds, strict=True):
             old = records[n]
             speed = speed.or_better(old.speed) if old else speed
-            known[n] = RACED[_key(weight_type, n)] = speed
+            speeds[n] = RACED[_key(weight_type, n)] = speed
             record = RaceRecord(speed, (old.n_disturbed if old else 0) + 1 if disturbed else 0)
             if guard.is_build_known():
                 entry = {**record.speed._asdict(), "n_disturbed": record.n_disturbed}
                 remember(cache_file(), _key(weight_type, n), entry, N_RACES)
-    return [speed for speed in known.values() if speed is not None]
+    return [speed for speed in speeds.values() if speed is not None]
 
 
 def _is_settled(r: RaceRecord) -> bool:
@@ -195,7 +193,7 @@ def _is_settled(r: RaceRecord) -> bool:
 
 
 def speed_of(weight_type: str, n_threads: int) -> KernelSpeed | None:
-    """The same for one team."""
+    """As speeds_of, for one number of threads."""
     speeds = speeds_of(weight_type, (n_threads,))
     return speeds[0] if speeds else None
 

@@ -65,11 +65,11 @@ def cells(n_ctx: int, *, draft: bool) -> int:
     return -(-n // STEP) * STEP
 
 
-def context(asked: int | None, n_train: int, n_target: int | None = None) -> int:
+def context(n_ctx: int | None, n_train: int, n_target: int | None = None) -> int:
     """Tokens of the context that the engine chooses. n_target: for a draft, the context of the target."""
     if n_target is None:
-        return asked or (min(n_train, N_CTX_DEFAULT) if asked is None else n_train)
-    return asked or min(n_train, n_target)
+        return n_ctx or (min(n_train, N_CTX_DEFAULT) if n_ctx is None else n_train)
+    return n_ctx or min(n_train, n_target)
 
 
 def most_texts(headers: Sequence[Header], contexts: Sequence[int]) -> int:
@@ -91,10 +91,8 @@ def most_texts(headers: Sequence[Header], contexts: Sequence[int]) -> int:
 
 def bytes_of(n: int, cache_type: str) -> int:
     """Bytes of n numbers in a cache of this type."""
-    from gguf import (
-        GGML_QUANT_SIZES,
-        GGMLQuantizationType,
-    )  # imports numpy, whose OpenBLAS starts a thread for each CPU
+    # Imported late: gguf imports numpy, whose OpenBLAS starts a thread for each CPU.
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     n_block, n_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[cache_type.upper()]]
     return n * n_bytes // n_block
@@ -111,6 +109,48 @@ def kept_on_cpu(h: Header, overrides: Sequence[tuple[str, str]]) -> set[str]:
     """The names of the tensors that these options put on the CPU, whatever layer they are of."""
     choices = [(p, memory) for p, memory in ((_pattern(text), memory) for text, memory in overrides) if p is not None]
     return {t.name for t in h.tensors if next((memory for p, memory in choices if p.search(t.name)), "") == "CPU"}
+
+
+@dataclass
+class _WeightBytes:
+    """Bytes of the weights that are loaded."""
+
+    layers: list[int]  # of each layer, without what -ot keeps on the CPU
+    matrix: list[int]  # the largest matrix of each layer
+    output: int = 0
+    host: int = 0
+    kept_matrix: int = 0  # the largest matrix of a layer that -ot keeps on the CPU
+
+
+def _first_head(h: Header) -> int:
+    """The first layer that a target does not compute."""
+    return h.n_trunk if h.n_mtp else h.n_layer
+
+
+def _weights(h: Header, overrides: Sequence[tuple[str, str]], *, mtp: bool) -> _WeightBytes:
+    """overrides, mtp: as in need_of."""
+    on_cpu = kept_on_cpu(h, overrides)
+    total = _WeightBytes([0] * h.n_layer, [0] * h.n_layer)
+    heads, embedding, has_output = _first_head(h), 0, False
+    for t in h.tensors:
+        layer = t.layer
+        if layer is not None and layer >= heads and h.has_trunk and not mtp:
+            continue  # not loaded
+        if t.name in on_cpu:
+            total.host += t.n_bytes
+            total.kept_matrix = max(total.kept_matrix, t.n_bytes if layer is not None else 0)
+        elif layer is not None and layer < h.n_layer:
+            total.layers[layer] += t.n_bytes
+            total.matrix[layer] = max(total.matrix[layer], t.n_bytes)
+        elif t.name.startswith("output"):
+            total.output += t.n_bytes
+        else:
+            total.host += t.n_bytes
+        embedding = t.n_bytes if t.name == "token_embd.weight" else embedding
+        has_output = has_output or t.name == "output.weight"
+    if not has_output:
+        total.output += embedding  # tied to the embeddings: a device needs its own copy
+    return total
 
 
 def need_of(
@@ -140,28 +180,8 @@ def need_of(
     Weights and cache are exact, except for sliding windows. Every layer that attends counts as if it kept the whole
     context; with many branches that is true up to rather long contexts. Working memory is an estimate.
     """
-    kept = kept_on_cpu(h, overrides)
-    weights, output, host, embedding, has_output = [0] * h.n_layer, 0, 0, 0, False
-    matrix, kept_matrix = [0] * h.n_layer, 0
-    heads = h.n_trunk if h.n_mtp else h.n_layer  # the first layer that a target does not compute
-    for t in h.tensors if not shared else ():
-        layer = t.layer
-        if layer is not None and layer >= heads and h.has_trunk and not mtp:
-            continue  # not loaded
-        if t.name in kept:
-            host += t.n_bytes
-            kept_matrix = max(kept_matrix, t.n_bytes if layer is not None else 0)
-        elif layer is not None and layer < h.n_layer:
-            weights[layer] += t.n_bytes
-            matrix[layer] = max(matrix[layer], t.n_bytes)
-        elif t.name.startswith("output"):
-            output += t.n_bytes
-        else:
-            host += t.n_bytes
-        embedding = t.n_bytes if t.name == "token_embd.weight" else embedding
-        has_output = has_output or t.name == "output.weight"
-    if not has_output and not shared:
-        output += embedding  # tied to the embeddings: a device needs its own copy
+    weights = _weights(h, overrides, mtp=mtp) if not shared else _WeightBytes([0] * h.n_layer, [0] * h.n_layer)
+    heads = _first_head(h)
     n_cells = cells(n_ctx * n_contexts, draft=draft)
     by_token = [
         bytes_of(n * h.key_length, type_k) + (bytes_of(n * h.value_length, type_v) if h.value_length else 0)
@@ -171,23 +191,23 @@ def need_of(
     caches = range(heads, h.n_layer) if of_mtp else range(heads)
     states = [0] * h.n_layer if of_mtp else state_bytes(h)  # MTP layers only attend
     n_copies = n_states(h, draft=draft, guesses=guesses, n_parallel=n_parallel)
-    host += 0 if draft else N_MARKS * n_parallel * sum(states)
+    host = weights.host + (0 if draft else N_MARKS * n_parallel * sum(states))
     # The largest live numbers of a row (measured with llama.cpp's graph of a llama): in attention, and between the
     # matrices of the feed-forward part. Flash attention keeps no scores, and its mask has half precision.
     attention = 4 * 4 * h.n_embd + (2 * n_cells if flash_attn else 4 * (h.n_head + 1) * n_cells)
     forward = 4 * (2 * h.n_ff + 3 * h.n_embd) + 2 * n_cells
     return Need(
-        weights=tuple(weights),
+        weights=tuple(weights.layers),
         cache=tuple(
             (n_cells * b if i in caches else 0) + n_copies * state
             for i, (b, state) in enumerate(zip(by_token, states, strict=True))
         ),
-        output=output,
+        output=weights.output,
         host=host,
         work=n_ubatch * max(attention, forward),
         logits=n_ubatch * 4 * (h.n_vocab + 2 * h.n_embd),
-        matrix=tuple(matrix) if helped else (),
-        kept_matrix=kept_matrix if helped else 0,
+        matrix=tuple(weights.matrix) if helped else (),
+        kept_matrix=weights.kept_matrix if helped else 0,
     )
 
 

@@ -31,18 +31,18 @@ def without_experts(target: ModelOptions, h: Header, place: Callable[[ModelOptio
     if not n_most:
         return target
 
-    def kept(n: int) -> ModelOptions:
+    def with_experts_on_cpu(n: int) -> ModelOptions:
         return replace(target, override_tensors=tuple(overrides(False, n, 0)), n_cpu_moe=n)
 
     def n_missing(n: int) -> int:
         """Layers that are not on the device, with the experts of n layers on the CPU."""
-        p = place(kept(n)).target
+        p = place(with_experts_on_cpu(n)).target
         return p.n_all - p.n_gpu_layers
 
-    whole = place(target).target
-    n_whole = whole.n_all - whole.n_gpu_layers
-    if n_whole == 0 or len(whole.devices) != 1:
+    layers_only = place(target).target
+    n_outside = layers_only.n_all - layers_only.n_gpu_layers
+    if n_outside == 0 or len(layers_only.devices) != 1:
         return target
     if (n_least := n_missing(n_most)) > 0:
-        return kept(n_most) if n_least < n_whole else target
-    return kept(bisect_left(range(1, n_most), 0, key=lambda n: -n_missing(n)) + 1)
+        return with_experts_on_cpu(n_most) if n_least < n_outside else target
+    return with_experts_on_cpu(bisect_left(range(1, n_most), 0, key=lambda n: -n_missing(n)) + 1)

@@ -29,12 +29,12 @@ def _checked_file() -> Path:
 
 
 def default_path(model: str, packing: Packing = NONE) -> Path:
-    """Beside the model."""
+    """The packed file beside the model."""
     return Path(f"{model}{'.' + packing[0] if packing[0] else ''}{SUFFIX}")
 
 
 def cached_path(model: str, packing: Packing = NONE) -> Path:
-    """For a model in a folder that cannot be written."""
+    """The packed file of a model whose folder cannot be written."""
     folder = hashlib.sha256(os.fsencode(os.path.abspath(model))).hexdigest()[:16]
     return cache_folder() / "packed" / folder / default_path(Path(model).name, packing).name
 
@@ -45,27 +45,27 @@ def writable_path(model: str, packing: Packing = NONE) -> Path:
 
 
 def source_of(model: str) -> str:
-    """What tells this model from others. Raises OSError."""
+    """A hash that identifies the model. Raises OSError."""
     return " ".join(file_hash(part) for part in parts(model))
 
 
 def _state(path: Path) -> list[int]:
-    """Changes with each writing to the file, whatever is written."""
+    """Numbers that change with each writing to the file, whatever is written."""
     stat = path.stat()
     return [stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
 def find(o: ModelOptions, packing: Packing = NONE) -> Path | None:
     """The file for a model, whether it fits or not. Raises UnknownModelError: the user named one that is not there."""
-    named = o.packed
-    if named == "off" or o.cpu_kernels == "stock" or not o.repack or not os.path.isfile(o.path):
+    option = o.packed
+    if option == "off" or o.cpu_kernels == "stock" or not o.repack or not os.path.isfile(o.path):
         return None
-    if named == "auto":
-        there = [p for p in (default_path(o.path, packing), cached_path(o.path, packing)) if p.is_file()]
-        return next((p for p in there if not _is_older(p, o.path)), there[0] if there else None)
-    if not Path(named).is_file():
-        raise UnknownModelError(f"there is no file {named!r} ({o.flag('packed')}); check the path, or run duo pack")
-    return Path(named)
+    if option == "auto":
+        files = [p for p in (default_path(o.path, packing), cached_path(o.path, packing)) if p.is_file()]
+        return next((p for p in files if not _is_older(p, o.path)), files[0] if files else None)
+    if not Path(option).is_file():
+        raise UnknownModelError(f"there is no file {option!r} ({o.flag('packed')}); check the path, or run duo pack")
+    return Path(option)
 
 
 def _is_older(file: Path, model: str) -> bool:
@@ -81,15 +81,15 @@ def mapped_bytes(o: ModelOptions) -> int:
 
 def choose(o: ModelOptions, packing: Packing) -> Choice:
     """The packed weights for a model. Raises as find()."""
-    found = find(o, packing)
-    if found is None:
+    file = find(o, packing)
+    if file is None:
         return NOTHING
     try:
-        state = _state(found)
-        source = "" if _is_older(found, o.path) else source_of(o.path)  # no file has an empty source
+        state = _state(file)
+        source = "" if _is_older(file, o.path) else source_of(o.path)  # no file has an empty source
     except OSError:
         return NOTHING  # loading will report it
-    return os.fsencode(found), source, recall(_checked_file()).get(str(found.resolve())) != state
+    return os.fsencode(file), source, recall(_checked_file()).get(str(file.resolve())) != state
 
 
 def note_checked(m: _core.ModelOptions, used: str) -> None:
@@ -118,8 +118,8 @@ def pack(
     """Writes the packed weights of a model. Returns the number of bytes. Raises DuoError."""
     if not os.path.isfile(model):
         raise UnknownModelError(f"there is no file {model}; check the path")
-    ours = {default_path(model, packing), cached_path(model, packing)}
-    if out.is_dir() or (out.exists() and out not in ours and not _is_packed(out)):
+    own_paths = {default_path(model, packing), cached_path(model, packing)}
+    if out.is_dir() or (out.exists() and out not in own_paths and not _is_packed(out)):
         raise BadValueError(f"{out} exists and is no packed file; choose another name (-o), or remove it")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

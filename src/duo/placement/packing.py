@@ -18,8 +18,8 @@ from duo.placement import kernels
 from duo.placement.prior import SMALL
 
 N_SHORTLIST, N_LARGE = 32768, 65536  # tokens: of the shortlist; of a vocabulary that gets one
-GAIN = 0.9  # a type with kernels of its own is left if requantising would not save a tenth of its time
-NEAR = 0.97  # of two types, the one that loses less is taken, unless it is slower than this
+GAIN = 0.9  # a type that has kernels is not requantised unless that saves a tenth of its time
+NEAR = 0.97  # the more accurate of two types is taken if it reaches this share of the other's speed
 # What to requantise, and bits of a weight. Others have fewer bits than 4.5, or need an importance matrix.
 WIDE = {
     "f32": 32.0, "f16": 16.0, "bf16": 16.0, "q8_0": 8.5, "q6_K": 6.5625, "q5_K": 5.5, "q5_0": 5.5, "q5_1": 6.0,
@@ -32,14 +32,14 @@ NONE: Packing = ("", [])
 
 
 def cheap_draft(o: ModelOptions, teams: Sequence[int]) -> tuple[Packing, int]:
-    """What becomes of the weights of a model whose layers are all on the CPU, and its shortlist: ids below this number
-    are in it (csrc/llama/shortlist.h); 0: it has none. teams: numbers of threads that compute its steps."""
+    """How to requantise a model whose layers are all on the CPU, and the size of its shortlist: ids below it are listed
+    (csrc/llama/shortlist.h); 0: no shortlist. teams: numbers of threads that compute its steps."""
     h = _draft_header(o)
     return (NONE, 0) if h is None else (_packing(o, teams), _shortlist(o, h))
 
 
 def _draft_header(o: ModelOptions) -> Header | None:
-    """None: the model is no draft, or one that belongs to the target. Those are left alone."""
+    """The header of a draft; None: the model is no draft, or belongs to the target (MTP layers, a head)."""
     if o.role != "draft" or o.mtp or not os.path.isfile(o.path):
         return None
     h = read_header(o.path)
@@ -57,12 +57,12 @@ def saved_bytes(o: ModelOptions) -> int:
     if not _may_pack(o) or _draft_header(o) is None:
         return 0
     path = os.fsencode(o.path)
-    found = [t for t in _core.cpu_types(path, 0) if t in WIDE]
+    types = [t for t in _core.cpu_types(path, 0) if t in WIDE]
     if o.draft_pack == "auto":
         if model_bytes(o.path) < SMALL or o.override_tensors:
             return 0
-        found = [t for t in found if min(BITS.values()) < GAIN * WIDE[t]]
-    before, after = (_core.cpu_weight_bytes(path, 0, p) for p in (NONE, (min(BITS), found)))
+        types = [t for t in types if min(BITS.values()) < GAIN * WIDE[t]]
+    before, after = (_core.cpu_weight_bytes(path, 0, p) for p in (NONE, (min(BITS), types)))
     return sum(before.values()) - sum(after.values())
 
 
@@ -89,10 +89,10 @@ def _packing(o: ModelOptions, teams: Sequence[int]) -> Packing:
     """Races kernels where `kernels.chosen_types` may; otherwise earlier races decide, or the bits of a type."""
     if not _may_pack(o):
         return NONE
-    found = [t for t in _core.cpu_types(os.fsencode(o.path), 0) if t in WIDE]
+    types = [t for t in _core.cpu_types(os.fsencode(o.path), 0) if t in WIDE]
     if o.draft_pack != "auto":
-        return (o.draft_pack, found) if found else NONE
-    if not found or model_bytes(o.path) < SMALL:
+        return (o.draft_pack, types) if types else NONE
+    if not types or model_bytes(o.path) < SMALL:
         return NONE
     n_threads, race = max(teams), not o.strict and o.cpu_kernels != "duo"
     # Packed weights have duo's kernels, whatever stock ones would take.
@@ -101,7 +101,7 @@ def _packing(o: ModelOptions, teams: Sequence[int]) -> Packing:
         return NONE
     least = min(costs.values(), default=0.0)
     stored = next((t for t, us in costs.items() if NEAR * us <= least), next(iter(BITS)))
-    slow = [t for t in found if _is_slower(t, stored, costs.get(stored), n_threads, race=race)]
+    slow = [t for t in types if _is_slower(t, stored, costs.get(stored), n_threads, race=race)]
     return (stored, slow) if slow else NONE
 
 

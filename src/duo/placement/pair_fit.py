@@ -45,15 +45,16 @@ def gigabytes_of(text: str, flag: str) -> float:
     return float(match[1]) * unit
 
 
-def fits(known: Iterable[Entry], device_gb: float, host_gb: float | None = None) -> list[Fit]:
+def fits(entries: Iterable[Entry], device_gb: float, host_gb: float | None = None) -> list[Fit]:
     """The pairs for a GPU with so much memory: those that lie on it whole, then mixtures with experts in RAM, then
     those with a part of the target on it; large ones first. host_gb: RAM that there is; None: any."""
-    found = [f for e in known if (f := fit(e, device_gb)) is not None and (host_gb is None or f.host_gb <= host_gb)]
-    return sorted(found, key=lambda f: (WAYS.index(f.way), -(f.share if f.way == "partly" else _total(f.entry.pair))))
+    choices = [f for e in entries if (f := fit(e, device_gb)) is not None and (host_gb is None or f.host_gb <= host_gb)]
+    return sorted(choices, key=lambda f: (WAYS.index(f.way), -(f.share if f.way == "partly" else _total(f.entry.pair))))
 
 
 def fit(e: Entry, device_gb: float) -> Fit | None:
-    """None: the pair does not fit, or the list does not say how large it is. As much stays free as -ngl auto leaves."""
+    """How the pair fits; None: it does not, or the list does not say how large it is. As much stays free as with
+    -ngl auto."""
     p, room = e.pair, device_gb - min(MARGIN / 1e9, device_gb / 16)
     size, dense = p.target.memory_gb, p.target.dense_gb
     if size is None or (p.draft is not None and p.draft.memory_gb is None):

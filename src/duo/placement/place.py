@@ -22,7 +22,7 @@ from duo.placement.prior import SMALL, expect
 from duo.placement.resolve_auto import resolve_auto
 from duo.support.context import N_CTX_DEFAULT
 
-N_AHEAD = 3.0  # guesses per pass of the target that the draft's cores should suffice for
+N_AHEAD = 3.0  # the draft should get cores for so many guesses per pass of the target
 
 
 def _on_gpu(o: ModelOptions) -> bool:
@@ -90,8 +90,8 @@ def _set_context(m: _core.ModelOptions, o: ContextOptions) -> None:
 
 def scaled_files(o: ContextOptions, option: str, what: str) -> list[tuple[str | bytes, float]]:
     """Files of the target and their scales. Raises UnknownModelError: there is no such file."""
-    given = cast("dict[str, Any]", o)
-    scales = [*((name, 1.0) for name in given[option] or ()), *(given[f"{option}_scaled"] or {}).items()]
+    options = cast("dict[str, Any]", o)
+    scales = [*((name, 1.0) for name in options[option] or ()), *(options[f"{option}_scaled"] or {}).items()]
     for name, _ in scales:
         if not os.path.isfile(name):
             raise UnknownModelError(f"there is no {what} {name!r} ({ENGINE_OPTIONS[option].flags[0]}); check the path")
@@ -113,8 +113,8 @@ def place_alone(o: ModelOptions) -> _core.ModelOptions:
 
 def _keeps_on_cpu(m: ModelOptions) -> bool:
     """Whether some weights are on the CPU because of -ot or -cmoe, whatever layers are on a device."""
-    asked = any(memory == "CPU" for _, memory in m.override_tensors) and os.path.isfile(m.path)
-    return asked and bool(kept_on_cpu(read_header(m.path), m.override_tensors))
+    may_keep = any(memory == "CPU" for _, memory in m.override_tensors) and os.path.isfile(m.path)
+    return may_keep and bool(kept_on_cpu(read_header(m.path), m.override_tensors))
 
 
 def _on_cpu(m: ModelOptions, placement: PairPlacement | None) -> bool:

@@ -11,7 +11,7 @@ from duo.models.paths import model_bytes
 from duo.placement import kernels
 
 SMALL = 64_000_000  # bytes of weights; below this, products are only a part of a pass
-BLOCK = 4  # rows whose time stands for a block's: of the widths that are raced the nearest
+BLOCK = 4  # rows whose time stands for a block's time: the nearest of the widths that are raced
 REST = 1.1  # a pass takes this much longer than its products: attention, norms, overhead
 
 

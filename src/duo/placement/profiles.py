@@ -79,9 +79,9 @@ def key(placed: _core.EngineOptions) -> str:
 
 def load(key: str) -> list[float] | None:
     """The numbers saved under this key; None if there are none or the record is damaged."""
-    found = recall(cache_file()).get(key) if in_use() else None
+    entry = recall(cache_file()).get(key) if in_use() else None
     try:
-        return [float(x) for x in found["numbers"]] if isinstance(found, dict) else None
+        return [float(x) for x in entry["numbers"]] if isinstance(entry, dict) else None
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
 

@@ -30,16 +30,16 @@ DRIVEN = ("CUDA", "ROCm", "MUSA")  # devices of ggml-cuda, by the beginning of t
 def rooms_of(devices: Sequence[Device], margins: Sequence[int] = ()) -> dict[str, Room]:
     """Devices that can hold layers, by name. margins: MiB that stay free on each of them, or on all; empty: auto."""
     host = next((d for d in devices if d.type == "cpu"), None)
-    found: dict[str, Room] = {}
+    rooms: dict[str, Room] = {}
     for d in devices:
         if d.type in ("cpu", "accel"):
             continue
         # Devices that share the machine's memory may report none. CUDA's do that if they are too full to be asked.
         borrows = not d.total and host is not None and not d.name.startswith(DRIVEN)
         free, total = (host.free, host.total) if borrows and host is not None else (d.free, d.total)
-        margin = None if not margins else margins[min(len(found), len(margins) - 1)] << 20
-        found[d.name] = Room(d.name, free, total, DRIVER if d.name.startswith(DRIVEN) else 0, margin)
-    return found
+        margin = None if not margins else margins[min(len(rooms), len(margins) - 1)] << 20
+        rooms[d.name] = Room(d.name, free, total, DRIVER if d.name.startswith(DRIVEN) else 0, margin)
+    return rooms
 
 
 def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, ...]:
@@ -53,10 +53,10 @@ def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, .
     name_of = {name.lower(): name for name in rooms}
     for name in names:
         if name.lower() not in name_of:
-            known = (
+            choices = (
                 ", ".join(["none", *rooms]) if rooms else "none (this build of llama-cpp-python has no other devices)"
             )
-            raise BadValueError(f"unknown device {name}; choose from {known}; duo --list-devices shows them")
+            raise BadValueError(f"unknown device {name}; choose from {choices}; duo --list-devices shows them")
     return tuple(name_of[name.lower()] for name in names)
 
 
@@ -80,8 +80,8 @@ def _speak_differently(target: Header, draft: Header) -> bool:
 
 def _helped(m: ModelOptions, devices: Sequence[Device]) -> bool:
     """Whether a device computes prompts with weights of the CPU (csrc/llama/weights_loader.cpp). RPC servers do not."""
-    mine = devices_for(m.devices, devices)
-    return m.op_offload and not m.strict and any(d.name in mine and d.type != "rpc" for d in devices)
+    names = devices_for(m.devices, devices)
+    return m.op_offload and not m.strict and any(d.name in names and d.type != "rpc" for d in devices)
 
 
 def _spared(m: ModelOptions, devices: Sequence[Device]) -> ModelOptions:
@@ -97,7 +97,7 @@ def needs(
 ) -> list[Need]:
     """The memory that each model needs. headers: of the models, in this order."""
     models = [m for m in (target, draft) if m is not None]
-    found = [
+    estimates = [
         need_of(
             h, n_ctx, draft=m.role == "draft", type_k=m.type_k, type_v=m.type_v, n_ubatch=m.n_ubatch,
             flash_attn=m.flash_attn != "off", overrides=m.override_tensors, n_contexts=m.n_contexts,
@@ -108,7 +108,7 @@ def needs(
     ]  # fmt: skip
     return [
         replace(n, host=n.host - _saved(m, devices) + _added(m, h, devices))
-        for m, h, n in zip(models, headers, found, strict=True)
+        for m, h, n in zip(models, headers, estimates, strict=True)
     ]
 
 
@@ -122,8 +122,8 @@ def _added(m: ModelOptions, h: Header, devices: Sequence[Device]) -> int:
     if m.cpu_kernels == "stock" or m.strict or not kernels.available():
         return 0
     all_here = m.n_gpu_layers == 0 or not devices_for(m.devices, devices)
-    here = None if all_here else kept_on_cpu(h, m.override_tensors)
-    matrices = (t for t in h.tensors if len(t.shape) > 1 and (here is None or t.name in here))
+    on_cpu = None if all_here else kept_on_cpu(h, m.override_tensors)
+    matrices = (t for t in h.tensors if len(t.shape) > 1 and (on_cpu is None or t.name in on_cpu))
     added = 0
     for t in matrices:
         n_columns, n_rows, *others = t.shape
@@ -131,21 +131,21 @@ def _added(m: ModelOptions, h: Header, devices: Sequence[Device]) -> int:
     return added
 
 
-def _wish(m: ModelOptions, need: Need, devices: Sequence[Device]) -> PlacementRequest:
-    mine, shares = devices_for(m.devices, devices), m.tensor_split
-    if m.split_mode == "none" and mine:
-        if m.main_gpu >= len(mine):
-            n = plural(len(mine), "device")
+def _request(m: ModelOptions, need: Need, devices: Sequence[Device]) -> PlacementRequest:
+    names, shares = devices_for(m.devices, devices), m.tensor_split
+    if m.split_mode == "none" and names:
+        if m.main_gpu >= len(names):
+            n = plural(len(names), "device")
             raise BadValueError(
-                f"-mg is {m.main_gpu}, but there {'is' if len(mine) == 1 else 'are'} {n}, counted from 0"
+                f"-mg is {m.main_gpu}, but there {'is' if len(names) == 1 else 'are'} {n}, counted from 0"
             )
-        mine, shares = mine[m.main_gpu : m.main_gpu + 1], ()
+        names, shares = names[m.main_gpu : m.main_gpu + 1], ()
     if shares:
-        shares = (shares + (0.0,) * len(mine))[: len(mine)]
+        shares = (shares + (0.0,) * len(names))[: len(names)]
     layers = None if m.n_gpu_layers == "auto" else need.n_all if m.n_gpu_layers == "all" else m.n_gpu_layers
     if layers is not None and layers < 0:
         layers = need.n_all
-    return PlacementRequest(m.role, need, mine, layers, m.flag("n_gpu_layers"), shares, bool(m.devices), m.n_cpu_moe)
+    return PlacementRequest(m.role, need, names, layers, m.flag("n_gpu_layers"), shares, bool(m.devices), m.n_cpu_moe)
 
 
 def placement_of(
@@ -153,9 +153,9 @@ def placement_of(
 ) -> PairPlacement:
     """The placement of both models with these options. Raises BadValueError (unknown device) or DoesNotFitError."""
     need = needs(target, draft, headers, devices)
-    wish = _wish(target, need[0], devices)
-    wish_draft = None if draft is None else _wish(draft, need[1], devices)
-    return place_layers(wish, wish_draft, list(rooms_of(devices, target.fit_target).values()))
+    request = _request(target, need[0], devices)
+    draft_request = None if draft is None else _request(draft, need[1], devices)
+    return place_layers(request, draft_request, list(rooms_of(devices, target.fit_target).values()))
 
 
 def with_experts_placed(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> ModelOptions:
@@ -222,9 +222,9 @@ def resolve_auto(
         n = texts_that_fit(target, draft, devices)
         target, draft = target.for_texts(n), None if draft is None else draft.for_texts(n)
     models = [m for m in (target, draft) if m is not None]
-    found = [devices_for(m.devices, devices) for m in models]  # of both, to report an unknown device
+    device_names = [devices_for(m.devices, devices) for m in models]  # of both, to report an unknown device
     uses_device = any(
-        names and (m.n_gpu_layers != 0 or _helped(m, devices)) for m, names in zip(models, found, strict=True)
+        names and (m.n_gpu_layers != 0 or _helped(m, devices)) for m, names in zip(models, device_names, strict=True)
     )
     if not uses_device or not readable:
         if readable:

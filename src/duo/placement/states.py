@@ -48,13 +48,13 @@ def state_bytes(h: Header) -> tuple[int, ...]:
 
 def _hashed(h: Header) -> tuple[list[int], int]:
     """Layers with embeddings of hashed n-grams (Qwen4-Exp), and the numbers of their convolution."""
-    found = h.values.get("qwen4exp.ple.layers", [])
+    layers = h.values.get("qwen4exp.ple.layers", [])
     names = ("ple.conv_kernel", "ple.ngram_size", "hyper_connection.count")
     kernel, n_gram, n_streams = (h.values.get(f"qwen4exp.{name}", 0) for name in names)
     numbers = [x for x in (kernel, n_gram, n_streams) if isinstance(x, int)]
-    if not isinstance(found, list) or len(numbers) < len(names):
+    if not isinstance(layers, list) or len(numbers) < len(names):
         return [], 0
-    return found, max(0, numbers[0] - 1) * numbers[1] * numbers[2] * h.n_embd
+    return layers, max(0, numbers[0] - 1) * numbers[1] * numbers[2] * h.n_embd
 
 
 def _numbers(h: Header) -> tuple[int, int]:

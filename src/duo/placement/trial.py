@@ -52,16 +52,16 @@ def _run(command: list[str]) -> tuple[bytes, bytes, str]:
             # Second by second: if both are stopped (Ctrl-Z), only one second counts.
             for _ in range(math.ceil(TIMEOUT_S)):
                 with suppress(subprocess.TimeoutExpired):
-                    said, stderr = child.communicate(timeout=1.0)
+                    stdout, stderr = child.communicate(timeout=1.0)
                     break
             else:
                 hangs = True
                 child.kill()
-                said, stderr = child.communicate()
+                stdout, stderr = child.communicate()
         except BaseException:
             child.kill()
             raise
-    return said, stderr, HANGS if hangs else "" if child.returncode == 0 else _name_of(child.returncode)
+    return stdout, stderr, HANGS if hangs else "" if child.returncode == 0 else _name_of(child.returncode)
 
 
 def try_products(skip: Collection[str], refused: Collection[str]) -> dict[str, str]:
@@ -76,12 +76,12 @@ def try_products(skip: Collection[str], refused: Collection[str]) -> dict[str, s
     if not sys.executable or getattr(sys, "frozen", False):
         raise NotTriedError("this program is not a Python interpreter")
     try:
-        said, stderr, end = _run(command)
+        stdout, stderr, end = _run(command)
     except (OSError, ValueError) as e:
         raise NotTriedError(f"no child process can be started: {getattr(e, 'strerror', None) or e}") from None
     verdicts: dict[str, str] = {}
     begun = ""
-    for line in said.decode("utf-8", "replace").splitlines():
+    for line in stdout.decode("utf-8", "replace").splitlines():
         what, _, name = line.partition("\t")
         if what in (WORKS, WRONG, ABSENT):
             verdicts[name] = what

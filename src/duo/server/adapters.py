@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def shown(duo: Duo) -> list[dict[str, Any]]:
     """As llama-server's GET /lora-adapters."""
-    found = []
+    rows = []
     for i, ((path, _), scale) in enumerate(zip(duo.placed.target.loras, duo.lora_scales, strict=True)):
         name = os.fsdecode(path)
         try:
@@ -24,14 +24,14 @@ def shown(duo: Duo) -> list[dict[str, Any]]:
         except DuoError:  # the file is gone
             values = {}
         about = {key: str(values.get(f"adapter.lora.{key}", "")) for key in ("task_name", "prompt_prefix")}
-        found.append({"id": i, "path": name, "scale": scale, **about})
-    return found
+        rows.append({"id": i, "path": name, "scale": scale, **about})
+    return rows
 
 
-def asked_scales(asked: Sequence[object], duo: Duo) -> list[float]:
-    """asked: [{"id", "scale"}]; adapters that are not there have scale 0, as in llama-server. Raises BadValueError."""
+def scales_of(entries: Sequence[object], duo: Duo) -> list[float]:
+    """entries: [{"id", "scale"}]. An adapter without an entry has scale 0, as in llama-server. Raises BadValueError."""
     scales = [0.0] * len(duo.placed.target.loras)
-    for one in asked:
+    for one in entries:
         i, scale = (one.get("id"), one.get("scale", 0.0)) if isinstance(one, Mapping) else (None, None)
         if type(i) is not int or isinstance(scale, bool) or not isinstance(scale, int | float) or not abs(scale) <= 1e6:
             raise BadValueError(f'lora has {quoted(one)}; write {{"id": 0, "scale": 1.0}}')

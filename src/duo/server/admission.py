@@ -7,7 +7,7 @@ import time
 
 from duo.server.errors import ApiError
 
-SHARE = 0.2  # of the last text in the mean time of a text
+SHARE = 0.2  # weight of the newest text in the mean duration
 
 
 class Admission:
@@ -16,7 +16,7 @@ class Admission:
     def __init__(self, n_slots: int, n_queue: int) -> None:
         self.n_slots, self.n_queue = n_slots, n_queue
         self.n_inside = 0
-        self._mean_s = 0.0  # of a text from its turn to its end
+        self._mean_s = 0.0  # seconds of a text, from its turn to its end
 
     def enter(self, n: int) -> Ticket:
         """Raises ApiError 429: there is no room for n more texts; 400: there never is."""

@@ -118,8 +118,8 @@ class _Cors(CORSMiddleware):
         answer = super().preflight_response(request_headers)
         if answer.status_code != 400:
             return answer
-        kept = {k: v for k, v in answer.headers.items() if not k.startswith(("access-control-", "content-"))}
-        return Response("OK", 200, kept, media_type="text/plain")
+        headers = {k: v for k, v in answer.headers.items() if not k.startswith(("access-control-", "content-"))}
+        return Response("OK", 200, headers, media_type="text/plain")
 
 
 # Both are async, because Starlette runs other handlers in threads: up to 40 of them when many requests are refused.

@@ -65,15 +65,15 @@ def variables_of(f: ChatFields, duo: Duo, settings: ServerSettings) -> dict[str,
     """Of the template: the request's, the server's, the request's reasoning_effort, the server's --reasoning, of which
     the first counts. Raises BadValueError."""
     template = duo.chat_template
-    found = {**settings.variables, **template.check_variables(f.chat_template_kwargs)}
+    variables = {**settings.variables, **template.check_variables(f.chat_template_kwargs)}
     if f.reasoning_effort is not None:
         if f.reasoning_effort in EFFORTS_OFF:
-            found = with_thinking(found, template, {THINKS: False})
+            variables = with_thinking(variables, template, {THINKS: False})
         else:
-            found = with_thinking(found, template, {EFFORT: f.reasoning_effort})
+            variables = with_thinking(variables, template, {EFFORT: f.reasoning_effort})
     if f.add_generation_prompt is not None:
-        found["add_generation_prompt"] = f.add_generation_prompt
-    return with_thinking(found, template, {**settings.thoughts, **dates()})
+        variables["add_generation_prompt"] = f.add_generation_prompt
+    return with_thinking(variables, template, {**settings.thoughts, **dates()})
 
 
 def prompt_of(f: ChatFields, duo: Duo, settings: ServerSettings) -> ChatPrompt:

@@ -44,7 +44,7 @@ class Times:
 
     def __init__(self, name: str, words: str) -> None:
         self.name, self.words = name, words
-        self.counts = [0] * (len(BUCKETS) + 1)  # of the buckets, and of what is longer
+        self.counts = [0] * (len(BUCKETS) + 1)  # one for each bucket, and one for longer durations
         self.sum = 0.0
         self.since = time.time()  # seconds since 1970
 

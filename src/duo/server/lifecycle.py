@@ -153,17 +153,17 @@ class Serving:
 
         def work() -> None:
             # A thread of its own: a load may take minutes, and the pool is for requests.
-            found: Duo | None = None
+            pair: Duo | None = None
             try:
-                found = self._load()
-                call: Callable[[], None] = partial(_settle, done, found)
+                pair = self._load()
+                call: Callable[[], None] = partial(_settle, done, pair)
             except BaseException as e:
                 call = partial(_settle, done, e)
             try:
                 done.get_loop().call_soon_threadsafe(call)
             except RuntimeError:  # the server has ended meanwhile
-                if found is not None:
-                    found.close()
+                if pair is not None:
+                    pair.close()
 
         threading.Thread(target=work, name="duo-load", daemon=True).start()
         return await done
@@ -219,12 +219,12 @@ class Serving:
         self._server.should_exit = True
 
 
-def _settle(done: asyncio.Future[Duo], found: Duo | BaseException) -> None:
+def _settle(done: asyncio.Future[Duo], outcome: Duo | BaseException) -> None:
     if done.done():  # the server ends: nobody waits any more
-        if not isinstance(found, BaseException):
-            threading.Thread(target=found.close, name="duo-close").start()
-    elif isinstance(found, BaseException):
+        if not isinstance(outcome, BaseException):
+            threading.Thread(target=outcome.close, name="duo-close").start()
+    elif isinstance(outcome, BaseException):
         # A future cannot hold StopIteration.
-        done.set_exception(RuntimeError(str(found)) if isinstance(found, StopIteration) else found)
+        done.set_exception(RuntimeError(str(outcome)) if isinstance(outcome, StopIteration) else outcome)
     else:
-        done.set_result(found)
+        done.set_result(outcome)

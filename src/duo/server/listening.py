@@ -66,26 +66,26 @@ def check_open(o: ServeOptions, *, has_keys: bool) -> None:
 
 
 def hosts_of(host: str) -> list[str]:
-    found = comma_separated(host)
-    if not found:
+    hosts = comma_separated(host)
+    if not hosts:
         raise BadValueError("--host names no address; leave it out, or give one")
-    return found
+    return hosts
 
 
 def listeners(o: ServeOptions) -> list[ListeningSocket]:
     """Raises BadValueError: an address cannot be used."""
-    found: list[ListeningSocket] = []
+    sockets: list[ListeningSocket] = []
     try:
         for host in hosts_of(o["host"]):
             if is_path(host):
-                found.append(_unix(host.removeprefix("unix:")))
+                sockets.append(_unix(host.removeprefix("unix:")))
             else:
-                found.append(_tcp(host.strip("[]"), o["port"], shared=o["reuse_port"]))
+                sockets.append(_tcp(host.strip("[]"), o["port"], shared=o["reuse_port"]))
     except BaseException:
-        for one in found:
+        for one in sockets:
             one.close()
         raise
-    return found
+    return sockets
 
 
 def _tcp(host: str, port: int, *, shared: bool) -> ListeningSocket:

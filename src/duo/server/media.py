@@ -95,31 +95,31 @@ def _fetched(url: str) -> bytes:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadValueError(f"a picture has the URL {quoted(url, 60)}; give http: or https: and a host")
         try:
-            found = _answer(parts, port or (443 if parts.scheme == "https" else 80), until)
+            answer = _answer(parts, port or (443 if parts.scheme == "https" else 80), until)
         except BadValueError:
             raise
         except (OSError, http.client.HTTPException, ValueError) as e:
             raise BadValueError(
                 f"the picture at {quoted(url, 60)} cannot be fetched ({type(e).__name__}); send it as a data: URL"
             ) from None
-        if isinstance(found, bytes):
-            return found
-        url = urljoin(url, found)
+        if isinstance(answer, bytes):
+            return answer
+        url = urljoin(url, answer)
     raise BadValueError(f"the picture's address redirects more than {N_HOPS} times; give the last one")
 
 
 def public_address(host: str, port: int) -> Any:
     """An address of the host to connect to, so that its name is looked up once. Raises BadValueError: one of them is
     private, of this machine, or link-local; and OSError."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    for *_, address in found:
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for *_, address in addresses:
         ip = ipaddress.ip_address(str(address[0]).partition("%")[0])
         ip = getattr(ip, "ipv4_mapped", None) or ip
         if not ip.is_global or ip.is_multicast:
             raise BadValueError(
                 f"{quoted(host, 60)} is an address inside a network, from which no pictures are fetched"
             )
-    return found[0][4]
+    return addresses[0][4]
 
 
 @cache

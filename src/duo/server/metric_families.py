@@ -76,7 +76,7 @@ class Families(Collector):
 
     def __init__(self, metrics: FigureSource, *, of_llama_cpp: bool) -> None:
         self._metrics, self._of_llama_cpp = metrics, of_llama_cpp
-        self._before = dict.fromkeys(metrics.sums, 0.0)  # when Prometheus asked last; at first, at the start
+        self._before = dict.fromkeys(metrics.sums, 0.0)  # sums at the last request of Prometheus, or at the start
 
     def collect(self) -> Iterator[Metric]:
         m = self._metrics
@@ -115,7 +115,8 @@ class Families(Collector):
         new = {name: value - self._before[name] for name, value in m.sums.items()}
         self._before = dict(m.sums)
         theirs = {
-            "n_tokens_max": m.n_most,  # there a counter, but Prometheus' client would give that another name
+            # llama-server makes a counter of it, but Prometheus' client would rename a counter.
+            "n_tokens_max": m.n_most,
             "requests_processing": gauges["requests_running"],
             "requests_deferred": gauges["requests_waiting"],
             "prompt_tokens_seconds": _rate(new["prompt_tokens"], new["prompt_seconds"]),

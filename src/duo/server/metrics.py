@@ -65,7 +65,7 @@ class Metrics:
             self._texts, self._passes, self._drafted, self._accepted, self._refused, self._http,
         )  # fmt: skip
         self.promised: dict[str, float] = {}  # tokens per second of the last text, by way
-        # 0, so that the first one is seen as a rise, and what Prometheus divides has begun at the same time.
+        # Counters begin at 0, so that Prometheus sees the first event as a rise, and divides series of one age.
         for reason in REASONS:
             self._refused.add(reason, n=0)
         for reason in get_args(FinishReason):

@@ -82,10 +82,10 @@ class Gate:
         return path.removeprefix(scope.get("root_path", "")).removeprefix(self._service.settings.api_prefix)
 
     def _own_headers(self, scope: Any) -> list[tuple[bytes, bytes]]:
-        found = [(b"x-request-id", v) for k, v in scope["headers"] if k == b"x-request-id"][:1]
+        headers = [(b"x-request-id", v) for k, v in scope["headers"] if k == b"x-request-id"][:1]
         if self._service.is_ending:
-            found.append((b"connection", b"close"))
-        return found
+            headers.append((b"connection", b"close"))
+        return headers
 
     def _check_visitor(self, scope: Any) -> None:
         visitors = self._service.settings.visitors
@@ -124,7 +124,7 @@ class Gate:
         if length.isdigit() and int(length[:20]) > settings.n_body:
             raise too_large
 
-        async def whole() -> bytes:
+        async def read_all() -> bytes:
             body = bytearray()
             while True:
                 message = await receive()
@@ -137,7 +137,7 @@ class Gate:
                     return bytes(body)
 
         try:
-            return await asyncio.wait_for(whole(), settings.body_timeout_s)
+            return await asyncio.wait_for(read_all(), settings.body_timeout_s)
         except asyncio.TimeoutError:
             seconds = settings.body_timeout_s
             raise ApiError(

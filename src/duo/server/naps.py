@@ -37,8 +37,8 @@ class Naps:
         self._n_inside = 0
         self._last = time.monotonic()
         self._changing = asyncio.Lock()
-        self._lora_scales: list[float] = []  # as requests had set them
-        self.remembered: dict[str, Any] = {}  # answers of quiet routes, of the time before
+        self._lora_scales: list[float] = []  # as requests had set them before the models were freed
+        self.remembered: dict[str, Any] = {}  # answers of quiet routes, from before the models were freed
 
     @staticmethod
     def wakes(path: str) -> bool:

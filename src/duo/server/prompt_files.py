@@ -32,8 +32,8 @@ def keep_prompts(folder: Path, texts: Sequence[ServedText]) -> None:
     """Writes the prompts of a request to a new file, which only this user can read. Its name is the time in
     milliseconds, as llama-server's. One prompt is there as the text, or as its ids if that is what came; several are a
     JSON list. Raises OSError."""
-    found = {id(t.job.tokens): t.prompt or list(t.job.tokens) for t in texts}  # n choices share one prompt
-    prompts = list(found.values())
+    by_tokens = {id(t.job.tokens): t.prompt or list(t.job.tokens) for t in texts}  # n choices share one prompt
+    prompts = list(by_tokens.values())
     one = prompts[0] if len(prompts) == 1 else prompts
     words = one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)
     name = time.time_ns() // 1_000_000

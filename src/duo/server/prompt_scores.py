@@ -24,16 +24,16 @@ class PromptScores:
     def __init__(self, *, of_ids: bool) -> None:
         self._of_ids = of_ids
         self._one_at_a_time = asyncio.Lock()
-        self._found: list[TokenLogprobs] | None = None
+        self._rows: list[TokenLogprobs] | None = None
 
     async def fill(self, session: EngineSession, job: Job) -> None:
         """Evaluates the prompt, once, while no text is written. Raises BusyError, CancelledError, DuoError."""
         async with self._one_at_a_time:
-            if self._found is None:
+            if self._rows is None:
                 n_top = job.options["logprobs"] or 0
                 scales = job.options["lora_scales"] or ()
-                self._found = await score_async(session, job.tokens, n_top, job.options["id_slot"], scales)
+                self._rows = await score_async(session, job.tokens, n_top, job.options["id_slot"], scales)
 
     def shown(self, lists: LogprobLists, job: Job) -> Logprobs:
         """As OpenAI has them. lists: new ones."""
-        return lists.of_prompt(job.tokens[0], self._found or [], keeps_bos=self._of_ids)
+        return lists.of_prompt(job.tokens[0], self._rows or [], keeps_bos=self._of_ids)

@@ -42,17 +42,17 @@ def parsed(body: bytes) -> Any:
 
 
 def _read(body: bytes, kind: type[F]) -> F:
-    found = parsed(body)
-    if not isinstance(found, dict):
-        raise ApiError(400, f"the body is {quoted(found, 40)}; send a JSON object")
-    return checked(kind, found)
+    value = parsed(body)
+    if not isinstance(value, dict):
+        raise ApiError(400, f"the body is {quoted(value, 40)}; send a JSON object")
+    return checked(kind, value)
 
 
-def checked(kind: type[F], found: dict[str, Any]) -> F:
+def checked(kind: type[F], fields: dict[str, Any]) -> F:
     """The fields of an object. Raises ApiError 400: one has a wrong type."""
     build(kind)
     try:
-        return kind.model_validate(found)
+        return kind.model_validate(fields)
     except ValidationError as e:
         first = e.errors(include_url=False, include_context=False)[0]
         name, why = ".".join(map(str, first["loc"][:1])), first["msg"]

@@ -12,7 +12,7 @@ from duo.errors import BadValueError
 from duo.generation.texts import text_defaults
 from duo.options.samplers import ALL
 from duo.options.tables import GENERATE_OPTIONS
-from duo.server.adapters import asked_scales
+from duo.server.adapters import scales_of
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
     if f.logit_bias is not None:
         out["logit_bias"] = biases(f.logit_bias, lambda text: duo.tokenize(text, add_bos=False))
     if f.lora:
-        out["lora_scales"] = asked_scales(f.lora, duo) or None
+        out["lora_scales"] = scales_of(f.lora, duo) or None
     _clamp(out)
     _drafts(f, out)
     if out.get("id_slot", -1) >= duo.session.turns.n:
@@ -103,14 +103,14 @@ DRAFT = {"n_draft": "n_max", "n_draft_min": "n_min", "draft_p_min": "p_min"}
 
 def _drafts(f: TextFields, out: dict[str, Any]) -> None:
     """draft: {n_max, n_min, p_min}, or llama-server's names (speculative.n_max). n_max 0: no guesses."""
-    found: dict[str, Any] = {k.removeprefix("speculative."): v for k, v in (f.model_extra or {}).items()
+    draft_fields: dict[str, Any] = {k.removeprefix("speculative."): v for k, v in (f.model_extra or {}).items()
                              if k.startswith("speculative.")}  # fmt: skip
-    found |= f.draft or {}
+    draft_fields |= f.draft or {}
     if unknown := f.draft and f.draft.keys() - set(DRAFT.values()):
         raise BadValueError(f"draft has the unknown field {sorted(unknown)[0]}; it takes n_max, n_min and p_min")
     for name, theirs in DRAFT.items():
-        if found.get(theirs) is not None:
-            out[name] = found[theirs]
+        if draft_fields.get(theirs) is not None:
+            out[name] = draft_fields[theirs]
     if isinstance(n := out.get("n_draft"), int) and isinstance(out.get("n_draft_min"), int):
         out["n_draft_min"] = min(out["n_draft_min"], n)
 

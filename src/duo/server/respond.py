@@ -78,8 +78,8 @@ async def _answer(
                 for chunk in chunks:
                     text.take(chunk)
             if any(t.scores is not None for t in texts):  # as long as the prompts
-                return await service.in_thread(lambda: Json(shape.whole()))
-            return Json(shape.whole())
+                return await service.in_thread(lambda: Json(shape.answer()))
+            return Json(shape.answer())
         # An early error is to be an ordinary answer with its status, so the headers wait for the first token.
         pending: asyncio.Task[Batch | None] = asyncio.create_task(writing.next())
         ping_s = service.settings.ping_s if f.sse_ping_interval is None else min(max(0, f.sse_ping_interval), DAY_S)

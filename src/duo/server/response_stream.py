@@ -28,7 +28,7 @@ class Writing:
         self.texts = texts
         self._service, self._ticket = service, ticket
         self._came: asyncio.Queue[Batch | BaseException] = asyncio.Queue()
-        self._n_running = len(texts)  # whose end `next` has not told
+        self._n_running = len(texts)  # texts whose end `next` has not returned yet
         self._n_open = len(texts)
         self._tasks = [asyncio.create_task(self._write(t)) for t in texts]
         service.writings.add(self)
@@ -42,10 +42,10 @@ class Writing:
         finally:
             self._service.running.discard(text)
             self._n_open -= 1
-            if not self._n_open:  # others may come, whether or not the client reads its answer
+            if not self._n_open:  # their slots are free now, even if the client does not read its answer
                 self._leave()
             self._record(text)
-        self._came.put_nowait(last)  # now, because whoever has read the end may ask again at once
+        self._came.put_nowait(last)  # last: a client that has read the end may send its next request at once
 
     def _record(self, text: ServedText) -> None:
         """A fault in its figures must not keep the text from its reader."""
@@ -60,7 +60,7 @@ class Writing:
         service = self._service
         if text.scores is not None:
             await text.scores.fill(service.duo.session, text.job)
-        last = [Chunk("", finish_reason="length")]  # of one that takes too long
+        last = [Chunk("", finish_reason="length")]  # for a text that takes too long
 
         def came(chunks: list[Chunk]) -> None:
             nonlocal last
@@ -89,13 +89,13 @@ class Writing:
     async def next(self) -> Batch | None:
         """What has come; None: all have ended. Raises what went wrong with any of them."""
         while self._n_running:
-            found = await self._came.get()
-            if isinstance(found, BaseException):
-                raise found
-            _, batch = found
+            outcome = await self._came.get()
+            if isinstance(outcome, BaseException):
+                raise outcome
+            _, batch = outcome
             if batch[-1].finish_reason is not None:
                 self._n_running -= 1
-            return found
+            return outcome
         return None
 
     def stop(self, why: Exception) -> None:

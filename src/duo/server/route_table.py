@@ -97,11 +97,11 @@ class ServedRoute(Route):
     """Calls its handler with what it takes. Unlike Starlette's own, a route for GET is none for HEAD."""
 
     def __init__(self, entry: Entry) -> None:
-        taken = inspect.signature(entry.handler).parameters
+        parameters = inspect.signature(entry.handler).parameters
 
         async def endpoint(request: Request) -> Response:
-            found = {**request.path_params, "request": request}
-            return await entry.handler(**{name: found[name] for name in taken})
+            arguments = {**request.path_params, "request": request}
+            return await entry.handler(**{name: arguments[name] for name in parameters})
 
         super().__init__(entry.path, endpoint, methods=entry.methods)
         self.methods = set(entry.methods)

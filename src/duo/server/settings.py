@@ -105,10 +105,10 @@ class ServerSettings:
             **more,
         )
 
-    def knows_key(self, given: bytes) -> bool:
+    def knows_key(self, key: bytes) -> bool:
         """Whether a client may send it. Takes as long for a wrong key as for a right one."""
-        digest = _digest(given)
-        return sum(hmac.compare_digest(digest, key) for key in self.keys) > 0
+        digest = _digest(key)
+        return sum(hmac.compare_digest(digest, own) for own in self.keys) > 0
 
 
 def embeds_of(o: ServeOptions) -> bool:
@@ -132,8 +132,8 @@ def _digest(key: bytes) -> bytes:
 
 def keys_of(listed: str | None, file: str | None) -> tuple[bytes, ...]:
     """Hashes of the keys of --api-key and --api-key-file. Raises BadValueError."""
-    found = comma_separated(listed)
-    if listed is not None and not found:
+    keys = comma_separated(listed)
+    if listed is not None and not keys:
         raise BadValueError("--api-key names no key; leave it out")
     if file is not None:
         try:
@@ -146,5 +146,5 @@ def keys_of(listed: str | None, file: str | None) -> tuple[bytes, ...]:
         of_file = [line.strip() for line in lines if line.strip()]
         if not of_file:
             raise BadValueError(f"the key file {file} (--api-key-file) holds no key; write one on each line")
-        found += of_file
-    return tuple(_digest(k.encode("utf-8", "surrogateescape")) for k in dict.fromkeys(found))
+        keys += of_file
+    return tuple(_digest(k.encode("utf-8", "surrogateescape")) for k in dict.fromkeys(keys))

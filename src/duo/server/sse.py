@@ -16,7 +16,7 @@ from duo.server.progress import LOOK_S
 if TYPE_CHECKING:
     from duo.server.errors import ApiError
     from duo.server.formats.shape import AnswerFormat, Event
-    from duo.server.progress import Found, Progress
+    from duo.server.progress import Progress, PromptProgress
     from duo.server.response_stream import Batch, Writing
     from duo.server.text import ServedText, TakenChunk
 
@@ -111,40 +111,42 @@ class Events(Response):
             text, chunks = batch
             body = b""
             for chunk in chunks:
-                taken = text.take(chunk)
-                if taken.is_first and text.scores is not None:  # as long as the prompt
-                    body += await asyncio.to_thread(self._body, text, taken)
+                taken_chunk = text.take(chunk)
+                if taken_chunk.is_first and text.scores is not None:  # as long as the prompt
+                    body += await asyncio.to_thread(self._body, text, taken_chunk)
                 else:
-                    body += self._body(text, taken)
+                    body += self._body(text, taken_chunk)
             if body:
                 await self._send(send, body)
         await self._send(send, b"".join(map(encoded, self._shape.last())) + DONE * self._shape.done)
 
-    def _body(self, text: ServedText, taken: TakenChunk) -> bytes:
-        found = self._progress.end(text) if self._progress is not None and taken.is_first else ()
-        return self._told(text, found) + b"".join(map(encoded, self._shape.events(text, taken)))
+    def _body(self, text: ServedText, taken_chunk: TakenChunk) -> bytes:
+        figures = self._progress.end(text) if self._progress is not None and taken_chunk.is_first else ()
+        return self._progress_bytes(text, figures) + b"".join(map(encoded, self._shape.events(text, taken_chunk)))
 
-    def _told(self, text: ServedText, found: Sequence[Found]) -> bytes:
-        return b"".join(encoded(e) for one in found for e in self._shape.progress(text, one))
+    def _progress_bytes(self, text: ServedText, figures: Sequence[PromptProgress]) -> bytes:
+        return b"".join(encoded(e) for one in figures for e in self._shape.progress(text, one))
 
     async def _next(self, send: Send) -> Batch | None:
         """What comes next; a comment goes out while nothing does."""
         while not (await asyncio.wait([self._pending], timeout=self._look_s))[0]:
             self._quiet_s += self._look_s or 0.0
-            news = b"".join(self._told(t, self._progress.news(t)) for t in self._shape.texts) if self._progress else b""
+            news = b""
+            if self._progress is not None:
+                news = b"".join(self._progress_bytes(t, self._progress.news(t)) for t in self._shape.texts)
             if news or self._quiet_s >= self._ping_s:
                 await self._send(send, news or PING)
-        found = self._pending.result()
-        if found is not None:
+        batch = self._pending.result()
+        if batch is not None:
             self._pending = asyncio.create_task(self._writing.next())
-        return found
+        return batch
 
     @property
     def _look_s(self) -> float | None:
         """None: forever."""
         reads = self._progress is not None and not all(t.chunks or t.finish for t in self._shape.texts)
-        found = min(self._ping_s - self._quiet_s, LOOK_S if reads else inf)
-        return found if found < inf else None
+        wait_s = min(self._ping_s - self._quiet_s, LOOK_S if reads else inf)
+        return wait_s if wait_s < inf else None
 
     async def _send(self, send: Send, body: bytes, *, more: bool = True) -> None:
         self._quiet_s = 0.0

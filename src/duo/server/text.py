@@ -23,18 +23,18 @@ class TakenChunk:
 
     chunk: Chunk
     parts: list[Part]
-    is_first: bool  # nothing came of the text before
+    is_first: bool  # the first chunk of its text
 
 
 @dataclass(eq=False)
 class ServedText:
     """For one event loop. Times are of time.monotonic()."""
 
-    index: int  # among those of the request
+    index: int  # number among the texts of the request, from 0
     job: Job
     prompt: str  # as text
     reading: Reading | None = None  # None: all of it is the answer
-    most_ms: float = 0.0  # after the first token; 0: no limit
+    most_ms: float = 0.0  # milliseconds after the first token; 0: no limit
     scores: PromptScores | None = None  # None: the prompt's own tokens are not scored
     task_id: int = 0
     plain_pass_ms: RecentMedian = field(default_factory=RecentMedian)  # of all texts of the server
@@ -85,9 +85,9 @@ class ServedText:
             self.plain_pass_ms.add(ms)
 
     @property
-    def whole(self) -> Part:
+    def answer(self) -> Part:
         """The answer so far."""
-        return Part(content=self.text) if self.reading is None else self.reading.whole
+        return Part(content=self.text) if self.reading is None else self.reading.answer
 
     @property
     def n_prompt(self) -> int:
@@ -112,21 +112,21 @@ class ServedText:
     @property
     def timings(self) -> dict[str, Any]:
         """Figures under llama-server's names, and duo's own (docs/server.md). While it is written: what is known."""
-        found: dict[str, Any] = {} if self.result is None else {**self.result.timings}
-        if not found:
+        figures: dict[str, Any] = {} if self.result is None else {**self.result.timings}
+        if not figures:
             n, ms = self.n_tokens, (self.last_at - self.first_at) * 1e3
-            found = {
+            figures = {
                 "prompt_n": self.n_prompt,
                 "predicted_n": n,
                 "predicted_ms": ms,
                 "predicted_per_second": (n - 1) * 1e3 / ms if n > 1 and ms > 0 else 0.0,
                 "draft_n_accepted": sum(c.from_draft for c in self.chunks),
             }
-            return {**found, "queue_ms": self.queue_ms}
-        out = {name: found[name] for name in OF_LLAMA_SERVER if name in found}
-        if found.get("draft_n"):
-            out |= {name: found[theirs] for name, theirs in OF_DRAFT.items() if theirs in found}
-        out |= {"ttft_ms": found.get("ttft_ms", 0.0), "queue_ms": self.queue_ms}
+            return {**figures, "queue_ms": self.queue_ms}
+        out = {name: figures[name] for name in OF_LLAMA_SERVER if name in figures}
+        if figures.get("draft_n"):
+            out |= {name: figures[theirs] for name, theirs in OF_DRAFT.items() if theirs in figures}
+        out |= {"ttft_ms": figures.get("ttft_ms", 0.0), "queue_ms": self.queue_ms}
         if (plain := self.plain_pass_ms.value) is not None:
             out["plain_pass_ms"] = plain
         return out

@@ -24,10 +24,10 @@ def remember(path: Path, key: str, value: Any, at_most: int | None = None) -> bo
     A record that cannot be written is measured again next time. If two processes write at once, the last one wins.
     """
     known = {k: v for k, v in recall(path).items() if k != key} | {key: value}
-    kept = dict(list(known.items())[-at_most:]) if at_most is not None else known
+    entries = dict(list(known.items())[-at_most:]) if at_most is not None else known
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(kept, indent=1).encode())
+        write_whole(path, json.dumps(entries, indent=1).encode())
     except OSError:
         return False
     return True

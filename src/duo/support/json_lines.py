@@ -18,12 +18,12 @@ def values(file: Path, what: str, line: str) -> Iterator[tuple[int, str, Any]]:
     """
     text = text_of(file, what)
     # Not splitlines(): it splits at U+2028, which a JSON string may contain.
-    for n, found in enumerate(text.split("\n"), 1):
-        if not found.strip():
+    for n, text_line in enumerate(text.split("\n"), 1):
+        if not text_line.strip():
             continue
         where = f"line {n} of {file}"
         try:
-            value = json.loads(found)
+            value = json.loads(text_line)
         except (ValueError, RecursionError) as e:
             raise BadValueError(f"{where} is not JSON ({getattr(e, 'msg', e)}); write {line}") from None
         yield n, where, value

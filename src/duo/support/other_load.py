@@ -38,5 +38,5 @@ def other_cores(before: Moment, after: Moment) -> float | None:
     wall = after.wall - before.wall
     if before.all_programs is None or after.all_programs is None or wall <= 0:
         return None
-    mine = after.this_program - before.this_program
-    return max(0.0, (after.all_programs - before.all_programs - mine) / wall)
+    own = after.this_program - before.this_program
+    return max(0.0, (after.all_programs - before.all_programs - own) / wall)

@@ -42,7 +42,7 @@ def check_pictures(files: list[bytes]) -> None:
 
 
 def _check(data: bytes, which: str) -> int:
-    """Its pixels."""
+    """The number of pixels."""
     if len(data) > N_BYTES_MOST:
         raise BadValueError(f"{which} has {len(data) >> 20} MiB; give at most {N_BYTES_MOST >> 20} MiB")
     try:
@@ -90,10 +90,10 @@ def _jpeg_markers(data: bytes) -> Iterator[tuple[int, int]]:
     segments hold (a thumbnail), and what stands behind the end, has markers of its own, which do not count."""
     at = 2
     for _ in range(_N_SEGMENTS_MOST):
-        found = _JPEG_MARKER.search(data, at)
-        if found is None or data[found.end() - 1] == _END:
+        match = _JPEG_MARKER.search(data, at)
+        if match is None or data[match.end() - 1] == _END:
             return
-        at = found.end()
+        at = match.end()
         marker = data[at - 1]
         yield marker, at
         if marker not in (0x01, 0xD8):  # these have no segment
@@ -105,7 +105,7 @@ def _jpeg_markers(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:
-    """Of the first frame, as stb_image takes it."""
+    """Width and height in pixels: of the first frame, as in stb_image."""
     for marker, at in _jpeg_markers(data):
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
             height, width = struct.unpack_from(">HH", data, at + 3)

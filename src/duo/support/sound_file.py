@@ -13,7 +13,7 @@ FORMATS = "WAV, MP3 or FLAC"
 
 
 def is_sound(data: bytes) -> bool:
-    """As libmtmd tells them from pictures (is_audio_file in mtmd-helper.cpp)."""
+    """Whether a file is sound and no picture, as libmtmd decides (is_audio_file in mtmd-helper.cpp)."""
     wave = data[:4] == b"RIFF" and data[8:12] == b"WAVE"
     mpeg = data[:3] == b"ID3" or (data[:1] == b"\xff" and data[1:2] >= b"\xe0")
     return len(data) >= 12 and (wave or mpeg or data[:4] == b"fLaC")
@@ -31,7 +31,7 @@ def check_sounds(files: list[bytes]) -> None:
 
 
 def check_length(n_samples: int, rate: int) -> None:
-    """Of all sound of a prompt. Raises BadValueError."""
+    """Checks the length of all sound of a prompt. Raises BadValueError."""
     if n_samples > rate * N_SECONDS_MOST:
         raise BadValueError(f"the prompt has more than {N_SECONDS_MOST // 60} minutes of sound; give a part of it")
 

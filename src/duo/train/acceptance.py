@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Of chains of guesses at every position of texts that the target wrote greedily, which is what greedy speculation
-    meets. Nothing is sampled: both take the most probable token."""
+    """How often chains of guesses are right, at every position of texts that the target wrote greedily, as in greedy
+    speculation. Nothing is sampled: both models take the most probable token."""
 
     n: int  # chains
     n_right: tuple[int, ...]  # by position: chains whose guesses are right up to there
@@ -39,7 +39,7 @@ class Acceptance:
 
 
 def runs(right: Sequence[bool], n_positions: int) -> Acceptance:
-    """Of a model that guesses each token from the true ones before it: chains that begin at every token of a text."""
+    """The acceptance of a model that guesses each token from the true ones before it. A chain begins at every token."""
     by_depth, length = [0] * n_positions, 0
     n = max(0, len(right) - n_positions + 1)
     for i in reversed(range(len(right))):

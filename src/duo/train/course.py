@@ -37,7 +37,7 @@ class TrainingRequest:
 
 @dataclass(frozen=True)
 class Trained:
-    """What was written."""
+    """The file that training wrote."""
 
     path: Path
     n_bytes: int

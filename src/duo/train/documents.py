@@ -39,7 +39,7 @@ def read_documents(files: Sequence[Path]) -> list[Document]:
 
 
 def data_hash(files: Sequence[Path]) -> str:
-    """Of the files' contents. Raises BadValueError."""
+    """A hash of the files' contents. Raises BadValueError."""
     digest = hashlib.sha256()
     for file in files:
         digest.update(hashlib.sha256(_bytes(file)).digest())

@@ -71,11 +71,11 @@ def _kind(value: int | float | bool | str) -> Kind:
     return {bool: Kind.BOOL, int: Kind.UINT32, float: Kind.FLOAT32, str: Kind.STRING}[type(value)]
 
 
-def _stored(data: npt.NDArray[Any], wanted: GgmlType) -> tuple[npt.NDArray[Any], GgmlType | None]:
+def _stored(data: npt.NDArray[Any], ggml_type: GgmlType) -> tuple[npt.NDArray[Any], GgmlType | None]:
     if data.dtype == np.int64:
         return data, None
-    if data.ndim == 1 or wanted is GgmlType.F32:
+    if data.ndim == 1 or ggml_type is GgmlType.F32:
         return data.astype(np.float32), None
-    if data.shape[-1] % gguf.GGML_QUANT_SIZES[wanted][0]:
-        wanted = GgmlType.F16
-    return gguf.quantize(data.astype(np.float32), wanted), wanted
+    if data.shape[-1] % gguf.GGML_QUANT_SIZES[ggml_type][0]:
+        ggml_type = GgmlType.F16
+    return gguf.quantize(data.astype(np.float32), ggml_type), ggml_type

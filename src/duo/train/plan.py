@@ -19,7 +19,7 @@ N_WRITTEN_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class DeviceSpeed:
-    """Of the device that does the work."""
+    """The speed of the device that trains."""
 
     flops: float  # of products per second
     bandwidth: float  # bytes per second
@@ -49,7 +49,7 @@ class TrainingPlan:
 
     def lines(self) -> list[str]:
         n = self.network
-        whole = self.seconds_write + self.seconds_read + self.seconds_train
+        total_s = self.seconds_write + self.seconds_read + self.seconds_train
         return [
             f"{self.target}; to train: width {n.n_embd}, {n.n_head} heads of {n.n_head_dim}, feed-forward {n.n_ff}, "
             f"{n.n_rows} tokens: {short(self.n_parameters / 1e6)} M parameters",
@@ -57,7 +57,7 @@ class TrainingPlan:
             f"memory: {gigabytes(self.memory_teach)} for the target while it teaches, then "
             f"{gigabytes(self.memory_train)} for the training",
             f"time at {self.speed.words()}: the target writes {hours(self.seconds_write)}, reads "
-            f"{hours(self.seconds_read)}; the training takes {hours(self.seconds_train)}; together {hours(whole)}",
+            f"{hours(self.seconds_read)}; the training takes {hours(self.seconds_train)}; together {hours(total_s)}",
         ]
 
 
@@ -129,12 +129,12 @@ def _draft_products(n: NetworkSizes) -> int:
 
 def _activations(n: NetworkSizes, n_steps: int, n_tokens: int, length: int, n_features: int) -> int:
     """Bytes that the backward pass needs: what each layer of each step keeps for each token, about."""
-    kept = 16 * n.n_embd + 6 * n.n_head * n.n_head_dim + 4 * n.n_ff + 2 * n.n_head * min(length, n_tokens)
-    return n_tokens * (n_steps * (n.n_layer * 4 * kept + 3 * 4 * n.n_rows) + 6 * n_features)
+    per_token = 16 * n.n_embd + 6 * n.n_head * n.n_head_dim + 4 * n.n_ff + 2 * n.n_head * min(length, n_tokens)
+    return n_tokens * (n_steps * (n.n_layer * 4 * per_token + 3 * 4 * n.n_rows) + 6 * n_features)
 
 
 def measured(device_name: str, precision: str) -> DeviceSpeed:
-    """Of the device of --train-device: a product of matrices, and a copy; half a second together.
+    """The speed of --train-device, measured with a product of matrices and a copy in half a second.
 
     Raises BadValueError: unknown device; MissingPackageError: PyTorch is not installed.
     """

@@ -87,8 +87,8 @@ class Pieces:
         self._recipe, self._bos = recipe, np.array(bos, np.int32)
         n = recipe.length - len(self._bos)
         cut = [d[i : i + n] for d in read for i in range(0, len(d), n)]
-        whole = [c for c in cut if len(c) > recipe.prompt_length] or [c for c in cut if len(c) > 1]
-        pieces = [TextPiece(c, False) for c in whole] + [TextPiece(d, True) for d in answered if len(d)]
+        usable = [c for c in cut if len(c) > recipe.prompt_length] or [c for c in cut if len(c) > 1]
+        pieces = [TextPiece(c, False) for c in usable] + [TextPiece(d, True) for d in answered if len(d)]
         if len(pieces) < 2:
             raise BadValueError("the data is shorter than two texts; give more of it, or a smaller --length")
         order = np.random.default_rng(recipe.seed).permutation(len(pieces))
@@ -96,8 +96,8 @@ class Pieces:
         self.held_out = [pieces[i] for i in order[:n_held]]
         self.to_learn = [pieces[i] for i in order[n_held:]]
 
-    def wish(self, index: int) -> PlannedText:
-        """The text of this number; pieces that come again are read in one round and gone on with in another."""
+    def planned_text(self, index: int) -> PlannedText:
+        """The text of this number; a piece that comes again is read in one round and continued in another."""
         r = self._recipe
         rng = np.random.default_rng((r.seed, index))
         piece = self.to_learn[index % len(self.to_learn)]

@@ -70,14 +70,14 @@ LIKE = {
 }  # fmt: skip
 
 
-def target_layers(t: TargetShape, wanted: list[int] | None) -> tuple[int, int, int]:
+def target_layers(t: TargetShape, layers: list[int] | None) -> tuple[int, int, int]:
     """Layers whose inputs a head reads; EAGLE-3's own choice where there are enough. Raises BadValueError."""
     if t.n_layer < 4:
         raise BadValueError(
             f"{t.name} has {t.n_layer} layers, and a head reads the inputs of three behind the first; "
             "train a draft for it (duo train-draft)"
         )
-    low, middle, high = wanted or ([2, t.n_layer // 2, t.n_layer - 3] if t.n_layer >= 8 else [1, 2, t.n_layer - 1])
+    low, middle, high = layers or ([2, t.n_layer // 2, t.n_layer - 3] if t.n_layer >= 8 else [1, 2, t.n_layer - 1])
     if high >= t.n_layer:
         raise BadValueError(f"--layers names layer {high} and {t.name} has {t.n_layer}, from 0; name lower ones")
     return low, middle, high

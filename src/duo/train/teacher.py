@@ -77,25 +77,25 @@ class Teacher:
             pieces = self._pieces(d, data)
             n_done = 0
             for kind, group, indices in groups:
-                wishes = [pieces.check(i) if kind == "check" else pieces.wish(i) for i in indices]
-                done: dict[int, list[int]] = {w.index: w.tokens.tolist() for w in wishes}
-                unwritten = [w for w in wishes if w.n_write > 0]
+                planned = [pieces.check(i) if kind == "check" else pieces.planned_text(i) for i in indices]
+                done: dict[int, list[int]] = {w.index: w.tokens.tolist() for w in planned}
+                unwritten = [w for w in planned if w.n_write > 0]
                 for i, written in as_they_end(lambda w: self._written(d, w), unwritten, d.n_parallel):
                     done[unwritten[i].index] += written
                     n_done += length
                     self._progress("the target writes", n_done, self._n_tokens)
-                texts = [(done[w.index][:length], len(w.tokens)) for w in wishes]
+                texts = [(done[w.index][:length], len(w.tokens)) for w in planned]
                 self._folder.put_texts(kind, group, texts)
                 n_done = max(n_done, (indices.stop + (0 if kind == "check" else self._n_check)) * length)
                 self._progress("the target writes", min(n_done, self._n_tokens), self._n_tokens)
 
     @staticmethod
-    def _written(d: Duo, wish: PlannedText) -> list[int]:
+    def _written(d: Duo, text: PlannedText) -> list[int]:
         result = d.generate(
-            wish.tokens.tolist(),
-            max_tokens=wish.n_write,
-            temperature=wish.temperature,
-            seed=wish.seed,
+            text.tokens.tolist(),
+            max_tokens=text.n_write,
+            temperature=text.temperature,
+            seed=text.seed,
             top_k=0,
             top_p=1.0,
             min_p=0.0,

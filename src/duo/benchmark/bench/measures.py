@@ -78,8 +78,8 @@ def categories_in(records: Iterable[AnswerRecord]) -> list[str]:
 def best_sync(records: Sequence[AnswerRecord]) -> Arm | None:
     """The sync arm with the highest speed-up over plain; None: there is none."""
     ratios = {arm: ratio_to(records, arm, PLAIN) for arm in arms_in(records) if arm.mode == "sync"}
-    known = {arm: spread.median for arm, spread in ratios.items() if spread is not None}
-    return max(known, key=lambda arm: known[arm], default=None)
+    medians = {arm: spread.median for arm, spread in ratios.items() if spread is not None}
+    return max(medians, key=lambda arm: medians[arm], default=None)
 
 
 def summarise(records: Sequence[AnswerRecord]) -> list[Summary]:
@@ -115,11 +115,11 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 def ratio_to(records: Sequence[AnswerRecord], arm: Arm, other: Arm) -> Spread | None:
     """The speed-up over another arm, over all questions. The ratio of a question is the median of its repetitions."""
-    mine, its = _speeds(records, arm), _speeds(records, other)
+    speeds, other_speeds = _speeds(records, arm), _speeds(records, other)
     by_question: dict[int | str, list[float]] = {}
-    for key, speed in mine.items():
-        if key in its:
-            by_question.setdefault(key[0], []).append(speed / its[key])
+    for key, speed in speeds.items():
+        if key in other_speeds:
+            by_question.setdefault(key[0], []).append(speed / other_speeds[key])
     return spread([float(np.median(ratios)) for ratios in by_question.values()])
 
 
@@ -128,8 +128,8 @@ def total(records: Iterable[AnswerRecord], key: str) -> float | None:
     return float(sum(values)) if values else None
 
 
-def share(part: float | None, whole: float | None) -> float | None:
-    return part / whole if part is not None and whole else None
+def share(part: float | None, total: float | None) -> float | None:
+    return part / total if part is not None and total else None
 
 
 Weight = Callable[[Mapping[str, Any]], float]
@@ -137,8 +137,8 @@ Weight = Callable[[Mapping[str, Any]], float]
 
 def _mean(records: Iterable[AnswerRecord], key: str, weight: Weight = lambda _: 1.0) -> float | None:
     pairs = [(r.timings[key], weight(r.timings)) for r in records if r.timings.get(key) is not None]
-    whole = sum(w for _, w in pairs)
-    return sum(x * w for x, w in pairs) / whole if whole else None
+    total = sum(w for _, w in pairs)
+    return sum(x * w for x, w in pairs) / total if total else None
 
 
 def _hits(t: Mapping[str, Any]) -> float:
@@ -152,8 +152,8 @@ def _misses(t: Mapping[str, Any]) -> float:
 def compared_to_plain(records: Sequence[AnswerRecord], arm: Arm) -> list[bool]:
     """For each answer of this arm that plain gave too: whether both have the same tokens."""
     plain = {(r.question_id, r.repetition, r.turn): r.tokens for r in records if r.arm == PLAIN}
-    mine = [((r.question_id, r.repetition, r.turn), r.tokens) for r in records if r.arm == arm]
-    return [tokens == plain[key] for key, tokens in mine if key in plain]
+    answers = [((r.question_id, r.repetition, r.turn), r.tokens) for r in records if r.arm == arm]
+    return [tokens == plain[key] for key, tokens in answers if key in plain]
 
 
 def _equal_share(records: Sequence[AnswerRecord], arm: Arm) -> float | None:
@@ -161,56 +161,56 @@ def _equal_share(records: Sequence[AnswerRecord], arm: Arm) -> float | None:
     return sum(same) / len(same) if same else None
 
 
-def modelled(mine: Sequence[AnswerRecord], costs: Costs) -> float | None:
+def modelled(records: Sequence[AnswerRecord], costs: Costs) -> float | None:
     """`hit_miss` with the figures of this arm."""
     v, c, one_ms = costs.v, costs.c, costs.one_ms
-    passes, hits = total(mine, "target_passes_n"), total(mine, "draft_hit_n")
-    e_hit = _mean(mine, "draft_hit_tokens_per_pass", _hits)
-    e_miss = _mean(mine, "draft_miss_tokens_per_pass", _misses)
+    passes, hits = total(records, "target_passes_n"), total(records, "draft_hit_n")
+    e_hit = _mean(records, "draft_hit_tokens_per_pass", _hits)
+    e_miss = _mean(records, "draft_miss_tokens_per_pass", _misses)
     if v is None or c is None or not one_ms or not passes or hits is None:
         return None
     misses = passes - hits
     if (hits and e_hit is None) or (misses and e_miss is None):
         return None
-    k = (total(mine, "draft_n") or 0.0) / passes
-    wait = (total(mine, "verify_wait_ms") or 0.0) / one_ms / misses if misses else 0.0
+    k = (total(records, "draft_n") or 0.0) / passes
+    wait = (total(records, "verify_wait_ms") or 0.0) / one_ms / misses if misses else 0.0
     return hit_miss(hits / passes, e_hit or 0.0, e_miss or 0.0, v(1 + k), k * c, wait)
 
 
 def _summary(
     part: Sequence[AnswerRecord], arm: Arm, category: str, sync: Arm | None, costs: Costs, a: Sequence[float]
 ) -> Summary:
-    mine = [r for r in part if r.arm == arm]
-    gaps = [g for r in mine for g in r.gaps_ms]
+    records = [r for r in part if r.arm == arm]
+    gaps = [g for r in records for g in r.gaps_ms]
     p50, p95, p99 = (float(p) for p in np.percentile(gaps, (50, 95, 99))) if gaps else (None, None, None)
     drafts = arm.mode != "plain"
-    accepted, rounds = total(mine, "draft_n_accepted"), total(mine, "draft_rounds")
+    accepted, rounds = total(records, "draft_n_accepted"), total(records, "draft_rounds")
     length = share(accepted, rounds)
-    counts, n_rounds = accepted_by_position(mine)
+    counts, n_rounds = accepted_by_position(records)
     to_plain = ratio_to(part, arm, PLAIN)
-    bound, expected = (costs.bound(a), modelled(mine, costs)) if drafts else (None, None)
+    bound, expected = (costs.bound(a), modelled(records, costs)) if drafts else (None, None)
     return Summary(
         arm=arm,
         category=category,
-        n_answers=len(mine),
-        n_tokens=sum(len(r.tokens) for r in mine),
-        tokens_per_s=spread(list(_speeds(mine, arm).values())),
+        n_answers=len(records),
+        n_tokens=sum(len(r.tokens) for r in records),
+        tokens_per_s=spread(list(_speeds(records, arm).values())),
         to_plain=to_plain,
         to_best_sync=None if sync is None else ratio_to(part, arm, sync),
         mean_length=None if length is None else 1 + length,
-        acceptance=share(accepted, total(mine, "draft_n")),
+        acceptance=share(accepted, total(records, "draft_n")),
         acceptance_by_position=tuple(n / n_rounds for n in counts) if n_rounds else (),
-        hit_rate=share(total(mine, "draft_hit_n"), total(mine, "target_passes_n")) if drafts else None,
-        tokens_on_hit=_mean(mine, "draft_hit_tokens_per_pass", _hits) if drafts else None,
-        tokens_on_miss=_mean(mine, "draft_miss_tokens_per_pass", _misses) if drafts else None,
-        rollback_share=_mean(mine, "draft_rollback_share"),
-        ttft_ms=spread([r.timings["ttft_ms"] for r in mine if r.timings.get("ttft_ms") is not None]),
+        hit_rate=share(total(records, "draft_hit_n"), total(records, "target_passes_n")) if drafts else None,
+        tokens_on_hit=_mean(records, "draft_hit_tokens_per_pass", _hits) if drafts else None,
+        tokens_on_miss=_mean(records, "draft_miss_tokens_per_pass", _misses) if drafts else None,
+        rollback_share=_mean(records, "draft_rollback_share"),
+        ttft_ms=spread([r.timings["ttft_ms"] for r in records if r.timings.get("ttft_ms") is not None]),
         p50_ms=p50,
         p95_ms=p95,
         p99_ms=p99,
-        target_busy_share=_mean(mine, "target_busy_share"),
-        draft_busy_share=_mean(mine, "draft_busy_share"),
-        draft_hidden_share=_mean(mine, "draft_hidden_share"),
+        target_busy_share=_mean(records, "target_busy_share"),
+        draft_busy_share=_mean(records, "draft_busy_share"),
+        draft_hidden_share=_mean(records, "draft_hidden_share"),
         equal_share=_equal_share(part, arm),
         bound=bound,
         efficiency=share(None if to_plain is None else to_plain.median, bound),

@@ -52,7 +52,7 @@ def run(
                 p = placed.placement
                 last = 0
 
-                def told(done: int, _total: int, name: str, before: int = n_done, where: str = p.name) -> None:
+                def report(done: int, _total: int, name: str, before: int = n_done, where: str = p.name) -> None:
                     nonlocal last
                     last = done
                     progress(before + done, n_all, f"{where}: {name}" if name else "")
@@ -61,11 +61,11 @@ def run(
                     progress(n_done, n_all, p.name)
                     try:
                         with open_writer(p) as writer:
-                            made = interleaved(writer, questions, p.arms, 1, warm_up, told)
+                            records = interleaved(writer, questions, p.arms, 1, warm_up, report)
                     except DuoError as e:
                         placed.failure = str(e)
-                        made = []
-                    placed.records += [replace(r, repetition=repetition) for r in made]
+                        records = []
+                    placed.records += [replace(r, repetition=repetition) for r in records]
                     if not placed.failure and last < size:
                         raise KeyboardInterrupt
                 n_done += size
@@ -83,11 +83,11 @@ def figures_of(measured: Sequence[MeasuredPlacement]) -> list[tuple[MeasuredPlac
     for placed in measured:
         if placed is measured[0] or any(r.arm == PLAIN for r in placed.records):
             # Another target alone: its arm gets another name, so that the two are compared.
-            mine = [replace(r, arm=replace(PLAIN, name="plain here")) for r in placed.records]
+            records = [replace(r, arm=replace(PLAIN, name="plain here")) for r in placed.records]
         else:
-            mine = placed.records
-        names = {r.arm.name for r in mine}
-        out.append((placed, [s for s in summarise([*base, *mine]) if s.category == ALL and s.arm.name in names]))
+            records = placed.records
+        names = {r.arm.name for r in records}
+        out.append((placed, [s for s in summarise([*base, *records]) if s.category == ALL and s.arm.name in names]))
     return out
 
 

@@ -49,7 +49,7 @@ def parse_places(text: str, devices_here: Sequence[Device] | None = None) -> tup
     machine, for tests. Raises BadValueError: an unknown device, not two places, or only one CPU.
     """
     devices_here = devices() if devices_here is None else devices_here
-    known = [d for d in devices_here if d.type in ("gpu", "igpu", "rpc")]
+    accelerators = [d for d in devices_here if d.type in ("gpu", "igpu", "rpc")]
     if text == AUTO:
         gpus = default_devices(devices_here)
         if gpus:
@@ -59,13 +59,13 @@ def parse_places(text: str, devices_here: Sequence[Device] | None = None) -> tup
             raise BadValueError("--placements needs two devices, but there is one CPU only; give two, as CUDA0,CPU")
         half = len(cpus) // 2
         return _on_cpus(cpus[:half]), _on_cpus(cpus[half : 2 * half])
-    places = [_place(word.strip(), known) for word in text.split(",")]
+    places = [_place(word.strip(), accelerators) for word in text.split(",")]
     if len(places) != 2 or places[0] == places[1] or set(places[0].cpus) & set(places[1].cpus):
         raise BadValueError(f"--placements has {text!r}; give auto or two different places, as CUDA0,CPU or 0-3,4-7")
     return places[0], places[1]
 
 
-def _place(word: str, known: Sequence[Device]) -> Place:
+def _place(word: str, accelerators: Sequence[Device]) -> Place:
     if word.upper() == "CPU":
         return Place("CPU", "none")
     if m := re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", word):
@@ -76,10 +76,10 @@ def _place(word: str, known: Sequence[Device]) -> Place:
                 f"--placements has the CPUs {word}, which are not available to this process; choose others"
             )
         return _on_cpus(range(low, high + 1))
-    for d in known:
+    for d in accelerators:
         if d.name == word:
             return Place(d.name, d.name)
-    names = ", ".join(["CPU", *(d.name for d in known)])
+    names = ", ".join(["CPU", *(d.name for d in accelerators)])
     raise BadValueError(f"--placements has the unknown place {word!r}; choose from {names}, or give CPUs, as 0-3")
 
 
@@ -94,7 +94,7 @@ def _on_cpus(cpus: Iterable[int]) -> Place:
 def placements_of(
     a: Place, b: Place, sync_lengths: Sequence[Length], lengths: Sequence[Length]
 ) -> list[BenchPlacement]:
-    """What is compared, the target alone at A first: the others are compared with it.
+    """The placements to measure. The first is the target alone at A, with which the others are compared.
 
     Then the target alone at B, and on both if both are CPUs; both models at A, and the target at A with the draft at B.
     Where A and B are of different kinds, also the target at B with the draft at A.

@@ -69,11 +69,11 @@ def choose(questions: Sequence[Question], n: int | None = None, categories: Sequ
 
     Raises BadValueError: unknown category.
     """
-    known = dict.fromkeys(q.category for q in questions)
+    all_categories = dict.fromkeys(q.category for q in questions)
     for c in categories:
-        if c not in known:
-            raise BadValueError(f"no question has the category {c!r}; choose from {', '.join(known)}")
-    chosen = [q for q in questions if not categories or q.category in categories]
-    if n is None or n >= len(chosen):
-        return chosen
-    return [chosen[i * len(chosen) // n] for i in range(n)]
+        if c not in all_categories:
+            raise BadValueError(f"no question has the category {c!r}; choose from {', '.join(all_categories)}")
+    selection = [q for q in questions if not categories or q.category in categories]
+    if n is None or n >= len(selection):
+        return selection
+    return [selection[i * len(selection) // n] for i in range(n)]

@@ -16,9 +16,9 @@ def _arm(records: Sequence[AnswerRecord]) -> Arm | None:
     arms = arms_in(records)
     for mode in ("async", "sync"):
         ratios = {arm: ratio_to(records, arm, PLAIN) for arm in arms if arm.mode == mode}
-        known = {arm: spread.median for arm, spread in ratios.items() if spread is not None}
-        if known:
-            return max(known, key=lambda arm: (arm.n_draft == "auto", known[arm]))
+        medians = {arm: spread.median for arm, spread in ratios.items() if spread is not None}
+        if medians:
+            return max(medians, key=lambda arm: (arm.n_draft == "auto", medians[arm]))
     return None
 
 
@@ -54,5 +54,5 @@ def quote(records: Sequence[AnswerRecord], head: dict[str, Any] | None = None) -
         parts += _times(ratio_to(records, arm, sync), "the best turn-taking")
     same = compared_to_plain(records, arm)
     differ = f"{same.count(False)} of {plural(len(same), 'text')} {'differs' if len(same) == 1 else 'differ'}"
-    named = "" if (arm.mode, arm.n_draft) == ("async", "auto") else f"{arm.name}: "
-    return named + ", ".join([*parts, differ, *where])
+    label = "" if (arm.mode, arm.n_draft) == ("async", "auto") else f"{arm.name}: "
+    return label + ", ".join([*parts, differ, *where])

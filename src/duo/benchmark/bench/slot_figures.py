@@ -59,9 +59,9 @@ def _speeds(rounds: Iterable[Round]) -> Speeds:
     return speeds
 
 
-def _ratio(speeds: Speeds, mine: tuple[Arm, int], other: tuple[Arm, int]) -> float | None:
+def _ratio(speeds: Speeds, key: tuple[Arm, int], other: tuple[Arm, int]) -> float | None:
     """The median of the ratios in the same repetition."""
-    a, b = speeds.get(mine, {}), speeds.get(other, {})
+    a, b = speeds.get(key, {}), speeds.get(other, {})
     ratios = [speed / b[repetition] for repetition, speed in a.items() if repetition in b]
     return statistics.median(ratios) if ratios else None
 
@@ -91,8 +91,8 @@ def _plain_of(arms: Sequence[Arm], server: str) -> Arm | None:
 
 def _main_of(arms: Sequence[Arm], server: str) -> Arm | None:
     """As the server is set up; else async; else plain."""
-    mine = [arm for arm in arms if arm.server == server]
-    of_mode = {arm.mode: arm for arm in reversed(mine)}
+    of_server = [arm for arm in arms if arm.server == server]
+    of_mode = {arm.mode: arm for arm in reversed(of_server)}
     return of_mode.get(None) or of_mode.get("async") or _plain_of(arms, server)
 
 
@@ -111,9 +111,9 @@ def summarise_slots(rounds: Sequence[Round]) -> list[SlotSummary]:
     out = []
     for slots in sorted({r.slots for r in rounds}):
         for arm in arms:
-            mine = [r for r in rounds if (r.arm, r.slots) == (arm, slots)]
-            if mine:
-                records = [x for r in mine for x in r.records]
+            arm_rounds = [r for r in rounds if (r.arm, r.slots) == (arm, slots)]
+            if arm_rounds:
+                records = [x for r in arm_rounds for x in r.records]
                 key, server = (arm, slots), arm.server
                 others = (
                     (_main_of(arms, server), 1),
@@ -122,7 +122,7 @@ def summarise_slots(rounds: Sequence[Round]) -> list[SlotSummary]:
                     (None if server == first else _main_of(arms, first), slots),
                 )
                 ratios = [None if o is None else _ratio(speeds, key, (o, n)) for o, n in others]
-                out.append(_summary(key, mine, records, speeds, ratios, right))
+                out.append(_summary(key, arm_rounds, records, speeds, ratios, right))
     return out
 
 
@@ -143,7 +143,7 @@ def _summary(
     gaps = [g for r in records for g in r.gaps_ms]
     p50, p99 = (float(p) for p in np.percentile(gaps, (50, 99))) if gaps else (None, None)
     pairs = [(r.content, right.get((arm.server, r.question_id, r.turn))) for r in records]
-    same = [mine == its for mine, its in pairs if its is not None]
+    same = [content == plain_content for content, plain_content in pairs if plain_content is not None]
     fair = [f for f in (_fairness(r.records) for r in rounds) if f is not None]
     ttfts = [r.timings["ttft_ms"] for r in records if r.timings.get("ttft_ms") is not None]
     to_one, to_plain, to_sync, to_first = ratios

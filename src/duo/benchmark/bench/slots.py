@@ -44,14 +44,14 @@ class Round:
 
 
 def _round(
-    writer: SlotsWriter, questions: Sequence[Question], arm: Arm, slots: int, repetition: int, told: Callable[[], None]
+    writer: SlotsWriter, questions: Sequence[Question], arm: Arm, slots: int, repetition: int, done: Callable[[], None]
 ) -> Round:
     writer.clear(questions, slots)
     records: dict[int, list[AnswerRecord]] = {}
     t0 = time.perf_counter()
     for i, answers in as_they_end(lambda q: writer.answers(q, arm), questions, slots):
         records[i] = records_of(arm, questions[i], repetition, answers)
-        told()
+        done()
     seconds = time.perf_counter() - t0
     return Round(slots, arm, repetition, seconds, tuple(r for i in sorted(records) for r in records[i]))
 
@@ -74,8 +74,8 @@ def rounds_of(
     """
     rounds: list[Round] = []
     try:
-        for made in each_round(open_writer, questions, arms, counts, repetitions, warm_up, progress):
-            rounds.append(made)
+        for new_round in each_round(open_writer, questions, arms, counts, repetitions, warm_up, progress):
+            rounds.append(new_round)
     except KeyboardInterrupt:
         if not rounds:
             raise
@@ -99,7 +99,7 @@ def each_round(
     n_all = repetitions * len(arms) * sum(warm_up * n + len(questions) for n in counts)
     n_done, name = 0, ""
 
-    def told() -> None:
+    def report() -> None:
         nonlocal n_done
         n_done += 1
         progress(n_done, n_all, name)
@@ -115,8 +115,8 @@ def each_round(
                         for arm in turn:
                             name = f"{arm.name} x{n}"
                             progress(n_done, n_all, name)
-                            made = _round(writer, to_answer, arm, n, repetition, told)
+                            new_round = _round(writer, to_answer, arm, n, repetition, report)
                             if measured:
-                                yield made
+                                yield new_round
     finally:
         progress(n_done, n_all, "")

@@ -6,12 +6,12 @@ from collections.abc import Set
 from itertools import islice
 
 
-def strangers(known: Set[int], n_vocab: int, n: int) -> list[int]:
-    """n tokens that are not among `known`; fewer if the vocabulary has no more.
+def strangers(tokens: Set[int], n_vocab: int, n: int) -> list[int]:
+    """n tokens that are not among `tokens`; fewer if the vocabulary has no more.
 
     They differ, so that n texts in turn go to n slots: each slot has nothing in common with the text, and the one that
     was used least recently is taken.
     """
-    start = max(known, default=0) + 1
+    start = max(tokens, default=0) + 1
     others = ((start + i) % n_vocab for i in range(n_vocab))
-    return list(islice((t for t in others if t not in known), n))
+    return list(islice((t for t in others if t not in tokens), n))

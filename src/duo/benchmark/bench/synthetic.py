@@ -43,7 +43,7 @@ def _number(text: str, low: float, high: float) -> float:
     return x
 
 
-def _whole(text: str, low: int, high: int) -> int:
+def _integer(text: str, low: int, high: int) -> int:
     """Raises ValueError."""
     if not re.fullmatch(r"[0-9]{1,20}", text) or not low <= int(text) <= high:
         raise ValueError
@@ -53,7 +53,7 @@ def _whole(text: str, low: int, high: int) -> int:
 def _agreement(o: _core.SyntheticOptions, text: str) -> None:
     values, colon, stretch = text.partition(":")
     o.a = [_number(x, 0, 1) for x in values.split("/")]
-    o.n_stretch = _whole(stretch, 1, 2**31 - 1) if colon else 0
+    o.n_stretch = _integer(stretch, 1, 2**31 - 1) if colon else 0
 
 
 def _factor(text: str) -> float:
@@ -69,7 +69,7 @@ def _cost(o: _core.SyntheticOptions, text: str) -> None:
     points: list[tuple[int, float]] = []
     for point in text.split("/"):
         factor, _, n_rows = point.partition("@")
-        points.append((_whole(n_rows, points[-1][0] + 1 if points else 1, 2**31 - 1), _factor(factor)))
+        points.append((_integer(n_rows, points[-1][0] + 1 if points else 1, 2**31 - 1), _factor(factor)))
     o.v = points
 
 
@@ -91,10 +91,10 @@ _READ: dict[str, Callable[[_core.SyntheticOptions, str], None]] = {
     "branch": _set("branch_cost", lambda t: _number(t, 0, 1000)),
     "burst": _set("burst", lambda t: _number(t, 0, 1)),
     "c": _set("c", lambda t: _number(t, 0, 1000)),
-    "confident": _set("confident", lambda t: bool(_whole(t, 0, 1))),
+    "confident": _set("confident", lambda t: bool(_integer(t, 0, 1))),
     "pass": _pass,
     "says": _set("says", lambda t: _number(t, 0, 1)),
-    "seed": _set("seed", lambda t: _whole(t, 0, 2**64 - 1)),
+    "seed": _set("seed", lambda t: _integer(t, 0, 2**64 - 1)),
     "v": _cost,
 }
 

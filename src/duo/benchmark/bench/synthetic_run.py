@@ -109,11 +109,11 @@ def run_slots(
     def writer(n: int) -> Iterator[SyntheticWriter]:
         options = parse(spec)
         options.n_parallel = n
-        made = SyntheticWriter(options, n_predict)
+        synthetic_writer = SyntheticWriter(options, n_predict)
         try:
-            yield made
+            yield synthetic_writer
         finally:
-            made.close()
+            synthetic_writer.close()
 
     questions = _questions(max(N_QUESTIONS_SLOTS, *counts))
     rounds = rounds_of(writer, questions, arms, counts, repetitions, 1, progress)

@@ -47,23 +47,23 @@ class Case:
     at_once: int = 1
 
     def without(self, kinds: set[Kind]) -> Case:
-        """The same without the texts of these kinds."""
+        """This case without the texts of these kinds."""
         return Case(self.name, tuple(x for x in self.items if x.kind not in kinds), self.how, self.at_once)
 
 
-def wanted(plan: ProofPlan) -> tuple[Item, ...]:
-    """The references of all cases."""
+def reference_items(plan: ProofPlan) -> tuple[Item, ...]:
+    """The texts that all cases are compared with."""
     kinds: tuple[Kind, ...] = ("greedy", "sampled", "long", *CHATS)
     return tuple(x for kind in kinds for x in plan.items(kind))
 
 
 def of_pair(plan: ProofPlan, guesses: Guesses, n_parallel: int) -> list[Case]:
-    """Those of a loaded pair that writes so many texts at once."""
+    """The cases of a loaded pair that writes n_parallel texts at once."""
     return list(_alone(plan, guesses) if n_parallel == 1 else _in_company(plan, _how(guesses), n_parallel))
 
 
 def of_server(plan: ProofPlan) -> list[Case]:
-    """Those of a server: first one text at a time, then with neighbours."""
+    """The cases of a server: first one text at a time, then several at once."""
     how, streamed = How(), How(streamed=True)
     greedy, sampled, long, chats = _kinds(plan)
     cases = [

@@ -15,7 +15,7 @@ NEAR_TIE = 0.4
 @dataclass(frozen=True)
 class Difference:
     """The first difference of a text. at: the token, from 0; None: the server does not tell its tokens. at_char: the
-    character, from 0; None: unknown. expected, found: what stands there; empty: the end of the text. gap: of the
+    character, from 0; None: unknown. expected, actual: what stands there; empty: the end of the text. gap: of the
     log-probabilities of both tokens under the reference, in nats; None: unknown, also if a server does not tell which
     token it was. is_least: the gap is at least that, because the token was none of the candidates."""
 
@@ -23,7 +23,7 @@ class Difference:
     at: int | None
     at_char: int | None
     expected: str
-    found: str
+    actual: str
     gap: float | None = None
     is_least: bool = False
 
@@ -34,21 +34,21 @@ class Difference:
 
     @property
     def badness(self) -> tuple[float, int]:
-        """Of the worst text the other token was the least probable; among equals, it differs first."""
+        """A sorting key. A text is worse if its other token is less probable, and, of equals, if it differs earlier."""
         return float("inf") if self.gap is None else self.gap, -(self.at if self.at is not None else self.at_char or 0)
 
 
 def difference(item: Item, right: ProvedText, written: ProvedText) -> Difference | None:
     """None: the text is the same; one that was cancelled, as far as it goes."""
-    whole = item.cancel_after is None
+    is_complete = item.cancel_after is None
     if right.tokens is not None and written.tokens is not None:
         at = n_same(right.tokens, written.tokens)
-        if at < len(written.tokens) or (whole and at < len(right.tokens)):
+        if at < len(written.tokens) or (is_complete and at < len(right.tokens)):
             return _of_tokens(item, right, written, at)
     if right.text is None or written.text is None:
         return None
     at_char = n_same(right.text, written.text)
-    if at_char < len(written.text) or (whole and at_char < len(right.text)):
+    if at_char < len(written.text) or (is_complete and at_char < len(right.text)):
         return _of_characters(item, right, written, at_char)
     return None
 

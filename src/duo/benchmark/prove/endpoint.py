@@ -10,7 +10,7 @@ from duo.benchmark.bench.endpoint.bad_answer import BadAnswerError
 from duo.benchmark.bench.endpoint.client import EndpointClient
 from duo.benchmark.prove.cases import How
 from duo.benchmark.prove.form import CHOICE, N_TOKENS, NAME, SCHEMA, TOOL
-from duo.benchmark.prove.message import Message, whole
+from duo.benchmark.prove.message import Message, text_of_choice
 from duo.benchmark.prove.plan import Item, Kind, ProofPlan
 from duo.benchmark.prove.text import ProvedText, Step, TokenCandidate
 from duo.errors import BadValueError, BusyError, PeerLostError
@@ -39,14 +39,14 @@ class ServerTextWriter:
             return self._json(item, how)
         if item.kind == "call":
             return self._chat(item, how, {"tools": [TOOL], "tool_choice": CHOICE})
-        body = {**self._asked(item), **self._plan.sampling(item), "max_tokens": self._plan.n_tokens}
+        body = {**self._prompt_body(item), **self._plan.sampling(item), "max_tokens": self._plan.n_tokens}
         if how.streamed or item.cancel_after is not None:
             return self._streamed(body, item.cancel_after)
-        choice = self._whole(self._client, body | (self._logprobs() if how.logprobs else {}))
-        text = whole(choice).text if self._client.address.chat else choice.get("text")
+        choice = self._choice(self._client, body | (self._logprobs() if how.logprobs else {}))
+        text = text_of_choice(choice).text if self._client.address.chat else choice.get("text")
         return ProvedText(text if isinstance(text, str) else "", steps=steps_of(choice.get("logprobs")))
 
-    def _asked(self, item: Item) -> dict[str, Any]:
+    def _prompt_body(self, item: Item) -> dict[str, Any]:
         prompt = self._plan.prompt(item)
         return {"messages": [{"role": "user", "content": prompt}]} if self._client.address.chat else {"prompt": prompt}
 
@@ -76,7 +76,7 @@ class ServerTextWriter:
     def _chat(self, item: Item, how: How, form: Mapping[str, Any]) -> ProvedText:
         body = {"messages": self._plan.messages(item), **self._plan.sampling(item), "max_tokens": N_TOKENS, **form}
         if not how.streamed:
-            return whole(self._whole(self._chats, body))
+            return text_of_choice(self._choice(self._chats, body))
         message = Message()
         request = self._chats.ask(body, on_choice=message.add)
         if request.answer is None:
@@ -84,7 +84,7 @@ class ServerTextWriter:
         return message.text
 
     @staticmethod
-    def _whole(client: EndpointClient, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _choice(client: EndpointClient, body: Mapping[str, Any]) -> Mapping[str, Any]:
         answer = client.ask_whole(body)
         if answer is None:
             raise _busy(client)

@@ -37,7 +37,7 @@ class Message:
         return ProvedText(text, is_cut=self._finish == "length", arguments=calls[0][1] if calls else self._content)
 
 
-def whole(choice: Mapping[str, Any]) -> ProvedText:
+def text_of_choice(choice: Mapping[str, Any]) -> ProvedText:
     """An answer that was not streamed."""
     message = Message()
     message.add(choice)

@@ -11,7 +11,7 @@ from typing import Any
 
 from duo.benchmark.prove.cases import LENGTHS, How
 from duo.benchmark.prove.form import CHOICE, N_TOKENS, SCHEMA, TOOL
-from duo.benchmark.prove.message import Message, whole
+from duo.benchmark.prove.message import Message, text_of_choice
 from duo.benchmark.prove.plan import CHATS, Item, ProofPlan
 from duo.benchmark.prove.text import ProvedText, Step, TokenCandidate
 from duo.generation.result import Result, TokenLogprobs
@@ -45,9 +45,9 @@ class PairWriter:
                 return self._halved(item, options)
             if how.streamed:
                 return asyncio.run(self._streamed(item, options))
-            return self._whole(item, how, options)
+            return self._unstreamed(item, how, options)
 
-    def _whole(self, item: Item, how: How, options: dict[str, Any]) -> ProvedText:
+    def _unstreamed(self, item: Item, how: How, options: dict[str, Any]) -> ProvedText:
         if how.logprobs and item.kind != "sampled":
             options["logprobs"] = min(N_CANDIDATES, self._duo.local_model.n_vocab)
         with self._duo.stream(self._plan.prompt(item), **options) as s:
@@ -97,7 +97,7 @@ class PairWriter:
                 message.add(c["choices"][0])
             return message.text
         answer = self._duo.create_chat_completion(messages, stream=False, **options)
-        return whole(answer["choices"][0])
+        return text_of_choice(answer["choices"][0])
 
     def _text(self, r: Result) -> ProvedText:
         return ProvedText(

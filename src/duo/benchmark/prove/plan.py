@@ -28,7 +28,7 @@ class Item(NamedTuple):
 
     @property
     def key(self) -> tuple[Kind, int]:
-        """Of the text that it is compared with."""
+        """The key of the reference that the text is compared with."""
         return self.kind, self.i
 
 
@@ -48,7 +48,7 @@ class ProofPlan:
         return tuple(Item(kind, i) for i in range(n))
 
     def prompt(self, item: Item) -> str:
-        """Of a text that is no chat."""
+        """The prompt of a text that is no chat."""
         if item.kind != "long":
             return self.prompts[item.i]
         text, i = "", item.i
@@ -58,12 +58,12 @@ class ProofPlan:
         return text + self.prompts[item.i]
 
     def messages(self, item: Item) -> list[dict[str, str]]:
-        """Of a chat."""
+        """The messages of a chat."""
         i = item.i
         where = "outside" if i % 2 else "inside"
-        wish = f"Book a table for {2 + i % 7} guests on {DAYS[i % 3]}, in the name of Miller, {where}."
+        request = f"Book a table for {2 + i % 7} guests on {DAYS[i % 3]}, in the name of Miller, {where}."
         how = "" if item.kind == "call" else " Answer with the booking as JSON."
-        return [{"role": "user", "content": f"{self.prompts[i]}\n\n{wish}{how}"}]
+        return [{"role": "user", "content": f"{self.prompts[i]}\n\n{request}{how}"}]
 
     def sampling(self, item: Item) -> dict[str, Any]:
         """temperature and, where it matters, seed."""

@@ -94,7 +94,7 @@ def findings(tallies: Iterable[Tally]) -> list[str]:
         for d in sorted(t.differences, key=lambda d: d.badness, reverse=True):
             at = f"token {d.at + 1}" if d.at is not None else f"character {(d.at_char or 0) + 1}"
             near = "" if d.gap is None else f"; gap {_gap(d)} nats{', a near tie' if d.is_near_tie else ''}"
-            ends = [quoted(x, 40) if x else "the end" for x in (d.expected, d.found)]
+            ends = [quoted(x, 40) if x else "the end" for x in (d.expected, d.actual)]
             lines.append(f"{where}: {d.item.kind} text {d.item.i + 1}, {at}: {ends[1]} in place of {ends[0]}{near}")
         lines += [f"{where}: arguments: {why}" for why in t.bad_arguments]
         lines += [f"{where}: a text failed: {why}" for why in t.failures]

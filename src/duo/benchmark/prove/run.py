@@ -40,7 +40,7 @@ class Proof:
         self.n_expected, self._n_done = 0, 0
         self._progress = progress
 
-    def _told(self, name: str) -> None:
+    def _report(self, name: str) -> None:
         self._n_done += 1
         self._progress(self._n_done, max(self._n_done, self.n_expected), name)
 
@@ -59,7 +59,7 @@ class Proof:
                     raise
                 if isinstance(e, BadAnswerError) and not e.lacks:  # the server failed, which is no lack of tools
                     first.failures.append(one_line(e, 300))
-                    self._told(first.case)
+                    self._report(first.case)
                     continue
                 lacking.add(item.kind)
                 what = "calls of tools" if item.kind == "call" else "answers in JSON"
@@ -68,7 +68,7 @@ class Proof:
             self.references[item.key] = text
             first.n_texts += 1
             first.check(text)
-            self._told(first.case)
+            self._report(first.case)
 
     def measure(self, guesses: str, writer: ProofWriter, case: Case) -> Tally:
         """Writes the texts of a case that have a reference. Raises the last error if each of them failed."""
@@ -84,7 +84,7 @@ class Proof:
                 tally.failures.append(one_line(outcome, 300))
                 if isinstance(outcome, PeerLostError) and len(tally.failures) == len(items):
                     raise outcome
-            self._told(case.name)
+            self._report(case.name)
         self.notes |= dict.fromkeys(f"{guesses}, {case.name}: {why}" for why in tally.warnings)
         return tally
 

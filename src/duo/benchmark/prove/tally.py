@@ -132,7 +132,7 @@ def _of_difference(d: Difference) -> dict[str, Any]:
         "token": d.at,
         "character": d.at_char,
         "expected": d.expected,
-        "found": d.found,
+        "found": d.actual,
         "gap": d.gap,
         "gap_is_least": d.is_least,
         "near_tie": d.is_near_tie,

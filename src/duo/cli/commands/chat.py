@@ -49,22 +49,22 @@ Examples:
 
 def _typed(params: dict[str, Any], text: str, file: str, flags: str) -> str | None:
     """The text, or what stands in the file; escapes are replaced if it is typed. Raises BadValueError."""
-    found = either(params, text, file, flags)
-    return unescape(found) if found is not None and params[file] is None and params["escape"] else found
+    value = either(params, text, file, flags)
+    return unescape(value) if value is not None and params[file] is None and params["escape"] else value
 
 
 def answer(
-    talk: Conversation, question: str, options: dict[str, Any], *, color: bool, kept: Transcript | None = None
+    talk: Conversation, question: str, options: dict[str, Any], *, color: bool, transcript: Transcript | None = None
 ) -> None:
     """One turn, printed as it arrives. Ctrl-C stops the answer; the part so far is kept."""
     stream = talk.ask(question, **options)
-    if kept is not None:
-        kept.asked(question)
+    if transcript is not None:
+        transcript.add_question(question)
     reading = talk.reading()
     failure = show.TokenPrinter(sys.stdout, color, reading).write(stream)
-    talk.answered(stream.result, None if reading is None else reading.whole)
-    if kept is not None:
-        kept.answered(stream.result.text, None if reading is None else reading.whole)
+    talk.answered(stream.result, None if reading is None else reading.answer)
+    if transcript is not None:
+        transcript.add_answer(stream.result.text, None if reading is None else reading.answer)
     if failure is not None:
         raise failure
     warn_of_draft(talk.duo, stream)
@@ -82,7 +82,7 @@ def _talk(
     *,
     single: bool,
     plain: bool,
-    kept: Transcript | None,
+    transcript: Transcript | None,
 ) -> None:
     commands = Commands(talk, options)
     reader = TurnReader(commands.names, first, plain=plain)
@@ -94,7 +94,7 @@ def _talk(
             if reader.one_line and turn.startswith("/"):
                 commands(turn)
             else:
-                answer(talk, turn, options, color=color, kept=kept)
+                answer(talk, turn, options, color=color, transcript=transcript)
                 if not reader.interactive and talk.last is not None and talk.last.finish_reason == "cancelled":
                     raise KeyboardInterrupt
                 if single:
@@ -127,28 +127,28 @@ def chat(params: dict[str, Any]) -> None:
     chosen, variables = template_choice(params)
     options = given_options(params, GENERATE_OPTIONS)
     reasoning = reasoning_of(params["reasoning_format"])
-    wanted = check_early("?", options)  # reports a bad value before minutes of loading
+    complete_options = check_early("?", options)  # reports a bad value before minutes of loading
     options.pop("images", None)  # they belong to the first question
-    show.warn_of_schema(wanted)
+    show.warn_of_schema(complete_options)
     interactive = sys.stdin is not None and sys.stdin.isatty()
     with ExitStack() as stack:
-        kept = None if params["output"] is None else stack.enter_context(closing(Transcript(params["output"])))
+        transcript = None if params["output"] is None else stack.enter_context(closing(Transcript(params["output"])))
         d = stack.enter_context(open_duo(params, finds_guesses=True))
         template = template_of(d.local_model, chosen)
-        thoughts = thoughts_of(params, wanted)
+        thoughts = thoughts_of(params, complete_options)
         warn_of_thoughts(thoughts, lambda: template)
         variables = with_thinking(variables, template, {**thoughts, **dates()})
         talk = Conversation(d, template, system, variables=variables, reasoning=reasoning)
-        for picture in wanted["images"] or ():
+        for picture in complete_options["images"] or ():
             talk.show(picture)
         if interactive:
-            introduce(d, wanted)
+            introduce(d, complete_options)
         if interactive and not params["single_turn"]:
             show.warn("/help lists the commands; Ctrl-C stops an answer, Ctrl-D quits")
         warn_of_start(d)
         _talk(
             talk, options, show.wants_color(params["color"], sys.stdout), first, single=params["single_turn"],
-            plain=params["simple_io"], kept=kept,
+            plain=params["simple_io"], transcript=transcript,
         )  # fmt: skip
 
 

@@ -72,7 +72,7 @@ class StandIns:
         self._repo_of[folder] = source.repo
         return hub_of(self._params).heads(source, Path(folder))
 
-    def named(self, text: str) -> str:
+    def with_repo_names(self, text: str) -> str:
         """The sentence with the names of repositories in place of temporary folders."""
         for folder, repo in self._repo_of.items():
             text = text.replace(folder, repo)
@@ -149,26 +149,26 @@ def _checked(params: dict[str, Any]) -> PairCheck:
     with tempfile.TemporaryDirectory(prefix="duo-check-") as folder:
         stand_ins = StandIns(params, folder)
 
-        def named(m: CheckedModel) -> CheckedModel:
+        def with_base_name(m: CheckedModel) -> CheckedModel:
             path = m.header.path
             return replace(m, header=replace(m.header, path=os.path.basename(path))) if path.startswith(folder) else m
 
         try:
             target, draft = _paths(params["models"], stand_ins.make)
-            there, host_free = _machine(params)
+            devices, host_free = _machine(params)
             c = check_pair(
                 target,
                 draft,
-                there,
+                devices,
                 host_free,
                 mtp=len(params["models"]) == 1 and target == draft,
                 **given_options(params, ENGINE_OPTIONS),
             )
         except DuoError as e:
-            e.args = (stand_ins.named(str(e)),)
+            e.args = (stand_ins.with_repo_names(str(e)),)
             raise
-        of_draft = None if c.draft is None else named(c.draft)
-        return replace(c, target=named(c.target), draft=of_draft, why_not=stand_ins.named(c.why_not))
+        of_draft = None if c.draft is None else with_base_name(c.draft)
+        return replace(c, target=with_base_name(c.target), draft=of_draft, why_not=stand_ins.with_repo_names(c.why_not))
 
 
 def run(params: dict[str, Any]) -> None:

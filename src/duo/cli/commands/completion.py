@@ -22,7 +22,7 @@ def completion(shell: str) -> None:
     """
     from duo.cli.main import program
 
-    found = get_completion_class(shell) if shell in ("bash", "zsh", "fish") else None
-    if found is None:
+    shell_class = get_completion_class(shell) if shell in ("bash", "zsh", "fish") else None
+    if shell_class is None:
         raise BadValueError(f"no completion for {shell}; choose bash, zsh or fish")
-    click.echo(found(program, {}, "duo", "_DUO_COMPLETE").source())
+    click.echo(shell_class(program, {}, "duo", "_DUO_COMPLETE").source())

@@ -29,11 +29,11 @@ def list_remote(endpoints: list[str]) -> None:
 
     require_rpc()
     failed: list[DuoError] = []
-    for endpoint, found in devices_of_all(endpoints):
-        if isinstance(found, DuoError):
-            failed.append(found)
+    for endpoint, answer in devices_of_all(endpoints):
+        if isinstance(answer, DuoError):
+            failed.append(answer)
             continue
-        for d in found:
+        for d in answer:
             click.echo(f"{d.name}: {endpoint} ({d.total >> 20} MiB, {d.free >> 20} MiB free)")
     for error in failed[:-1]:
         show.warn(str(error))

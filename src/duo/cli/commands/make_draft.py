@@ -58,7 +58,7 @@ def run(params: dict[str, Any]) -> None:
     from duo.options.validate import engine_options
 
     n_layers, tries_layers = keep_layers(params["keep_layers"])
-    wish = DraftSearch(parse_types(params["types"]), n_layers, tries_layers, params["minutes"])
+    search = DraftSearch(parse_types(params["types"]), n_layers, tries_layers, params["minutes"])
     prompts = prompts_of(params["prompts"])
     engine = given_options(params, ENGINE_OPTIONS)
     engine_options(engine)  # reports a bad value before a long download
@@ -70,27 +70,27 @@ def run(params: dict[str, Any]) -> None:
     assert target is not None
     with _ended_as_by_ctrl_c(), progress("text") as bar:
         request = DraftRequest(
-            target, params["output"], wish, prompts, params["n_predict"], engine, params["force"], bar
+            target, params["output"], search, prompts, params["n_predict"], engine, params["force"], bar
         )
-        made = make_draft(request)
+        outcome = make_draft(request)
     if params["json"]:
-        click.echo(json.dumps(made_draft.as_json(made), indent=1))
+        click.echo(json.dumps(made_draft.as_json(outcome), indent=1))
     else:
-        made_draft.show(made)
-    _conclude(made_draft.verdict(made), made.written, pays=made.pays, when=made_draft.WHEN)
+        made_draft.show(outcome)
+    _conclude(made_draft.verdict(outcome), outcome.written, pays=outcome.pays, when=made_draft.WHEN)
 
 
 @contextmanager
 def _ended_as_by_ctrl_c() -> Iterator[None]:
     """A closed terminal and `kill` then leave no files. What is ignored (nohup) or handled stays so."""
-    found = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows: no SIGHUP
-    mine = [s for s in found if signal.getsignal(s) is signal.SIG_DFL]
-    for s in mine:
+    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows: no SIGHUP
+    defaults = [s for s in signals if signal.getsignal(s) is signal.SIG_DFL]
+    for s in defaults:
         signal.signal(s, signal.default_int_handler)
     try:
         yield
     finally:
-        for s in mine:
+        for s in defaults:
             signal.signal(s, signal.SIG_DFL)
 
 

@@ -71,5 +71,5 @@ def pack(model: str, output: str | None, draft: bool, threads: int | None) -> No
         n = packed.pack(
             path, out, packing, n_threads, lambda _, share: show(f"packing {Path(path).name}", share * n_bytes, n_bytes)
         )
-    kept = f" as {packing[0].upper()}" if packing[0] else " as they are" if draft else ""
-    click.echo(f"{out}: {gigabytes(n)}, packed{kept} in {time.monotonic() - began:.1f} s")
+    weights = f" as {packing[0].upper()}" if packing[0] else " as they are" if draft else ""
+    click.echo(f"{out}: {gigabytes(n)}, packed{weights} in {time.monotonic() - began:.1f} s")

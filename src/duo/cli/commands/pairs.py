@@ -16,7 +16,7 @@ from duo.options.speculation import NGRAMS
 from duo.support.context import N_CTX_DEFAULT
 
 if TYPE_CHECKING:
-    from duo.models import pairs as known
+    from duo.models import pairs as pair_list
 
 HELP = """List the pairs of models that duo knows by name.
 
@@ -32,7 +32,7 @@ Examples:
 """
 
 
-def _as_dict(e: known.Entry) -> dict[str, Any]:
+def _as_dict(e: pair_list.Entry) -> dict[str, Any]:
     return {**e.pair.model_dump(mode="json", exclude_none=True), "own": e.own}
 
 
@@ -50,29 +50,29 @@ def _as_dict(e: known.Entry) -> dict[str, Any]:
 def pairs(ctx: click.Context, device: str | None, ram: str | None, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
-    from duo.models import pairs as known
+    from duo.models import pairs as pair_list
 
-    found = known.entries().values()
+    entries = pair_list.entries().values()
     if device is not None:
-        _print_fits(found, device, ram, as_json=as_json)
+        _print_fits(entries, device, ram, as_json=as_json)
         return
     if ram is not None:
         raise BadValueError("--ram needs --for; give the memory of the GPU (--for 12G)")
     if as_json:
-        click.echo(json.dumps([_as_dict(e) for e in found], indent=2))
+        click.echo(json.dumps([_as_dict(e) for e in entries], indent=2))
     else:
-        pair_table.print_all(found)
+        pair_table.print_all(entries)
 
 
-def _print_fits(known: Iterable[known.Entry], device: str, ram: str | None, *, as_json: bool) -> None:
+def _print_fits(entries: Iterable[pair_list.Entry], device: str, ram: str | None, *, as_json: bool) -> None:
     from duo.placement.pair_fit import fits, gigabytes_of
 
     host_gb = None if ram is None else gigabytes_of(ram, "--ram")
-    found = fits(known, gigabytes_of(device, "--for"), host_gb)
+    pair_fits = fits(entries, gigabytes_of(device, "--for"), host_gb)
     if as_json:
-        click.echo(json.dumps([{**_as_dict(f.entry), "fit": pair_table.fit_as_dict(f)} for f in found], indent=2))
-    elif found:
-        pair_table.print_fits(found, device)
+        click.echo(json.dumps([{**_as_dict(f.entry), "fit": pair_table.fit_as_dict(f)} for f in pair_fits], indent=2))
+    elif pair_fits:
+        pair_table.print_fits(pair_fits, device)
     else:
         beside = f" with {ram} of RAM" if ram is not None else ""
         raise BadValueError(f"duo knows no pair for a GPU of {device}{beside}; duo pairs shows all of them")
@@ -83,9 +83,9 @@ def _print_fits(known: Iterable[known.Entry], device: str, ram: str | None, *, a
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def show(name: str, as_json: bool) -> None:
     """Show the details of a pair."""
-    from duo.models import pairs as known
+    from duo.models import pairs as pair_list
 
-    e = known.find(name)
+    e = pair_list.find(name)
     if as_json:
         click.echo(json.dumps(_as_dict(e), indent=2))
         return
@@ -100,8 +100,8 @@ def show(name: str, as_json: bool) -> None:
         memory += f", {m.dense_gb:g} GB of it without the experts" if m.dense_gb is not None else ""
         kind = f" ({pair_table.KINDS[p.head]})" if what == "draft" and p.head is not None else ""
         click.echo(f"{what}: {m}{kind}{memory}")
-    told = {"n-grams": p.ngrams, "gain": p.gain, "licence": p.licence, "notes": p.notes}
-    for what, text in {**told, "names and sizes from": "; ".join(p.sources)}.items():
+    facts = {"n-grams": p.ngrams, "gain": p.gain, "licence": p.licence, "notes": p.notes}
+    for what, text in {**facts, "names and sizes from": "; ".join(p.sources)}.items():
         if text:
             click.echo(f"{what}: {text}")
     for box, options in p.placement.items():
@@ -111,7 +111,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 def _model(what: str, file: str | None, repo: str | None, hub_file: str | None) -> dict[str, Any]:
-    from duo.models import pairs as known
+    from duo.models import pairs as pair_list
     from duo.models.hub.repository import parse
 
     flags = ("-m", "-hf", "--hf-file") if what == "target" else ("-md", "-hfd", "--hf-file-draft")
@@ -121,7 +121,7 @@ def _model(what: str, file: str | None, repo: str | None, hub_file: str | None) 
     if repo is None:
         if hub_file is not None:
             raise BadValueError(f"{file_flag} needs {hub_flag}; leave it out with {flag}")
-        return {"file": str(known.expanded(str(file)).resolve())}
+        return {"file": str(pair_list.expanded(str(file)).resolve())}
     source = parse(repo, hub_file, hub_flag)
     return {"repo": source.repo} | ({"file": hub_file} if hub_file else {"quant": source.quant} if source.quant else {})
 
@@ -161,7 +161,7 @@ def add(
     """Add a pair to your own list."""
     from pydantic import ValidationError
 
-    from duo.models import pairs as known
+    from duo.models import pairs as pair_list
 
     data: dict[str, Any] = {
         "name": name,
@@ -172,11 +172,11 @@ def add(
         "placement": {"this machine": _words(options)} if options else {},
     }
     try:
-        pair = known.Pair.model_validate(data)
+        pair = pair_list.Pair.model_validate(data)
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
         where = ".".join(str(x) for x in first["loc"])
         raise BadValueError(
             f"{where} is {first['input']!r}, but {first['msg'][0].lower() + first['msg'][1:]}"
         ) from None
-    click.echo(f"added {name} to {known.add(pair, replace=replace)}")
+    click.echo(f"added {name} to {pair_list.add(pair, replace=replace)}")

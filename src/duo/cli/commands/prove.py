@@ -52,7 +52,7 @@ OF_SERVER = ("url_model", "api_key_file", "timeout")
 
 
 def plan_of(params: dict[str, Any]) -> ProofPlan:
-    """What is asked. Raises BadValueError."""
+    """The plan that the options ask for. Raises BadValueError."""
     from duo.benchmark.bench.arms import parse_slots
     from duo.benchmark.prove.plan import ProofPlan, prompts_of
     from duo.options.validate import generate_options

@@ -61,19 +61,19 @@ def run(params: dict[str, Any]) -> None:
     if params["prompt"] is not None or params["file"] is not None:
         prompt = read_prompt(params["prompt"], params["file"], params["escape"])
     options = {**DEFAULTS, **given_options(params, GENERATE_OPTIONS)}
-    checked = check_early(prompt, options)
-    if checked["mode"] == "plain":
+    complete_options = check_early(prompt, options)
+    if complete_options["mode"] == "plain":
         raise BadValueError("--mode plain would race against itself; leave it out, or take sync")
-    if checked["seed"] == -1:
+    if complete_options["seed"] == -1:
         import secrets
 
         options["seed"] = secrets.randbits(63)  # the same for both
-    named = names_target(params) or params["verify_host"] is not None
-    if not named and names_draft(params):
+    has_target = names_target(params) or params["verify_host"] is not None
+    if not has_target and names_draft(params):
         raise BadValueError("a draft was given without a target; give the target too (-m)")
     params, models = with_targets_own(params)
     options = {**options, **given_options({"spec_type": params["spec_type"]}, GENERATE_OPTIONS)}
-    if named:
+    if has_target:
         _check_guesses(params)
     else:
         models = _demo_models(params)
@@ -81,11 +81,11 @@ def run(params: dict[str, Any]) -> None:
     from duo.cli.race_screen import can_show
 
     alone = Runner(Lane("plain", "the target alone"), *without_draft(params, models, options), prompt)
-    pair = Runner(Lane(str(checked["mode"]), "target and draft"), params, models, options, prompt)
+    pair = Runner(Lane(str(complete_options["mode"]), "target and draft"), params, models, options, prompt)
     on_screen = can_show(sys.stdout) and not params["verbose"] and not params["json"]
     _write_both(alone, pair, color=show.wants_color(params["color"], sys.stdout) if on_screen else None)
     outcome = Outcome(alone.lane, pair.lane)
-    for line in lines_of(outcome, whole=not on_screen):
+    for line in lines_of(outcome, each_text=not on_screen):
         print(line, file=sys.stderr if params["json"] else sys.stdout)
     if outcome.disturbed:
         used = (f"{lane.other_cores or 0.0:.1f} cores during {lane.name}" for lane in (alone.lane, pair.lane))
@@ -168,10 +168,10 @@ def _write_both(alone: Runner, pair: Runner, *, color: bool | None) -> None:
         pair.run(screen.look)
 
 
-def lines_of(outcome: Outcome, *, whole: bool) -> Iterator[str]:
-    """The result in words. whole: with a line for each text."""
+def lines_of(outcome: Outcome, *, each_text: bool) -> Iterator[str]:
+    """The result in words. each_text: with a line for each text."""
     alone, pair = outcome.alone, outcome.pair
-    if whole:
+    if each_text:
         for lane in (alone, pair):
             guessed = f", {lane.n_guessed} of them guessed by the draft" if lane is pair else ""
             yield (
@@ -190,7 +190,7 @@ def lines_of(outcome: Outcome, *, whole: bool) -> Iterator[str]:
 
 
 def figures(outcome: Outcome, models: Models, prompt: str, seed: int) -> dict[str, Any]:
-    """For programs."""
+    """The result as JSON has it."""
     from duo.benchmark.bench.head import machine
     from duo.placement.cpus import core_cpus
 

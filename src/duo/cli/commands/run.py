@@ -37,7 +37,8 @@ duo --help lists the other commands.
 
 
 def read_prompt(prompt: str | None, file: Path | None, escape: bool) -> str:
-    """From -p, -f or standard input. As in llama.cpp, the last line end of a file is dropped. Raises BadValueError."""
+    """The prompt of -p, -f or standard input. The last line end of a file is dropped, as in llama.cpp. Raises
+    BadValueError."""
     if prompt is not None:
         if file is not None:
             raise BadValueError("both -p and -f were given; choose one")
@@ -63,12 +64,12 @@ def list_devices(*, as_json: bool) -> None:
     from duo.build_advice import rebuild
     from duo.placement.devices import devices
 
-    found = [d for d in devices() if d.type not in ("cpu", "accel")]
+    gpus = [d for d in devices() if d.type not in ("cpu", "accel")]
     if as_json:
-        print(json.dumps({"devices": [d._asdict() for d in found]}))
+        print(json.dumps({"devices": [d._asdict() for d in gpus]}))
         return
     print("Available devices:")
-    for d in found:
+    for d in gpus:
         print(f"  {d.name}: {d.description} ({d.total >> 20} MiB, {d.free >> 20} MiB free)")
     if not _core.supports_rpc():
         show.warn(f"this llama-cpp-python was built without RPC; to get it: {rebuild()}")
@@ -77,12 +78,12 @@ def list_devices(*, as_json: bool) -> None:
 def list_cache(*, as_json: bool) -> None:
     from duo.models.hub.repository import cached_models
 
-    found = cached_models()
+    names = cached_models()
     if as_json:
-        print(json.dumps({"models": found}))
+        print(json.dumps({"models": names}))
         return
-    print(f"number of models in cache: {len(found)}")
-    for i, name in enumerate(found, 1):
+    print(f"number of models in cache: {len(names)}")
+    for i, name in enumerate(names, 1):
         print(f"{i:4}. {name}")
 
 
@@ -104,11 +105,11 @@ def run(params: dict[str, Any]) -> None:
         return
     prompt = read_prompt(params["prompt"], file, params["escape"])
     text_options = given_options(params, GENERATE_OPTIONS)
-    wanted = check_early(prompt, text_options)  # reports a bad value before minutes of loading
-    show.warn_of_schema(wanted)
+    complete_options = check_early(prompt, text_options)  # reports a bad value before minutes of loading
+    show.warn_of_schema(complete_options)
     with open_duo(params, trace=params["trace"], finds_guesses=True) as d:
         stream = d.stream(prompt, **text_options)  # if the prompt is too long, this error is the only output
-        introduce(d, wanted)
+        introduce(d, complete_options)
         early = warn_of_start(d)
         out = show.live_output(json=params["json"])
         printer = show.TokenPrinter(out, show.wants_color(params["color"], out))
@@ -141,10 +142,10 @@ def run_many(params: dict[str, Any]) -> None:
 
     prompts = read_prompts(params["file"])
     text_options = given_options(params, GENERATE_OPTIONS)
-    wanted = check_early(prompts[0], text_options)
-    show.warn_of_schema(wanted)
+    complete_options = check_early(prompts[0], text_options)
+    show.warn_of_schema(complete_options)
     with open_duo(params, trace=params["trace"], finds_guesses=True) as d:
-        introduce(d, wanted)
+        introduce(d, complete_options)
         warn_of_start(d)
         write_all(d, prompts, text_options, sys.stdout)
 
@@ -160,16 +161,16 @@ def run_dialogue(params: dict[str, Any]) -> None:
     from duo.cli.dialogue import Dialogue
     from duo.generation.job import check_early
 
-    given_prompt = params["prompt"] is not None or params["file"] is not None
-    prompt = read_prompt(params["prompt"], params["file"], params["escape"]) if given_prompt else ""
+    has_prompt = params["prompt"] is not None or params["file"] is not None
+    prompt = read_prompt(params["prompt"], params["file"], params["escape"]) if has_prompt else ""
     around = {name: params[f"in_{name}"] or "" for name in ("prefix", "suffix")}
     if params["escape"]:
         around = {name: unescape(text) for name, text in around.items()}
     text_options = given_options(params, GENERATE_OPTIONS)
-    wanted = check_early(prompt or "?", text_options)
-    show.warn_of_schema(wanted)
+    complete_options = check_early(prompt or "?", text_options)
+    show.warn_of_schema(complete_options)
     with open_duo(params, trace=params["trace"], finds_guesses=True) as d:
-        introduce(d, wanted)
+        introduce(d, complete_options)
         warn_of_start(d)
         if params["display_prompt"]:
             sys.stdout.write(prompt)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duo.model import Duo
+    from duo.options.generate import GenerateOptions
     from duo.server.listening import ListeningSocket
+    from duo.server.settings import ServerSettings
 
 HELP = """Serve a pair of models over HTTP, with the routes of llama-server, OpenAI and Anthropic.
 
@@ -42,7 +44,7 @@ N_PARALLEL = 4
 
 
 def name_of(params: dict[str, Any]) -> str:
-    """Of the model in answers, unless --alias says so: the pair's, the repository's, or the file's."""
+    """The model's name in answers, if --alias gives none: the pair's, the repository's, or the file's."""
     from pathlib import Path
 
     if params["pair"] is not None:
@@ -61,10 +63,8 @@ def serve(params: dict[str, Any]) -> None:
     if params["models_dir"] is not None or params["models_preset"] is not None:
         serve_many(params)
         return
-    from pathlib import Path
-
     from duo.chat.reading import reasoning_of
-    from duo.cli.opening import introduce, open_duo, warn_of_start
+    from duo.cli.opening import open_duo
     from duo.generation.job import check_early
     from duo.options.validate import engine_options, serve_options
     from duo.server.lifecycle import Serving
@@ -72,21 +72,21 @@ def serve(params: dict[str, Any]) -> None:
     from duo.server.service import Service
     from duo.server.settings import ServerSettings
 
-    asked = given_options(params, SERVE_OPTIONS)
+    typed = given_options(params, SERVE_OPTIONS)
     options = given_options(params, GENERATE_OPTIONS)
-    o = serve_options(asked)
+    o = serve_options(typed)
     template, variables = template_choice(params)
-    wanted = check_early("?", options)  # reports a bad value before minutes of loading
+    complete_options = check_early("?", options)  # reports a bad value before minutes of loading
     settings = ServerSettings.of(
-        asked, name_of(params), reasoning=reasoning_of(params["reasoning_format"]),
-        thoughts=thoughts_of(params, wanted), variables=variables, verbose=params["verbose"],
+        typed, name_of(params), reasoning=reasoning_of(params["reasoning_format"]),
+        thoughts=thoughts_of(params, complete_options), variables=variables, verbose=params["verbose"],
     )  # fmt: skip
     check_tls(o)
     check_open(o, has_keys=bool(settings.keys))
     if params["n_parallel"] is None:
         params["n_parallel"] = N_PARALLEL if params["draft_host"] is None and params["verify_host"] is None else 1
     engine_options(given_options(params, ENGINE_OPTIONS))
-    found = listeners(o)
+    sockets = listeners(o)
     context = click.get_current_context()
 
     def load() -> Duo:
@@ -111,31 +111,40 @@ def serve(params: dict[str, Any]) -> None:
         return d
 
     def ready(d: Duo) -> None:
-        with suppress(OSError):  # a full disk behind the standard streams must not end the server
-            if settings.embeds:
-                show.warn(f"{Path(d.local_model.path).name} for embeddings (pooling {d.embedder.pooling}); no texts")
-            else:
-                introduce(d, wanted)
-            warn_of_start(d)
-            with suppress(DuoError):  # a base model, or one for vectors, has no template
-                warn_of_thoughts(settings.thoughts, lambda: d.chat_template)
-        with suppress(OSError):
-            where = addresses(found, o, settings.api_prefix)
-            print(f"duo serve: {settings.names[0]} on {where} ({d.session.turns.n} texts at once)", flush=True)
+        where = addresses(sockets, o, settings.api_prefix)
+        _announce(d, settings, complete_options, where)
 
     service = Service(settings)
     Serving(
-        service, found, load, drain_s=o["drain"], ready=ready, cert=o["ssl_cert_file"], key=o["ssl_key_file"],
+        service, sockets, load, drain_s=o["drain"], ready=ready, cert=o["ssl_cert_file"], key=o["ssl_key_file"],
         sleep_s=max(0, o["sleep_idle_seconds"]),
     ).run()  # fmt: skip
     with suppress(OSError):
         show.warn("the server has ended")
 
 
-def addresses(found: Sequence[ListeningSocket], o: ServeOptions, prefix: str) -> str:
+def _announce(d: Duo, settings: ServerSettings, options: GenerateOptions, where: str) -> None:
+    """Tells the user what is served, and where. options: of the command line, complete."""
+    from pathlib import Path
+
+    from duo.cli.opening import introduce, warn_of_start
+
+    with suppress(OSError):  # a full disk behind the standard streams must not end the server
+        if settings.embeds:
+            show.warn(f"{Path(d.local_model.path).name} for embeddings (pooling {d.embedder.pooling}); no texts")
+        else:
+            introduce(d, options)
+        warn_of_start(d)
+        with suppress(DuoError):  # a base model, or one for vectors, has no template
+            warn_of_thoughts(settings.thoughts, lambda: d.chat_template)
+    with suppress(OSError):
+        print(f"duo serve: {settings.names[0]} on {where} ({d.session.turns.n} texts at once)", flush=True)
+
+
+def addresses(sockets: Sequence[ListeningSocket], o: ServeOptions, prefix: str) -> str:
     """Where clients reach the server, for the user."""
     scheme = "https" if o["ssl_cert_file"] else "http"
-    return " and ".join(x.url(scheme) + prefix * (not x.path) for x in found)
+    return " and ".join(x.url(scheme) + prefix * (not x.path) for x in sockets)
 
 
 def serve_many(params: dict[str, Any]) -> None:
@@ -153,9 +162,9 @@ def serve_many(params: dict[str, Any]) -> None:
 
     if names_target(params) or names_draft(params):
         raise BadValueError("--models-dir and --models-preset name the models; leave out -m, -md, -hf and --pair")
-    asked = given_options(params, SERVE_OPTIONS)
-    o = serve_options(asked)
-    settings = ServerSettings.of({**asked, "ui": False}, "duo")
+    typed = given_options(params, SERVE_OPTIONS)
+    o = serve_options(typed)
+    settings = ServerSettings.of({**typed, "ui": False}, "duo")
     check_tls(o)
     check_open(o, has_keys=bool(settings.keys))
     context = click.get_current_context()
@@ -171,10 +180,10 @@ def serve_many(params: dict[str, Any]) -> None:
         )
 
     sources = read()
-    found = listeners(o)
+    sockets = listeners(o)
 
     def ready() -> None:
-        where = addresses(found, o, settings.api_prefix)
+        where = addresses(sockets, o, settings.api_prefix)
         most = f"{o['models_max']} at a time" if o["models_max"] else "any number at a time"
         with suppress(OSError):
             print(f"duo serve: {len(sources)} models on {where} ({most})", flush=True)
@@ -183,26 +192,28 @@ def serve_many(params: dict[str, Any]) -> None:
         settings, sources, n_most=o["models_max"], autoload=o["models_autoload"], env=env_of_models(params),
         say=show.warn, read=read,
     )  # fmt: skip
-    RouterServing(router, found, drain_s=o["drain"], ready=ready, cert=o["ssl_cert_file"], key=o["ssl_key_file"]).run()
+    RouterServing(
+        router, sockets, drain_s=o["drain"], ready=ready, cert=o["ssl_cert_file"], key=o["ssl_key_file"]
+    ).run()
     with suppress(OSError):
         show.warn("the server has ended")
 
 
 def env_of_models(params: dict[str, Any]) -> dict[str, str]:
-    """Of the processes of a router: without the variables of what it does itself, and with what others must not see on
-    a command line."""
+    """The environment of a router's processes: without variables of options that the router handles itself, and with
+    values that must not stand on a command line."""
     own = {v for name, o in SERVE_OPTIONS.items() if name in (*OF_ROUTER, *OF_VISITORS) for v in o.env}
     sources = {o.envvar for o in model_sources() if isinstance(o.envvar, str) and o.name != "offline"}
     env = {name: value for name, value in os.environ.items() if name not in own | sources}
     return env if params["hf_token"] is None else {**env, "HF_TOKEN": params["hf_token"]}
 
 
-# What a router decides itself, whatever a preset says.
+# A router decides these itself, whatever a preset says.
 OF_ROUTER = (
     "host", "port", "reuse_port", "api_prefix", "alias", "api_key", "api_key_file", "ssl_key_file", "ssl_cert_file",
     "insecure", "models_dir", "models_preset", "models_max", "models_autoload", "end_with_parent",
 )  # fmt: skip
-# And what it does itself as well; its models get the other options.
+# These concern the clients of the router. Its models get all other options.
 OF_VISITORS = ("allowed_hosts", "cors_origins", "cors_methods", "cors_headers", "cors_credentials", "ui", "path")
 NOT_OF_MODELS = (*OF_ROUTER, *OF_VISITORS, "hf_token")
 OF_BOTH = ("mode", "spec_type")  # `open_duo` gives them itself

@@ -109,5 +109,5 @@ def _seconds(us: float) -> str:
     return f"{us / 1e6:,.3f} s"
 
 
-def _share(part: float, whole: float, of: str) -> str:
-    return f"{part / whole:.1%} of {of}" if whole else ""
+def _share(part: float, total: float, of: str) -> str:
+    return f"{part / total:.1%} of {of}" if total else ""

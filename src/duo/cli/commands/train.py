@@ -68,8 +68,10 @@ def run(kind: str, params: dict[str, Any]) -> None:
             params["model"], params["data"], params["output"], options, engine, say=show.warn, progress=bar
         )
         done = (train_head if head else train_draft)(request)
-    found = done.card["acceptance"]
-    click.echo(f"{done.path}: {done.n_bytes / 1e6:.1f} MB, {found['tokens_per_pass']} tokens a pass on held-out texts")
+    acceptance = done.card["acceptance"]
+    click.echo(
+        f"{done.path}: {done.n_bytes / 1e6:.1f} MB, {acceptance['tokens_per_pass']} tokens a pass on held-out texts"
+    )
 
 
 def _plan(params: dict[str, Any], options: Any, *, head: bool) -> None:

@@ -81,8 +81,8 @@ def recommended(t: Tuning, params: dict[str, Any], target: str) -> str:
     if not t.advice.with_draft:
         words += ["-m", params["model"] or target, "-md", NO_DRAFT]  # or what the target brings along would guess
     else:
-        given = {"pair": "--pair", **TARGET, **DRAFT, "hf_file": "--hf-file", "hf_file_draft": "--hf-file-draft"}
-        for name, flag in given.items():
+        model_flags = {"pair": "--pair", **TARGET, **DRAFT, "hf_file": "--hf-file", "hf_file_draft": "--hf-file-draft"}
+        for name, flag in model_flags.items():
             words += [flag, params[name]] if params.get(name) is not None else []
     for p in model_options():
         value = params.get(p.name or "")

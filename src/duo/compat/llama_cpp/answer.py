@@ -25,7 +25,7 @@ class Spelled:
         self._model = model
         self._marks: list[tuple[int, bytes]] = []  # and bytes of text before each
         self._n_tokens = self._n_text = 0  # bytes of the tokens so far, and of the text: it may come later
-        self._found = b""
+        self._bytes = b""
 
     def add(self, chunk: Chunk) -> None:
         if chunk.token is not None and not self._model.is_end(chunk.token):
@@ -37,15 +37,15 @@ class Spelled:
         while self._marks and self._marks[0][0] <= self._n_text + len(data):
             n, mark = self._marks.pop(0)
             n = max(0, n - self._n_text)
-            self._found += data[:n] + mark
+            self._bytes += data[:n] + mark
             data, self._n_text = data[n:], self._n_text + n
-        self._found += data
+        self._bytes += data
         self._n_text += len(data)
 
     def take(self) -> str:
-        """What has come since the last call."""
-        found, self._found = self._found, b""
-        return found.decode("utf-8", "replace")
+        """The text since the last call."""
+        data, self._bytes = self._bytes, b""
+        return data.decode("utf-8", "replace")
 
 
 class Reading:
@@ -60,12 +60,12 @@ class Reading:
         self._parts: list[Part] = []
 
     def add(self, chunk: Chunk) -> list[Part]:
-        """What the chunk brings."""
+        """The parts that the chunk brings."""
         self._spelled.add(chunk)
         return self.read()
 
     def read(self) -> list[Part]:
-        """What the text brings that has been spelled out since the last call."""
+        """The parts of the text that has been spelled out since the last call."""
         parts = self._keep(self._reader.feed(self._spelled.take()))
         if self._pieces is not None and (begun := self._reader.begun)[1]:
             fresh = self._pieces.update(*begun)
@@ -80,11 +80,11 @@ class Reading:
         self._parts += parts
         if self._pieces is None:
             return parts
-        return [replace(p, pieces=tuple(self._pieces.whole(p.calls))) if p.calls else p for p in parts]
+        return [replace(p, pieces=tuple(self._pieces.rest_of(p.calls))) if p.calls else p for p in parts]
 
     @property
-    def whole(self) -> Part:
-        """All of it so far."""
+    def answer(self) -> Part:
+        """The answer so far."""
         return joined(self._parts)
 
 
@@ -102,7 +102,9 @@ class CompletionAnswer:
     def _is_text(self, token: int | None) -> bool:
         return token is not None and not self._model.is_end(token)
 
-    def whole(self, *, echo: bool = False, scored: tuple[int, Sequence[TokenLogprobs]] | None = None) -> Completion:
+    def completion(
+        self, *, echo: bool = False, scored: tuple[int, Sequence[TokenLogprobs]] | None = None
+    ) -> Completion:
         """The text, when it has ended. echo: behind its prompt. scored: the prompt's first token, and the others.
 
         Raises DuoError.

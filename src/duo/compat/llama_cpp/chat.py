@@ -155,7 +155,7 @@ class Chats(Evaluation):
         return self._templated(messages, options)
 
     def _handled(self, handler: chat_formats.Handler, messages: Any, options: dict[str, Any]) -> Any:
-        """As llama_cpp.Llama calls it: with every argument."""
+        """Calls the handler as llama_cpp.Llama does: with every argument."""
         for name in ("chat_template_kwargs", "reasoning_format"):
             if options.pop(name, None) not in (None, "none"):
                 raise BadValueError(
@@ -169,8 +169,8 @@ class Chats(Evaluation):
         check_keywords("create_chat_completion", own, GENERATE_OPTIONS)
         if schema is not None:
             own["grammar"] = grammar_of_schema(schema)
-        whole = {**OF_HANDLERS, **of_all, **{k: v for k, v in arguments.items() if k in OF_HANDLERS}}
-        return chat_formats.handled(handler, self, {"messages": messages, **whole}, own)
+        handler_arguments = {**OF_HANDLERS, **of_all, **{k: v for k, v in arguments.items() if k in OF_HANDLERS}}
+        return chat_formats.handled(handler, self, {"messages": messages, **handler_arguments}, own)
 
     def _templated(self, messages: Any, options: dict[str, Any]) -> ChatCompletion | Iterator[ChatChunk]:
         stream, model = options.pop("stream", None), options.pop("model", None)
@@ -181,18 +181,18 @@ class Chats(Evaluation):
             variables=self._variables(options),
         )
         options |= self.drawn_seed(options)
-        wanted = text_keywords(text_defaults(self, options), options, DEFAULTS)
+        keywords = text_keywords(text_defaults(self, options), options, DEFAULTS)
         prompt = self.chat_prompt(messages, request)
-        wanted |= prompt.shape
+        keywords |= prompt.shape
         if logprobs:
-            wanted["logprobs"] = top_logprobs or 0
-        stream_of = start(self.session, prompt.tokens, wanted, "create_chat_completion")
+            keywords["logprobs"] = top_logprobs or 0
+        stream_of = start(self.session, prompt.tokens, keywords, "create_chat_completion")
         text = CompletionAnswer(self.local_model, stream_of, "", len(prompt.tokens), model)
         if named := prompt.choice.named:
             answer: ChatAnswer = NamedCallAnswer(text, named)
         else:
             answer = ChatAnswer(text, prompt.reading(text.spelled) if prompt.is_read else None)
-        return answer.parts() if stream else answer.whole()
+        return answer.parts() if stream else answer.completion()
 
     def _variables(self, options: dict[str, Any]) -> dict[str, Any]:
         """Takes the template's variables out of the options. Raises BadValueError."""
@@ -229,12 +229,12 @@ class Chats(Evaluation):
             MissingPackageError: The openai package is not installed.
         """
         try:
-            theirs = import_module("openai.types.chat")
+            types = import_module("openai.types.chat")
         except ImportError:
             raise MissingPackageError(
                 "create_chat_completion_openai_v1 needs the openai package; pip install openai"
             ) from None
         answer = self.create_chat_completion(*positional, **options)
         if isinstance(answer, dict):
-            return theirs.ChatCompletion(**answer)
-        return (theirs.ChatCompletionChunk(**part) for part in answer)
+            return types.ChatCompletion(**answer)
+        return (types.ChatCompletionChunk(**part) for part in answer)

@@ -19,20 +19,20 @@ class ChatAnswer:
     def __init__(self, text: CompletionAnswer, reading: Reading | None) -> None:
         self._text, self._reading = text, reading
 
-    def whole(self) -> ChatCompletion:
+    def completion(self) -> ChatCompletion:
         """The answer, when it has ended. Raises DuoError."""
-        completion = self._text.whole()
+        completion = self._text.completion()
         (choice,) = completion["choices"]
-        message, finish = self._said(choice["text"], choice["finish_reason"] or "")
+        message, finish = self._message(choice["text"], choice["finish_reason"] or "")
         logprobs = rows_of_lists(choice["logprobs"])
         return self._text.dicts.chat([message_choice(0, message, finish, logprobs=logprobs)], completion["usage"])
 
-    def _said(self, text: str, finish: str) -> tuple[ChatMessage, str]:
+    def _message(self, text: str, finish: str) -> tuple[ChatMessage, str]:
         """The message, and why it ended."""
-        said = Part(content=text)
+        part = Part(content=text)
         if self._reading is not None:
-            said = joined([*self._reading.read(), *self._reading.finish()])
-        return message_of(said), finish_reason(finish, called=bool(said.calls))
+            part = joined([*self._reading.read(), *self._reading.finish()])
+        return message_of(part), finish_reason(finish, called=bool(part.calls))
 
     def _chunk(self, delta: ChatDelta, logprobs: Logprobs | None = None, finish: str | None = None) -> ChatChunk:
         return self._text.dicts.chat_chunk([delta_choice(0, delta, finish, logprobs=rows_of_lists(logprobs))])
@@ -71,7 +71,7 @@ class NamedCallAnswer(ChatAnswer):
         call_id = f"call__0_{self._name}_{self._text.dicts.completion_id}"
         return {"id": call_id, "type": "function", "function": {"name": self._name, "arguments": arguments}}
 
-    def _said(self, text: str, finish: str) -> tuple[ChatMessage, str]:
+    def _message(self, text: str, finish: str) -> tuple[ChatMessage, str]:
         call = self._call(text)
         message: ChatMessage = {
             "role": "assistant",

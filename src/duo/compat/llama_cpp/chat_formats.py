@@ -22,22 +22,22 @@ def handler_of(name: str) -> Handler | None:
 
     Raises MissingPackageError: llama_cpp is not installed, as a wheel does not need it.
     """
-    known = "llama_cpp" in sys.modules
+    was_loaded = "llama_cpp" in sys.modules
     try:
-        from llama_cpp import llama_chat_format as theirs
+        from llama_cpp import llama_chat_format
     except ImportError as e:
         raise MissingPackageError(
             f"chat_format={name!r} is one of llama-cpp-python's, which cannot be imported ({one_line(e, 200)}); "
             f"run pip install {package()}, or give chat_template"
         ) from None
 
-    if not known:
+    if not was_loaded:
         _core.take_log()
     try:
-        found: Handler = theirs.get_chat_completion_handler(name)
-    except theirs.LlamaChatCompletionHandlerNotFoundException:
+        handler: Handler = llama_chat_format.get_chat_completion_handler(name)
+    except llama_chat_format.LlamaChatCompletionHandlerNotFoundException:
         return None
-    return found
+    return handler
 
 
 def see_as_handler(options: dict[str, Any]) -> None:
@@ -88,7 +88,7 @@ class Caller:
 
 
 def handled(handler: Handler, duo: Completions, arguments: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
-    """What the handler answers. arguments: arguments of create_chat_completion; own: keywords that only duo has.
+    """The answer of the handler. arguments: arguments of create_chat_completion; own: keywords that only duo has.
 
     Raises DuoError, and what a function of the program's own raises: a handler or a logits_processor.
     """

@@ -39,7 +39,7 @@ def schema_of(response_format: object) -> Any:
 
 @dataclass(frozen=True)
 class ChatPrompt:
-    """What the models are to read, and how to read what they write."""
+    """The prompt of a chat, and how to read the answer."""
 
     text: str  # what the template made
     tokens: list[int]
@@ -53,7 +53,7 @@ class ChatPrompt:
         return bool(self.reasoning or self.choice.names)
 
     def reading(self, spelled: Spelled) -> Reading:
-        """For one answer, whose text is spelled out there. Calls of tools come in pieces."""
+        """A reader of one answer, whose text is `spelled`. Calls of tools come in pieces."""
         if self.choice.named:
             reader: AnswerReader | CallReader = CallReader(self.choice.named)
         else:
@@ -63,7 +63,7 @@ class ChatPrompt:
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """What a program asked of a chat, but for the messages and the sampling."""
+    """The arguments of a chat except the messages and the sampling."""
 
     tools: Any = None
     tool_choice: Any = None
@@ -126,7 +126,7 @@ def _with_beginning(template: ChatTemplate, messages: object, variables: Mapping
         raise BadValueError(
             "the last two messages are both the assistant's; only one can be the beginning of the answer"
         )
-    # The answer's head is needed, whatever the request says of one behind the last message.
+    # The head of the answer is needed, even if the request has add_generation_prompt false.
     headed = {**variables, "add_generation_prompt": True}
     begun = check_messages(cast("Sequence[object]", messages)[-1:], between="\n\n")
     return template.render(checked[:-1], **headed) + (begun[0]["content"] or "")

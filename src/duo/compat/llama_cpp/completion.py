@@ -27,8 +27,8 @@ DEFAULTS: dict[str, Any] = {"max_tokens": 16}
 def text_keywords(own: Mapping[str, Any], arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Keywords of a text, not checked, of those that llama_cpp's function got. own: what `Duo` was given for all."""
     options = {**defaults, **own}
-    for theirs, value in arguments.items():
-        name = OTHER_NAMES.get(theirs, theirs)
+    for argument, value in arguments.items():
+        name = OTHER_NAMES.get(argument, argument)
         if name == "max_tokens":
             unlimited = value is None or (isinstance(value, int) and value <= 0)
             options[name] = -1 if unlimited else value
@@ -84,23 +84,23 @@ class Completions(LlamaMembers):
             prompt = list(prompt)  # it is read more than once
         stream, echo, model, suffix = (options.pop(name, None) for name in ("stream", "echo", "model", "suffix"))
         options |= self.drawn_seed(options)
-        wanted = text_keywords(text_defaults(self, options), options, DEFAULTS)
-        if images := wanted.pop("images", None):
+        keywords = text_keywords(text_defaults(self, options), options, DEFAULTS)
+        if images := keywords.pop("images", None):
             tokens: Sequence[int] = prompt_with_images(self.local_model, prompt, images)
         elif suffix is None:
             tokens = self._prompt_tokens(prompt)
         else:
             tokens = infill(self.local_model, prompt, suffix, suffix_first=self.spm_infill)
-        job = checked(self.session, tokens, wanted, "create_completion")
+        job = checked(self.session, tokens, keywords, "create_completion")
         scored = None
         if (n_top := job.options["logprobs"]) is not None and echo and not stream:
             scored = job.tokens[0], score(self.session, job.tokens, n_top, job.options["lora_scales"] or ())
-        begun = open_stream(self.session, job)
+        text_stream = open_stream(self.session, job)
         text = prompt if isinstance(prompt, str) else ""
         if not isinstance(prompt, str) and (echo or n_top is not None):  # offsets count from the prompt's begin
             text = self.decode([int(t) for t in prompt])
-        answer = CompletionAnswer(self.local_model, begun, text, len(job.tokens), model)
-        return answer.parts() if stream else answer.whole(echo=bool(echo), scored=scored)
+        answer = CompletionAnswer(self.local_model, text_stream, text, len(job.tokens), model)
+        return answer.parts() if stream else answer.completion(echo=bool(echo), scored=scored)
 
     def _prompt_tokens(self, prompt: Prompt) -> Sequence[int]:
         bos = self.local_model.token_bos

@@ -39,7 +39,7 @@ class EvaluatedTokens:
 
     @property
     def tokens(self) -> list[int]:
-        """Those that were evaluated. Raises BadValueError: n_tokens was set to what cannot be."""
+        """The tokens that were evaluated. Raises BadValueError: n_tokens was set to an impossible number."""
         if not 0 <= self.n_tokens <= len(self.input_ids):
             raise BadValueError(f"n_tokens is {self.n_tokens}, and the context holds 0 to {len(self.input_ids)} tokens")
         tokens: list[int] = self.input_ids[: self.n_tokens].tolist()

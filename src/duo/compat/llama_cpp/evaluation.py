@@ -41,15 +41,15 @@ UNFILTERED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _of_samplers(given: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def _of_samplers(options: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """Keywords of `stream`. own: what `Duo` was given for all texts."""
-    given.pop("penalize_nl", None)  # without effect, as there
-    temp = given.pop("temp", None)
-    found = text_keywords(own, given, {})
+    options.pop("penalize_nl", None)  # it has no effect in llama_cpp either
+    temp = options.pop("temp", None)
+    keywords = text_keywords(own, options, {})
     if temp is not None:
-        found |= UNFILTERED if temp < 0 else {"temperature": temp}
-    # A token ends these texts where the program says so.
-    return {**found, "max_tokens": -1, "stop": [], "context_shift": False, "prompt_cache": None}
+        keywords |= UNFILTERED if temp < 0 else {"temperature": temp}
+    # The program decides where these texts end, so nothing else may end them.
+    return {**keywords, "max_tokens": -1, "stop": [], "context_shift": False, "prompt_cache": None}
 
 
 class Evaluation(Completions):
@@ -99,9 +99,9 @@ class Evaluation(Completions):
 
         Raises AttributeError without it.
         """
-        if (found := self._evaluated.scores) is None:
+        if (rows := self._evaluated.scores) is None:
             raise AttributeError("scores")  # `__getattr__` says more
-        return found
+        return rows
 
     def reset(self) -> None:
         """Nothing is evaluated any more. What the caches hold of the tokens is used if they come again.
@@ -137,24 +137,24 @@ class Evaluation(Completions):
         self._needs_target("eval")
         if not len(tokens):
             return
-        fresh, known = prompt_tokens(self.local_model, tokens), self._evaluated.tokens
-        self._evaluated.check_room(len(fresh))
+        new_tokens, old_tokens = prompt_tokens(self.local_model, tokens), self._evaluated.tokens
+        self._evaluated.check_room(len(new_tokens))
         scores = self._evaluated.scores
         if scores is None:
             with turn(self.session):
-                read_ahead(self.session, known + fresh)
+                read_ahead(self.session, old_tokens + new_tokens)
         else:
-            whole = known + fresh
-            for i in range(len(known), len(whole)):
-                scores[i] = self._logits_behind(whole[: i + 1])
-        self._evaluated.add(fresh)
+            all_tokens = old_tokens + new_tokens
+            for i in range(len(old_tokens), len(all_tokens)):
+                scores[i] = self._logits_behind(all_tokens[: i + 1])
+        self._evaluated.add(new_tokens)
 
     def _logits_behind(self, tokens: list[int]) -> Rows:
         """float32 [n_vocab]. Raises DuoError."""
-        found: list[Rows] = []
+        rows: list[Rows] = []
 
         def keep(_ids: Ids, logits: Rows) -> bool:
-            found.append(logits)
+            rows.append(logits)
             return True  # the text ends here
 
         self._needs_target("eval_logits")
@@ -162,7 +162,7 @@ class Evaluation(Completions):
         with start(self.session, tokens, options, "eval") as s:
             for _ in s:
                 pass
-        return found[0]
+        return rows[0]
 
     def sample(self, *positional: Any, **options: Any) -> int:
         """A token that may follow those that were evaluated, as llama_cpp.Llama.sample.
@@ -173,8 +173,8 @@ class Evaluation(Completions):
 
         Raises TypeError, BadValueError (a value; nothing was evaluated) and DuoError.
         """
-        given = merged_arguments("sample", SAMPLE_ARGUMENTS, positional, options)
-        idx = given.pop("idx", None)
+        arguments = merged_arguments("sample", SAMPLE_ARGUMENTS, positional, options)
+        idx = arguments.pop("idx", None)
         self._needs_target("sample")
         tokens = self._evaluated.tokens
         if idx is not None:
@@ -183,8 +183,8 @@ class Evaluation(Completions):
             tokens = tokens[: idx + 1]
         if not tokens:
             raise BadValueError("sample needs a token before it; give some to eval first")
-        wanted = _of_samplers(given, text_defaults(self, given))
-        with start(self.session, tokens, {**wanted, "max_tokens": 1, "mode": "plain"}, "sample") as s:
+        keywords = _of_samplers(arguments, text_defaults(self, arguments))
+        with start(self.session, tokens, {**keywords, "max_tokens": 1, "mode": "plain"}, "sample") as s:
             for _ in s:
                 pass
             return s.result.tokens[0]
@@ -202,25 +202,25 @@ class Evaluation(Completions):
         Raises, when a token is asked for: TypeError, BadValueError (a value), ContextFullError (the context is full),
         BusyError and DuoError.
         """
-        given = merged_arguments("generate_tokens", GENERATE_ARGUMENTS, positional, options)
-        reset = given.pop("reset", True)
+        arguments = merged_arguments("generate_tokens", GENERATE_ARGUMENTS, positional, options)
+        reset = arguments.pop("reset", True)
         self._needs_target("generate_tokens")
-        wanted = _of_samplers(given, text_defaults(self, given))
-        known = [] if reset else self._evaluated.tokens
-        text = known + (prompt_tokens(self.local_model, tokens) if len(tokens) or not known else [])
+        keywords = _of_samplers(arguments, text_defaults(self, arguments))
+        old_tokens = [] if reset else self._evaluated.tokens
+        text = old_tokens + (prompt_tokens(self.local_model, tokens) if len(tokens) or not old_tokens else [])
         goes_on = True
         while goes_on:
             self._evaluate_all(text)
-            with start(self.session, text, self._keeping_scores(wanted), "generate_tokens") as s:
+            with start(self.session, text, self._keeping_scores(keywords), "generate_tokens") as s:
                 token: int | None = None
                 for token in (chunk.token for chunk in s if chunk.token is not None):
                     yield token
                     self._evaluated.add([token])
-                text, wanted["seed"] = self._evaluated.tokens, s.seed  # one seed, however often the text is begun
-            goes_on = token is not None and self.local_model.is_end(token) and wanted.get("grammar") is None
+                text, keywords["seed"] = self._evaluated.tokens, s.seed  # one seed, however often the text is begun
+            goes_on = token is not None and self.local_model.is_end(token) and keywords.get("grammar") is None
 
     def _evaluate_all(self, text: list[int]) -> None:
-        """What is evaluated is this text. Raises DuoError."""
+        """Makes this text the one that is evaluated. Raises DuoError."""
         if self._evaluated.scores is None:
             self._evaluated.replace(text)  # the passes are those of the text that follows
         else:

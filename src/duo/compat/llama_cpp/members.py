@@ -35,10 +35,10 @@ def merged_arguments(
     """Positional and keyword arguments in one dict. order: names of the positional ones. Raises TypeError."""
     if len(positional) > len(order):
         raise TypeError(f"{function}() takes {1 + len(order)} arguments at most, and {1 + len(positional)} were given")
-    named = dict(zip(order, positional, strict=False))
-    if twice := named.keys() & keywords.keys():
+    by_name = dict(zip(order, positional, strict=False))
+    if twice := by_name.keys() & keywords.keys():
         raise TypeError(f"{function}() got two values for {sorted(twice)[0]!r}")
-    return named | dict(keywords)
+    return by_name | dict(keywords)
 
 
 # Members that duo does not have, and why.
@@ -190,11 +190,11 @@ class LlamaMembers(GivenArguments):
         self.defaults["seed"] = seed
         self._draws_seeds = True
 
-    def drawn_seed(self, given: Mapping[str, Any]) -> dict[str, int]:
+    def drawn_seed(self, options: Mapping[str, Any]) -> dict[str, int]:
         """The seed of a completion with these arguments, if `set_seed` was called and they have none."""
         with self.session.lock:
             last = self.defaults.get("seed", -1)
-            if not self._draws_seeds or given.get("seed") is not None or last < 0:
+            if not self._draws_seeds or options.get("seed") is not None or last < 0:
                 return {}
             from random import Random
 

@@ -15,7 +15,7 @@ HOW = "write {'type': 'function', 'function': {'name': ..., 'parameters': a JSON
 
 @dataclass(frozen=True)
 class Choice:
-    """What a program said of tools."""
+    """The tools of a request, and which of them the answer has to call."""
 
     functions: tuple[Mapping[str, Any], ...] = ()
     named: str = ""  # the one that is to be called
@@ -29,7 +29,7 @@ class Choice:
 
     @property
     def schemas(self) -> dict[str, Any]:
-        """What their arguments look like, by name."""
+        """The JSON schemas of the tools' arguments, by name."""
         return {f["name"]: f.get("parameters") for f in self.functions if f["name"] in self.names}
 
     @property
@@ -39,8 +39,8 @@ class Choice:
         Raises BadValueError.
         """
         if self.named:
-            (found,) = (f for f in self.functions if f["name"] == self.named)
-            return found.get("parameters") or NO_ARGUMENTS
+            (function,) = (f for f in self.functions if f["name"] == self.named)
+            return function.get("parameters") or NO_ARGUMENTS
         if not self.required:
             return None
         try:
@@ -78,25 +78,25 @@ def _moved(schema: Any, i: int) -> Any:
 
 
 def _functions(tools: object, functions: object) -> tuple[Mapping[str, Any], ...]:
-    found: list[Any]
+    definitions: list[Any]
     if functions is not None:
-        found = list(functions) if isinstance(functions, Sequence) else [None]
+        definitions = list(functions) if isinstance(functions, Sequence) else [None]
     elif tools is not None:
-        given = tools if isinstance(tools, Sequence) else [None]
-        found = [t.get("function") if isinstance(t, Mapping) else None for t in given]
+        tool_list = tools if isinstance(tools, Sequence) else [None]
+        definitions = [t.get("function") if isinstance(t, Mapping) else None for t in tool_list]
     else:
         return ()
-    for i, f in enumerate(found):
+    for i, f in enumerate(definitions):
         if not isinstance(f, Mapping) or not isinstance(f.get("name"), str) or not f["name"]:
             raise BadValueError(f"tool {i} has no function with a name; {HOW}")
         if not isinstance(f.get("parameters") or {}, Mapping):
             raise BadValueError(f"the parameters of tool {i} are {type(f['parameters']).__name__}; {HOW}")
-    return tuple(found)
+    return tuple(definitions)
 
 
 def choice_of(tools: object, tool_choice: object, functions: object, function_call: object) -> Choice:
-    """What OpenAI's arguments, new and old, ask for. Raises BadValueError."""
-    known = _functions(tools, functions)
+    """The choice that OpenAI's arguments, new and old, make. Raises BadValueError."""
+    definitions = _functions(tools, functions)
     choice = tool_choice
     if function_call in ("none", "auto"):
         choice = function_call
@@ -105,17 +105,17 @@ def choice_of(tools: object, tool_choice: object, functions: object, function_ca
     elif function_call is not None:
         raise BadValueError(f"function_call is {quoted(function_call)}; it is none, auto or {{'name': ...}}")
     if choice in (None, "auto"):
-        return Choice(known)
+        return Choice(definitions)
     if choice == "none":
-        return Choice(known, forbidden=True)
+        return Choice(definitions, forbidden=True)
     if choice == "required":
-        if not known:
+        if not definitions:
             raise BadValueError("tool_choice is required and there are no tools; give some")
-        return Choice(known, required=True)
+        return Choice(definitions, required=True)
     inner = choice.get("function") if isinstance(choice, Mapping) else None
     name = inner.get("name") if isinstance(inner, Mapping) else None
     if not isinstance(name, str):
         raise BadValueError(f"tool_choice is {quoted(choice)}; it is none, auto, required or a tool by name")
-    if name not in {f["name"] for f in known}:
+    if name not in {f["name"] for f in definitions}:
         raise BadValueError(f"tool_choice names {name}, which is not in tools; add it there")
-    return Choice(known, named=name)
+    return Choice(definitions, named=name)

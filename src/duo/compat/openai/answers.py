@@ -32,7 +32,7 @@ class AnswerDicts:
             "id": f"chat{self.completion_id}", "model": self.model, "created": self.created,
             "object": "chat.completion.chunk", **self._more, "choices": choices,
         }  # fmt: skip
-        return cast("shapes.ChatChunk", chunk)  # in llama_cpp's order, which differs from that of whole answers
+        return cast("shapes.ChatChunk", chunk)  # keys in llama_cpp's order for chunks
 
     def chat(self, choices: list[shapes.ChatChoice], usage: shapes.Usage) -> shapes.ChatCompletion:
         """A chat's whole answer, or several."""

@@ -16,7 +16,8 @@ LOWEST = -3.4028234663852886e38  # JSON has no infinity
 
 
 class LogprobLists:
-    """Of tokens that follow each other. n_before: characters before the first one; offsets count from the prompt's."""
+    """Makes OpenAI's lists of tokens that follow each other. n_before: characters before the first token; offsets count
+    from the beginning of the prompt."""
 
     def __init__(self, model: _core.Model, n_before: int = 0) -> None:
         self._model = model
@@ -27,7 +28,7 @@ class LogprobLists:
         return self._model.piece(token).decode("utf-8", "ignore")
 
     def of(self, tokens: Sequence[TokenLogprobs]) -> Logprobs:
-        """Of the next tokens."""
+        """The lists of the next tokens."""
         lists: Logprobs = {"tokens": [], "text_offset": [], "token_logprobs": [], "top_logprobs": []}
         for t in tokens:
             text = self._piece(t.token)
@@ -39,7 +40,7 @@ class LogprobLists:
         return lists
 
     def _best(self, tokens: Iterable[tuple[int, float]]) -> dict[str, float]:
-        """By text: the best of those that have it. All that are parts of a character have none."""
+        """The best log-probability by text. Tokens that are parts of a character have an empty text."""
         best: dict[str, float] = {}
         for token, logprob in tokens:
             text = self._piece(token)
@@ -47,16 +48,16 @@ class LogprobLists:
         return best
 
     def of_prompt(self, first: int, rest: Sequence[TokenLogprobs], *, keeps_bos: bool = False) -> Logprobs:
-        """Of a prompt's first token and the others. The first one in the lists has no log-probability.
+        """The lists of a prompt, from its first token and the others. The first token has no log-probability.
 
         keeps_bos: BOS tokens are listed, too; else they are left out, as llama_cpp does.
         """
         bos = self._model.token_bos
-        kept = [t for t in (TokenLogprobs(first, 0.0), *rest) if keeps_bos or t.token != bos]
-        found = self.of(kept)
-        if kept:
-            found["token_logprobs"][0] = found["top_logprobs"][0] = None
-        return found
+        tokens = [t for t in (TokenLogprobs(first, 0.0), *rest) if keeps_bos or t.token != bos]
+        lists = self.of(tokens)
+        if tokens:
+            lists["token_logprobs"][0] = lists["top_logprobs"][0] = None
+        return lists
 
 
 def joined_lists(head: Logprobs, tail: Logprobs) -> Logprobs:
@@ -65,7 +66,7 @@ def joined_lists(head: Logprobs, tail: Logprobs) -> Logprobs:
 
 
 def finite(lists: Logprobs) -> Logprobs:
-    """The same for JSON."""
+    """The lists with numbers that JSON has: no infinity."""
     return {
         **lists,
         "token_logprobs": [p if p is None else max(p, LOWEST) for p in lists["token_logprobs"]],

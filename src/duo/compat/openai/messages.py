@@ -12,39 +12,39 @@ if TYPE_CHECKING:
     from duo.compat.openai import shapes
 
 
-def call_id(made: str) -> str:
+def call_id(own_id: str) -> str:
     """The model's own, or a new one."""
     import uuid
 
-    return made or f"call_{uuid.uuid4().hex[:24]}"
+    return own_id or f"call_{uuid.uuid4().hex[:24]}"
 
 
 def tool_call(call: Call) -> shapes.ToolCall:
-    """A whole call."""
+    """A complete call."""
     function: shapes.FunctionCall = {"name": call.name, "arguments": call.arguments}
     return {"id": call_id(call.id), "type": "function", "function": function}
 
 
 def tool_call_part(p: CallPiece) -> shapes.ToolCallPart:
-    """A call while it is written."""
+    """A part of a call that is being written."""
     if not p.name:
         return {"index": p.index, "function": {"arguments": p.arguments}}
     function: shapes.FunctionCallPart = {"name": p.name, "arguments": p.arguments}
     return {"index": p.index, "id": call_id(p.id), "type": "function", "function": function}
 
 
-def message_of(said: Part) -> shapes.ChatMessage:
-    """All of it."""
-    message: shapes.ChatMessage = {"role": "assistant", "content": said.content or (None if said.calls else "")}
-    if said.reasoning:
-        message["reasoning_content"] = said.reasoning
-    if said.calls:
-        message["tool_calls"] = [tool_call(c) for c in said.calls]
+def message_of(part: Part) -> shapes.ChatMessage:
+    """The message of a complete answer."""
+    message: shapes.ChatMessage = {"role": "assistant", "content": part.content or (None if part.calls else "")}
+    if part.reasoning:
+        message["reasoning_content"] = part.reasoning
+    if part.calls:
+        message["tool_calls"] = [tool_call(c) for c in part.calls]
     return message
 
 
 def deltas_of(part: Part) -> Iterator[shapes.ChatDelta]:
-    """What a part of it brings."""
+    """The deltas of a part of an answer."""
     if part.reasoning:
         yield {"reasoning_content": part.reasoning}
     if part.content:

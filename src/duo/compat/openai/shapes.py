@@ -8,7 +8,7 @@ from typing_extensions import NotRequired, TypedDict
 
 
 class Fingerprint(TypedDict, total=False):
-    """Of a server."""
+    """The field that names a server."""
 
     system_fingerprint: str
 

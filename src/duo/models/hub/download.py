@@ -50,13 +50,8 @@ def listing(hub: HubSettings, repo: str) -> Listing:
         raise UnreachableError(unreachable(e, hub.endpoint)) from None
     except FAILURES as e:
         raise hub_error(e, repo, hub, hub.cache) from None
-    except (
-        LookupError,
-        TypeError,
-        AttributeError,
-        ValueError,
-        RecursionError,
-    ):  # the answer is not JSON, or has another structure
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError):
+        # The answer is not JSON, or has another structure.
         raise UnreachableError(no_listing(hub.endpoint)) from None
     if info.siblings is None or not isinstance(info.sha, str) or not _COMMIT.fullmatch(info.sha):
         raise UnreachableError(no_listing(hub.endpoint))
@@ -114,12 +109,12 @@ def heads(hub: HubSettings, repo: str, files: Mapping[str, HubFile], commit: str
 
     Returns the path of the first. Raises what hub_error returns.
     """
-    made: list[Path] = []
+    paths: list[Path] = []
     try:
         for name, (size, _) in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            n = min(size, HEAD_FIRST if not made else HEAD_OTHER)
+            n = min(size, HEAD_FIRST if not paths else HEAD_OTHER)
             headers = build_hf_headers(token=hub.token or False, library_name="duo") | {
                 "accept-encoding": "identity",
                 "Range": f"bytes=0-{n - 1}",
@@ -129,10 +124,10 @@ def heads(hub: HubSettings, repo: str, files: Mapping[str, HubFile], commit: str
                 with suppress(_EnoughError):  # some mirrors send the whole file
                     http_get(url, f, headers=headers, expected_size=n, displayed_filename=f"header of {name}")
                 f.truncate(size)
-            made.append(path)
+            paths.append(path)
     except FAILURES as e:
         raise hub_error(e, repo, hub, Path(tempfile.gettempdir())) from None
-    return made[0]
+    return paths[0]
 
 
 def _folder(hub: HubSettings, repo: str) -> Path:
@@ -158,8 +153,8 @@ def _check_disk(hub: HubSettings, repo: str, files: Mapping[str, HubFile], commi
     folder = _folder(hub, repo)
     missing = [f for name, f in files.items() if not _pointer(hub, repo, commit, name).exists()]
     needed = sum(f.size - min(f.size, _begun(folder, f.blob)) for f in missing)
-    there = next(p for p in (hub.cache, *hub.cache.parents) if p.exists())
-    free = shutil.disk_usage(there).free
+    parent = next(p for p in (hub.cache, *hub.cache.parents) if p.exists())
+    free = shutil.disk_usage(parent).free
     if needed > free:
         raise DoesNotFitError(
             f"{repo} needs {gigabytes(needed)} more on the disk of {hub.cache}, but only {gigabytes(free)} are free; "
@@ -169,8 +164,8 @@ def _check_disk(hub: HubSettings, repo: str, files: Mapping[str, HubFile], commi
 
 def _begun(folder: Path, blob: str) -> int:
     """Bytes of a file that have been downloaded."""
-    found = (folder / "blobs" / f"{blob}{end}" for end in ("", ".part")) if blob else ()
-    return sum(p.stat().st_size for p in found if p.exists())
+    files = (folder / "blobs" / f"{blob}{end}" for end in ("", ".part")) if blob else ()
+    return sum(p.stat().st_size for p in files if p.exists())
 
 
 def _file(hub: HubSettings, repo: str, name: str, commit: str) -> Path:

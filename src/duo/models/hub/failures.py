@@ -50,7 +50,7 @@ def no_listing(endpoint: str) -> str:
 
 
 def hub_error(e: Exception, repo: str, hub: HubSettings, folder: Path) -> DuoError:
-    """For everything that huggingface_hub raises while it lists or downloads. folder: where the files should go."""
+    """The DuoError for what huggingface_hub raises while it lists or downloads. folder: where the files should go."""
     if isinstance(e, HFValidationError):
         return UnknownModelError(f"{repo} is not the name of a repository; write it as user/repo")
     if isinstance(e, HfHubHTTPError):

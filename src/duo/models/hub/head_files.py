@@ -27,7 +27,7 @@ def find(names: Sequence[str], kinds: Sequence[str], model: str, quant: str | No
     """The file of the first of these kinds that the repository has. model: the model file that was chosen, or empty;
     the head lies in its folder or above it. The kind may stand anywhere in the path (find_best_sibling). Among
     several of a kind: the deepest one, of this quantisation, or with about as many bits."""
-    return next((found for kind in kinds if (found := _best(names, kind, model, quant))), None)
+    return next((name for kind in kinds if (name := _best(names, kind, model, quant))), None)
 
 
 def _best(names: Sequence[str], prefix: str, model: str, quant: str | None) -> str | None:
@@ -44,8 +44,8 @@ def _best(names: Sequence[str], prefix: str, model: str, quant: str | None) -> s
 
 def _is_in(name: str, folder: Sequence[str]) -> bool:
     """Whether a file lies in this folder or in one above it."""
-    mine = name.split("/")[:-1]
-    return mine == list(folder[: len(mine)])
+    parents = name.split("/")[:-1]
+    return parents == list(folder[: len(parents)])
 
 
 def _bits(quant: str) -> int:

@@ -92,11 +92,11 @@ def match(names: Sequence[str], pattern: str) -> str | None:
     match."""
     if pattern in names:
         return pattern
-    found = [n for n in names if fnmatch.fnmatch(n, pattern) or fnmatch.fnmatch(n.rsplit("/", 1)[-1], pattern)]
-    first = [n for n in found if is_model(n)]
-    if len(first) > 1:
-        raise BadValueError(f"{pattern} matches {len(first)} files ({shown(first)}); name one of them")
-    return first[0] if first else None
+    matches = [n for n in names if fnmatch.fnmatch(n, pattern) or fnmatch.fnmatch(n.rsplit("/", 1)[-1], pattern)]
+    models = [n for n in matches if is_model(n)]
+    if len(models) > 1:
+        raise BadValueError(f"{pattern} matches {len(models)} files ({shown(models)}); name one of them")
+    return models[0] if models else None
 
 
 def parts_of(names: Iterable[str], chosen: str) -> list[str]:
@@ -104,14 +104,14 @@ def parts_of(names: Iterable[str], chosen: str) -> list[str]:
     part = _PART.fullmatch(chosen)
     if part is None:
         return [chosen]
-    n_parts, there = int(part["parts"]), set(names)
+    n_parts, name_set = int(part["parts"]), set(names)
     if int(part["part"]) != 1:
         raise UnknownModelError(f"{chosen} is part {int(part['part'])} of {n_parts} of a model; name its first part")
-    wanted = [f"{part['prefix']}-{i:05}-of-{n_parts:05}.gguf" for i in range(1, n_parts + 1)]
-    for name in wanted:
-        if name not in there:
+    parts = [f"{part['prefix']}-{i:05}-of-{n_parts:05}.gguf" for i in range(1, n_parts + 1)]
+    for name in parts:
+        if name not in name_set:
             raise MissingFileError(f"the model has {n_parts} parts, but {name} is missing", "choose another file")
-    return wanted
+    return parts
 
 
 def shown(names: Sequence[str], n_most: int = 8) -> str:

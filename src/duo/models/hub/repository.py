@@ -47,13 +47,13 @@ class Hub(HubSettings):
         """
         from duo.models.hub.download import download
 
-        there, wanted = self._look(source)
-        return there or download(self, source.repo, *wanted)
+        path, (files, commit) = self._look(source)
+        return path or download(self, source.repo, files, commit)
 
     def fetch_head(self, of_target: HubModel, target: Path, kinds: tuple[str, ...]) -> Path | None:
         """The head for a target that was fetched, from its repository; None if that has none of these kinds. Raises as
         fetch."""
-        quiet = replace(self, note=lambda _: None)  # the target's fetch has said what there is to say
+        quiet = replace(self, note=lambda _: None)  # fetching the target has already given the notes
         head = quiet.fetch(of_target._replace(heads=kinds)) if kinds else target
         return None if head == target else head
 
@@ -68,15 +68,11 @@ class Hub(HubSettings):
         """
         from duo.models.hub.download import heads
 
-        there, wanted = self._look(source)
+        path, (files, commit) = self._look(source)
         cached = self._snapshot(source.repo)
-        if (
-            there is None
-            and cached is not None
-            and all(hub_files.is_whole(cached / n, f) for n, f in wanted[0].items())
-        ):
-            there = cached / next(iter(wanted[0]))
-        return there or heads(self, source.repo, *wanted, folder)
+        if path is None and cached is not None and all(hub_files.is_whole(cached / n, f) for n, f in files.items()):
+            path = cached / next(iter(files))
+        return path or heads(self, source.repo, files, commit, folder)
 
     def _look(self, source: HubModel) -> tuple[Path | None, tuple[dict[str, hub_files.HubFile], str]]:
         """The model in the cache if there is no network; otherwise its files with their sizes, and the commit."""
@@ -100,26 +96,26 @@ class Hub(HubSettings):
         """Raises as download.listing."""
         from duo.models.hub.download import listing
 
-        known = {} if self.listings is None else self.listings
-        if repo not in known:
-            known[repo] = listing(self, repo)
-        return known[repo]
+        listings = {} if self.listings is None else self.listings
+        if repo not in listings:
+            listings[repo] = listing(self, repo)
+        return listings[repo]
 
     def _chosen(self, names: list[str], source: HubModel, where: str) -> list[str]:
         files = [n for n in names if n.lower().endswith(".gguf")]
         if source.file is not None:
-            chosen, there = hub_files.match(names, source.file), files
+            chosen, offers = hub_files.match(names, source.file), files
             missing = f"there is no file {source.file} in {where}"
         else:
             chosen = hub_files.choose(names, source.quant)
-            there = hub_files.quants(names)
+            offers = hub_files.quants(names)
             missing = f"there is no {source.quant} in {where}" if source.quant else f"{where} has no GGUF model"
         if source.heads:
             chosen = head_files.find(names, source.heads, chosen or "", source.quant) or chosen
         if chosen is None:
             # A model whose name is like a head's is found by its whole name only.
             other = f"name a file of it ({hub_files.shown(files)})" if files else "choose a repository with GGUF files"
-            advice = f"choose from {hub_files.shown(there)}" if there else other
+            advice = f"choose from {hub_files.shown(offers)}" if offers else other
             raise hub_files.MissingFileError(missing, advice)
         return hub_files.parts_of(names, chosen)
 
@@ -138,13 +134,13 @@ class Hub(HubSettings):
         """The newest snapshot of a repository in the cache."""
         root = self.cache / ("models--" + repo.replace("/", "--"))
         try:
-            named = root / "snapshots" / (root / "refs" / "main").read_text().strip()
+            snapshot = root / "snapshots" / (root / "refs" / "main").read_text().strip()
         except OSError:
-            named = root / "no ref"
-        if named.is_dir():
-            return named
-        found = [p for p in (root / "snapshots").glob("*") if p.is_dir()]
-        return max(found, key=lambda p: p.stat().st_mtime, default=None)
+            snapshot = root / "no ref"
+        if snapshot.is_dir():
+            return snapshot
+        folders = [p for p in (root / "snapshots").glob("*") if p.is_dir()]
+        return max(folders, key=lambda p: p.stat().st_mtime, default=None)
 
     def _has(self, repo: str) -> str:
         """ "(FOLDER) has no X, but Y and Z": the end of a sentence."""
@@ -173,8 +169,8 @@ def from_hub(
 ) -> Path:
     """Path of a model from the hub, downloaded if necessary. heads: kinds that are taken before a model, if no file is
     named. Defaults: from the environment. Raises as Hub.fetch."""
-    given = {"cache": None if cache_dir is None else Path(cache_dir), "token": token, "offline": offline}
-    hub = replace(Hub(), **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+    settings = {"cache": None if cache_dir is None else Path(cache_dir), "token": token, "offline": offline}
+    hub = replace(Hub(), **{k: v for k, v in settings.items() if v is not None})  # type: ignore[arg-type]
     return hub.fetch(parse(repo, file)._replace(heads=() if file else heads))
 
 
@@ -185,9 +181,9 @@ def _files_in(folder: Path) -> list[str]:
 
 def cached_models(cache: Path | None = None) -> list[str]:
     """What -hf finds without a network, as user/repo:QUANT, sorted. cache: None: the one that the environment names."""
-    found: set[str] = set()
+    models: set[str] = set()
     for folder in (HubSettings(token=None).cache if cache is None else cache).glob("models--*/snapshots/*"):
         repo = folder.parent.parent.name.removeprefix("models--").replace("--", "/", 1)
         names = [p.relative_to(folder).as_posix() for p in folder.rglob("*.gguf") if p.is_file()]
-        found |= {str(HubModel(repo, hub_files.quant_of(n) or None)) for n in names if hub_files.is_model(n)}
-    return sorted(found)
+        models |= {str(HubModel(repo, hub_files.quant_of(n) or None)) for n in names if hub_files.is_model(n)}
+    return sorted(models)

@@ -23,8 +23,8 @@ def _cache() -> Path:
     """Found as llama.cpp does (common/hf-cache.cpp), whose order is that of huggingface_hub behind LLAMA_CACHE, but at
     the time of use and not of import."""
     for name in ("LLAMA_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if found := os.environ.get(name):
-            return Path(found).expanduser()
+        if folder := os.environ.get(name):
+            return Path(folder).expanduser()
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     return Path(home, "hub").expanduser()
 

@@ -56,8 +56,8 @@ def model_at(hub: Hub, url: str) -> HubModel | None:
     _parts(url)
     base = next((x for x in (hub.endpoint, PUBLIC, "https://hf.co") if _is_below(x, url)), None)
     path = "" if base is None else urlsplit(url).path.removeprefix(urlsplit(base).path)
-    found = _OF_HUB.fullmatch(path)
-    return None if found is None else parse(found[1], unquote(found[2]))
+    match = _OF_HUB.fullmatch(path)
+    return None if match is None else parse(match[1], unquote(match[2]))
 
 
 def fetch_url(hub: Hub, url: str) -> Path:

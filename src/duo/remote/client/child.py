@@ -179,9 +179,9 @@ class HostChild:
 
     def _why(self, code: int, stderr: int, was_ready: bool) -> str:
         size = os.fstat(stderr).st_size
-        said = os.pread(stderr, 16_384, max(0, size - 16_384))
-        if code == -9 and not was_ready and not said:
+        log = os.pread(stderr, 16_384, max(0, size - 16_384))
+        if code == -9 and not was_ready and not log:
             return f"the child process for the other model was not ready in {self._start_s:g} s"
-        why = reason_of(code, said, self.name)
+        why = reason_of(code, log, self.name)
         self.hopeless = code == HOPELESS
         return why

@@ -166,7 +166,8 @@ class HostSession:
         return parse(kind, data)
 
     def _round_trip_us(self) -> float:
-        """Of an empty question. The handshake took longer: it opened the connection, and compared vocabularies."""
+        """The round trip of an empty request, in microseconds. The handshake took longer: it opened the connection, and
+        compared vocabularies."""
         asked_ns = time.monotonic_ns()
         self._ask("Tokens", wire.TokensRequest(), wire.TokensReply)
         return (time.monotonic_ns() - asked_ns) / 1e3
@@ -203,9 +204,9 @@ class HostSession:
         s = self._settings
         if why := hello.check_reply(reply, s.role, s.name):
             raise HostError(why, hopeless=True)
-        theirs = Identity.from_message(reply.identity)
-        self.model = theirs.model
-        why = ("" if own is None else self._mismatch(theirs, own)) or printable(reply.refusal)
+        host_identity = Identity.from_message(reply.identity)
+        self.model = host_identity.model
+        why = ("" if own is None else self._mismatch(host_identity, own)) or printable(reply.refusal)
         if why:
             raise HostError(f"{s.name} cannot be used: {why}", hopeless=True)
         self.n_ctx = in_range(reply.limits.n_ctx, 1, 2**31 - 1, "the host's context")
@@ -214,10 +215,10 @@ class HostSession:
             raise ProtocolError("its answer has no key")
         self.instance = reply.instance
 
-    def _mismatch(self, theirs: Identity, own: LocalModel) -> str:
+    def _mismatch(self, host_identity: Identity, own: LocalModel) -> str:
         if self._settings.role == "verify":
-            return mismatch(theirs, own.identity, self._texts, texts_of(own.vocabulary))
-        return mismatch(own.identity, theirs, texts_of(own.vocabulary), self._texts)
+            return mismatch(host_identity, own.identity, self._texts, texts_of(own.vocabulary))
+        return mismatch(own.identity, host_identity, texts_of(own.vocabulary), self._texts)
 
     def _texts(self, first: int, n: int) -> list[bytes]:
         return list(self._ask("Tokens", wire.TokensRequest(first=first, n=n), wire.TokensReply).texts)

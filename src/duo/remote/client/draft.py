@@ -27,39 +27,39 @@ class _Nodes:
     def __init__(self, link: _core.DraftLink, n_vocab: int, lock: threading.Lock) -> None:
         self._link, self._n_vocab, self._lock = link, n_vocab, lock
         self._left: list[Any] = []
-        self._seen = self._told = 0  # nodes
+        self._n_seen = self._n_acknowledged = 0  # nodes
         self._guessed = False  # the draft has read its prompt
-        self._asked = 0.0  # when the first unanswered verdict was sent; 0: none is unanswered
+        self._sent_at = 0.0  # when the first unanswered verdict was sent; 0: none is unanswered
 
     @property
     def any(self) -> bool:
         """Some nodes have arrived."""
-        return self._seen > 0
+        return self._n_seen > 0
 
     def take(self) -> wire.ToDraft | None:
         verdicts = self._left or self._link.take(SLICE_US)
-        seen = self._seen
-        if not verdicts and seen == self._told:
+        n_seen = self._n_seen
+        if not verdicts and n_seen == self._n_acknowledged:
             return None
         self._left = verdicts[N_BATCH_MAX:]
-        message = wire.ToDraft(n_seen=seen if seen != self._told else 0)
-        self._told = seen
+        message = wire.ToDraft(n_seen=n_seen if n_seen != self._n_acknowledged else 0)
+        self._n_acknowledged = n_seen
         put_verdicts(message, verdicts[:N_BATCH_MAX])
-        if verdicts and self._guessed and not self._asked:
-            self._asked = time.monotonic()
+        if verdicts and self._guessed and not self._sent_at:
+            self._sent_at = time.monotonic()
         return message
 
     @property
     def silent_s(self) -> float:
         """How long verdicts have been unanswered. A draft that makes no guesses still names the tokens of the text."""
-        asked_at = self._asked
-        return time.monotonic() - asked_at if asked_at else 0.0
+        sent_at = self._sent_at
+        return time.monotonic() - sent_at if sent_at else 0.0
 
     def give(self, message: wire.FromDraft) -> None:
         nodes = get_nodes(message, self._n_vocab)
-        self._seen += len(message.nodes)
+        self._n_seen += len(message.nodes)
         if nodes:
-            self._asked = 0.0
+            self._sent_at = 0.0
             # The first node only names the root, before the prompt is read.
             self._guessed = self._guessed or any(kind == "node" and guess for kind, guess, *_ in nodes)
             with self._lock:

@@ -33,7 +33,7 @@ class Carrier(Protocol):
         """The measured round trip in microseconds."""
 
     def is_last(self, message: Any) -> bool:
-        """This is the last message to the host."""
+        """Whether this is the last message to the host."""
 
     def empty(self) -> Any:
         """An empty message to the host."""

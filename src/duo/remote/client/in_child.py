@@ -32,9 +32,9 @@ def in_child(
         raise BadValueError("a draft was given without a target; give the target too (-m)")
     if draft is None:
         raise BadValueError("a target on RPC devices needs a draft on this machine; give one (-md)")
-    there = path(draft, "draft") if side == "draft" else path(model, "target")
-    read_header(there)  # reports a bad file even if the servers are not there
-    child = HostChild(lambda address: host_command(side, there, o, address), servers=servers, name=name)
+    remote_path = path(draft, "draft") if side == "draft" else path(model, "target")
+    read_header(remote_path)  # reports a bad file even if the servers are not there
+    child = HostChild(lambda address: host_command(side, remote_path, o, address), servers=servers, name=name)
     if side == "draft":
         return model, None, {**o, "rpc": None, "device_draft": None, "draft_host": child.address}, child
     return None, draft, {**o, "rpc": None, "device": None, "verify_host": child.address}, child

@@ -122,7 +122,7 @@ class HostService:
             # Sent now: if the first write is cancelled, grpc.aio forgets that it sent the metadata and sends no status.
             await context.send_initial_metadata(())
             # Its own task: it cleans up even if the client or the server cancels the stream.
-            await self._whole(self._later(self._text(context)))
+            await self._until_end(self._later(self._text(context)))
             return
         except ProtocolError as e:
             code, why = Code.INVALID_ARGUMENT, str(e)
@@ -137,7 +137,7 @@ class HostService:
             code, why = e.code, str(e)
         await context.abort(code, why)
 
-    async def _whole(self, text: asyncio.Future[None]) -> None:
+    async def _until_end(self, text: asyncio.Future[None]) -> None:
         try:
             await asyncio.shield(text)
         except asyncio.CancelledError:
@@ -173,7 +173,7 @@ class HostService:
 
     async def _text(self, context: Any) -> None:
         kind: type[DraftText] | type[VerifyText] = DraftText if self._role == "draft" else VerifyText
-        message = await self._asked(context, kind.incoming)
+        message = await self._request(context, kind.incoming)
         begin, session = get_begin(message, n_vocab=self._n_vocab, n_ctx=self._n_ctx), message.session
         begin.client = crc32(context.peer().rpartition(":")[0].encode())  # its draft must not decide for other clients
         if (old := self._texts.get(session)) is not None:
@@ -189,7 +189,7 @@ class HostService:
             # In its own task: this task is cancelled if the client disconnects.
             await asyncio.shield(self._later(self._free(session, text)))
 
-    async def _asked(self, context: Any, incoming: type[Any]) -> wire.Begin:
+    async def _request(self, context: Any, incoming: type[Any]) -> wire.Begin:
         """The request in the first message. Raises Idle, ProtocolError, _Refused."""
         data = await self._first(context)
         first = None if data is grpc.aio.EOF else parse(incoming, data)
@@ -240,9 +240,9 @@ class HostService:
         if not task.cancelled():
             task.exception()  # marks the exception as retrieved; the client may be gone
 
-    def _keep(self, taken: asyncio.Future[Any]) -> None:
+    def _keep(self, future: asyncio.Future[Any]) -> None:
         """Gives back a seat that was taken for a client that is gone."""
-        if not taken.cancelled() and taken.exception() is None and (seat := taken.result()) is not None:
+        if not future.cancelled() and future.exception() is None and (seat := future.result()) is not None:
             self._later(self._seats.give_back(seat))
 
     async def _free(self, session: bytes, text: DraftText | VerifyText) -> None:

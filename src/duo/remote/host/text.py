@@ -40,7 +40,7 @@ RATE = 4000  # messages a second that one text may send on average; a fast model
 
 SeatT = TypeVar("SeatT")
 Out = TypeVar("Out", wire.FromDraft, wire.FromVerify)
-Made = TypeVar("Made")
+OutputT = TypeVar("OutputT")
 
 
 class Idle(Exception):  # noqa: N818 - no error
@@ -60,14 +60,14 @@ def batches(chunks: Sequence[ChunkTuple]) -> list[Sequence[ChunkTuple]]:
     """Splits chunks into parts of N_BATCH_MAX at most, but never between a token and its log-probabilities."""
     ends = [i for i, chunk in enumerate(chunks) if chunk[0] != "logprob" and i > 0] + [len(chunks)]
     out, first = [], 0
-    for whole, end in pairwise(ends):
+    for boundary, end in pairwise(ends):
         if end - first > N_BATCH_MAX:
-            out.append(chunks[first:whole])
-            first = whole
+            out.append(chunks[first:boundary])
+            first = boundary
     return [*out, chunks[first:]]
 
 
-class HostText(ABC, Generic[SeatT, Made, Out]):
+class HostText(ABC, Generic[SeatT, OutputT, Out]):
     """Runs in the thread of the event loop, except for `take` of the pump."""
 
     incoming: type[Any]  # the class of the client's messages
@@ -83,23 +83,23 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
         self.evicted = asyncio.Event()  # the same client has come back on another connection
         self.done = asyncio.Event()
         self.beginning: asyncio.Future[None]
-        self.pump: QueuePump[Made] | None = None
+        self.pump: QueuePump[OutputT] | None = None
 
     @abstractmethod
-    def _take(self) -> Made | None: ...
+    def _take(self) -> OutputT | None: ...
     @abstractmethod
     async def _give(self, message: Any) -> bool:
         """Passes a message to the seat. Returns True for the last one."""
 
     @abstractmethod
-    def _messages(self, made: Made) -> list[Out]: ...
+    def _messages(self, output: OutputT) -> list[Out]: ...
     @staticmethod
     @abstractmethod
     def nothing() -> Out:
         """An empty message: the host is alive."""
 
     @abstractmethod
-    def _is_last(self, made: Made) -> bool: ...
+    def _is_last(self, output: OutputT) -> bool: ...
     @abstractmethod
     def end(self) -> None:
         """Ends the text; blocks for one step of the model at most."""
@@ -161,15 +161,15 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
             await asyncio.shield(self._under_way)
             self._writing_since = 0.0
 
-    async def _write(self, pump: QueuePump[Made]) -> None:
+    async def _write(self, pump: QueuePump[OutputT]) -> None:
         while True:
             try:
-                made = await pump.get()
+                output = await pump.get()
             except BusyError:  # the client has not read for so long that something was lost
                 raise Idle from None
-            for message in self._messages(made):
+            for message in self._messages(output):
                 await self._send(message)
-            if self._is_last(made):
+            if self._is_last(output):
                 return
 
 
@@ -197,18 +197,18 @@ class DraftText(HostText[_core.DraftSeat, list[NodeTuple], wire.FromDraft]):
             self.seat.give(verdicts)
         return any(kind == "end" for kind, *_ in verdicts)
 
-    def _messages(self, made: list[NodeTuple]) -> list[wire.FromDraft]:
+    def _messages(self, output: list[NodeTuple]) -> list[wire.FromDraft]:
         out = []
-        for i in range(0, len(made), N_BATCH_MAX):
+        for i in range(0, len(output), N_BATCH_MAX):
             out.append(wire.FromDraft())
-            put_nodes(out[-1], made[i : i + N_BATCH_MAX])
+            put_nodes(out[-1], output[i : i + N_BATCH_MAX])
         return out
 
     @staticmethod
     def nothing() -> wire.FromDraft:
         return wire.FromDraft()
 
-    def _is_last(self, made: list[NodeTuple]) -> bool:
+    def _is_last(self, output: list[NodeTuple]) -> bool:
         return False
 
     def end(self) -> None:
@@ -227,11 +227,11 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
         self._giver = ThreadPoolExecutor(1, "duo-give")
         self._stopping = threading.Lock()  # a disconnect cancels _finish, but not its thread
         self._cancelled = False
-        self._seen = self._told = 0  # nodes
+        self._n_seen = self._n_acknowledged = 0  # nodes
 
-    def _told_seen(self, message: wire.FromVerify) -> wire.FromVerify:
-        if self._seen != self._told:
-            message.n_seen = self._told = self._seen
+    def _acknowledge(self, message: wire.FromVerify) -> wire.FromVerify:
+        if self._n_seen != self._n_acknowledged:
+            message.n_seen = self._n_acknowledged = self._n_seen
         return message
 
     def _take(self) -> tuple[list[VerdictTuple], list[ChunkTuple]] | None:
@@ -240,27 +240,27 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
 
     async def _give(self, message: wire.ToVerify) -> bool:
         nodes = get_nodes(message, self._n_vocab)
-        self._seen += len(message.nodes)
+        self._n_seen += len(message.nodes)
         if nodes:
             # `give` waits if the target has no room. Then this client waits too, but no other client.
             await self._loop.run_in_executor(self._giver, self.seat.give, nodes)
-        if self._seen - self._told > N_WINDOW // 4:
-            await self._send(self._told_seen(wire.FromVerify()))
+        if self._n_seen - self._n_acknowledged > N_WINDOW // 4:
+            await self._send(self._acknowledge(wire.FromVerify()))
         if message.rtt_us:
             self.seat.rtt(in_range(message.rtt_us, 0, 2**31 - 1, "the round trip"))
         self._cancelled = message.cancel
         return message.cancel
 
-    def _messages(self, made: tuple[list[VerdictTuple], list[ChunkTuple]]) -> list[wire.FromVerify]:
-        verdicts, chunks = made
+    def _messages(self, output: tuple[list[VerdictTuple], list[ChunkTuple]]) -> list[wire.FromVerify]:
+        verdicts, chunks = output
         parts = batches(chunks)
         out = []
         for i in range(max(-(-len(verdicts) // N_BATCH_MAX), len(parts))):
             out.append(wire.FromVerify())
             put_verdicts(out[-1], verdicts[i * N_BATCH_MAX : (i + 1) * N_BATCH_MAX])
             put_chunks(out[-1], parts[i] if i < len(parts) else ())
-        self._told_seen(out[-1])
-        if self._is_last(made):
+        self._acknowledge(out[-1])
+        if self._is_last(output):
             put_figures(out[-1], self.seat.stats())
             why, out[-1].error_code = self.seat.error
             out[-1].error = why[:1000]
@@ -270,8 +270,8 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
     def nothing() -> wire.FromVerify:
         return wire.FromVerify()
 
-    def _is_last(self, made: tuple[list[VerdictTuple], list[ChunkTuple]]) -> bool:
-        return any(chunk[0] == "end" for chunk in made[1])
+    def _is_last(self, output: tuple[list[VerdictTuple], list[ChunkTuple]]) -> bool:
+        return any(chunk[0] == "end" for chunk in output[1])
 
     async def _finish(self) -> None:
         if self._cancelled:

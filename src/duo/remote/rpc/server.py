@@ -69,9 +69,9 @@ def child_env() -> dict[str, str]:
 def reason_of(code: int, stderr: bytes, used: str) -> str:
     """Why a child process that used `used` ended, as a sentence."""
     lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    said = [line.removeprefix("duo: ") for line in lines if line.startswith("duo: ")]
-    if said and code > 0:
-        return said[-1]
+    messages = [line.removeprefix("duo: ") for line in lines if line.startswith("duo: ")]
+    if messages and code > 0:
+        return messages[-1]
     last = f" ({lines[-1]})" if lines else ""
     ending = f"exit code {code}" if code >= 0 else f"signal {-code}"
     return f"the child process that uses {used} ended with {ending}{last}"
@@ -185,7 +185,7 @@ def guard_connections(ports: Iterable[int], *, listening: bool = False) -> int:
 
     listening: does it for sockets that listen on these ports; their connections inherit it.
     """
-    wanted, n = set(ports), 0
+    port_set, n = set(ports), 0
     try:
         fds = [int(name) for name in os.listdir("/dev/fd")]
     except OSError:  # the system has no /dev/fd
@@ -196,7 +196,7 @@ def guard_connections(ports: Iterable[int], *, listening: bool = False) -> int:
                 continue
             if bool(s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)) != listening:
                 continue
-            if (s.getsockname() if listening else s.getpeername())[1] not in wanted:
+            if (s.getsockname() if listening else s.getpeername())[1] not in port_set:
                 continue
             s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in (

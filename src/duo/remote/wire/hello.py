@@ -17,25 +17,25 @@ def version() -> str:
 
 
 def request(role: str, identity: Identity | None) -> wire.HelloRequest:
-    """identity: None if the client only asks for the limits."""
+    """The first message of a client. identity: None if it only asks for the limits."""
     message = None if identity is None else identity.message
     return wire.HelloRequest(protocol=PROTOCOL, version=version(), role=role, identity=message)
 
 
-def refusal(asked: wire.HelloRequest, role: str, identity: Identity) -> str:
+def refusal(request: wire.HelloRequest, role: str, identity: Identity) -> str:
     """Why a host of this role with this model cannot serve the client; empty: it can. Raises ProtocolError."""
-    if asked.protocol != PROTOCOL:
+    if request.protocol != PROTOCOL:
         return (
             f"the host uses version {PROTOCOL} of the protocol (duo {version()}) and this duo, "
-            f"{printable(asked.version)}, version {asked.protocol}; install the same duo on both machines"
+            f"{printable(request.version)}, version {request.protocol}; install the same duo on both machines"
         )
-    if asked.role != role:
-        return f"the host is a {role} host, but the client needs a {printable(asked.role)} host; start the other kind"
-    if not asked.HasField("identity"):
+    if request.role != role:
+        return f"the host is a {role} host, but the client needs a {printable(request.role)} host; start the other kind"
+    if not request.HasField("identity"):
         return ""
     # The host knows the texts of one side only, so it only says that something differs. The client finds out what.
-    theirs = Identity.from_message(asked.identity)
-    return mismatch(identity, theirs) if role == "verify" else mismatch(theirs, identity)
+    client_identity = Identity.from_message(request.identity)
+    return mismatch(identity, client_identity) if role == "verify" else mismatch(client_identity, identity)
 
 
 def check_reply(reply: wire.HelloReply, role: str, host: str) -> str:

@@ -109,13 +109,14 @@ def _first_difference(target: Identity, draft: Identity, target_texts: Texts | N
                 return f"some of its tokens {at} to {end - 1} are not the target's"
             continue
         while at < end:
-            theirs, ours = target_texts(at, end - at), draft_texts(at, end - at)
-            n = min(len(theirs), len(ours), end - at)
+            target_part, draft_part = target_texts(at, end - at), draft_texts(at, end - at)
+            n = min(len(target_part), len(draft_part), end - at)
             if n == 0:
                 raise ProtocolError("the host does not send the texts of its tokens")
             for i in range(n):
-                if theirs[i] != ours[i]:
-                    return f"token {at + i} is {_quoted(ours[i])} in the draft and {_quoted(theirs[i])} in the target"
+                if target_part[i] != draft_part[i]:
+                    in_draft, in_target = _quoted(draft_part[i]), _quoted(target_part[i])
+                    return f"token {at + i} is {in_draft} in the draft and {in_target} in the target"
             at += n
     return ""
 
@@ -123,8 +124,8 @@ def _first_difference(target: Identity, draft: Identity, target_texts: Texts | N
 def _special(name: str, begins: str, target: tuple[bool, int], draft: tuple[bool, int]) -> str:
     """Describes how a special token differs, given as (added to texts, id); empty: no difference that matters."""
     if target[0] != draft[0]:
-        ours, theirs = ("with" if adds else "without" for adds, _ in (draft, target))
-        return f"it {begins} a text {ours} its {name} token and the target {theirs}"
+        draft_word, target_word = ("with" if adds else "without" for adds, _ in (draft, target))
+        return f"it {begins} a text {draft_word} its {name} token and the target {target_word}"
     if target[0] and target[1] != draft[1]:
         return f"its {name} token is {draft[1]} and the target's is {target[1]}"
     return ""

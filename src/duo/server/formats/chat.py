@@ -34,8 +34,8 @@ class ChatShape(AnswerFormat):
         choice = delta_choice(text.index, {"role": "assistant", "content": None}, None)
         yield "", {**self.dicts.chat_chunk([choice]), **more}
 
-    def progress(self, text: ServedText, found: Mapping[str, int]) -> Iterator[Event]:
-        yield from self.begin(text, prompt_progress=found)
+    def progress(self, text: ServedText, figures: Mapping[str, int]) -> Iterator[Event]:
+        yield from self.begin(text, prompt_progress=figures)
 
     def part(self, text: ServedText, part: Part) -> Iterator[Event]:
         if part.pieces:
@@ -55,9 +55,9 @@ class ChatShape(AnswerFormat):
             yield "", {**self.dicts.chat_chunk([]), "usage": self.usage, **more}
 
     def _choice(self, text: ServedText) -> ChatChoice:
-        said = text.whole
-        finish = finish_reason(text.finish, called=bool(said.calls))
-        return message_choice(text.index, message_of(said), finish, **self._logprobs(text.chunks))
+        part = text.answer
+        finish = finish_reason(text.finish, called=bool(part.calls))
+        return message_choice(text.index, message_of(part), finish, **self._logprobs(text.chunks))
 
-    def whole(self) -> dict[str, Any]:
-        return {**self.dicts.chat([self._choice(t) for t in self.texts], self.usage), **self.whole_fields()}
+    def answer(self) -> dict[str, Any]:
+        return {**self.dicts.chat([self._choice(t) for t in self.texts], self.usage), **self.answer_fields()}

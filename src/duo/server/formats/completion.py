@@ -75,8 +75,8 @@ class CompletionShape(AnswerFormat):
             lists = self._of_prompt(text)
             yield self._part(text, text.prompt, None if lists is None else self._shown(lists))
 
-    def progress(self, text: ServedText, found: Mapping[str, int]) -> Iterator[Event]:
-        yield self._part(text, "", prompt_progress=found)
+    def progress(self, text: ServedText, figures: Mapping[str, int]) -> Iterator[Event]:
+        yield self._part(text, "", prompt_progress=figures)
 
     def part(self, text: ServedText, part: Part) -> Iterator[Event]:
         yield self._event(text, part.content)
@@ -96,5 +96,5 @@ class CompletionShape(AnswerFormat):
         content = text.prompt * self._echo + text.text
         return text_choice(text.index, content, finish_reason(text.finish), self._whole_logprobs(text))
 
-    def whole(self) -> dict[str, Any]:
-        return {**self.dicts.completion([self._choice(t) for t in self.texts], self.usage), **self.whole_fields()}
+    def answer(self) -> dict[str, Any]:
+        return {**self.dicts.completion([self._choice(t) for t in self.texts], self.usage), **self.answer_fields()}

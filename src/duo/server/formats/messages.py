@@ -90,17 +90,17 @@ class MessagesShape(AnswerFormat):
         yield _event("message_delta", delta=self._why(text, called=self._called), usage=self._usage)
         yield _event("message_stop")
 
-    def whole(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         (text,) = self.texts
-        said = text.whole
+        part = text.answer
         blocks: list[dict[str, Any]] = []
-        if said.reasoning:
-            blocks.append({"type": "thinking", "thinking": said.reasoning, "signature": ""})
-        if said.content or not said.calls:
-            blocks.append({"type": "text", "text": said.content})
-        for c in said.calls:
+        if part.reasoning:
+            blocks.append({"type": "thinking", "thinking": part.reasoning, "signature": ""})
+        if part.content or not part.calls:
+            blocks.append({"type": "text", "text": part.content})
+        for c in part.calls:
             blocks.append({"type": "tool_use", "id": tool_id(c.id), "name": c.name, "input": _object(c.arguments)})
-        return {**self._head(), "content": blocks, **self._why(text, called=bool(said.calls)), "usage": self._usage}
+        return {**self._head(), "content": blocks, **self._why(text, called=bool(part.calls)), "usage": self._usage}
 
     def failed(self, e: ApiError) -> Event:
         return "error", e.anthropic_body
@@ -110,14 +110,14 @@ def _event(kind: str, **data: Any) -> Event:
     return kind, {"type": kind, **data}
 
 
-def tool_id(made: str) -> str:
+def tool_id(own_id: str) -> str:
     """The model's own, or a new one."""
-    return made or f"toolu_{uuid.uuid4().hex[:24]}"
+    return own_id or f"toolu_{uuid.uuid4().hex[:24]}"
 
 
 def _object(arguments: str) -> Any:
     try:
-        found = json.loads(arguments)
+        value = json.loads(arguments)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

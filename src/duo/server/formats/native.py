@@ -32,13 +32,17 @@ class NativeShape(AnswerFormat):
     def part(self, text: ServedText, part: Part) -> Iterator[Event]:
         yield "", self._part(text, part.content)
 
-    def progress(self, text: ServedText, found: Mapping[str, int]) -> Iterator[Event]:
+    def progress(self, text: ServedText, figures: Mapping[str, int]) -> Iterator[Event]:
         part = self._part(text, "")
         if "timings" in part:  # as far as the prompt has been read
-            n = found["processed"] - found["cache"]
-            part["timings"] |= {"cache_n": found["cache"], "prompt_n": n, "prompt_ms": float(n and found["time_ms"])}
+            n = figures["processed"] - figures["cache"]
+            part["timings"] |= {
+                "cache_n": figures["cache"],
+                "prompt_n": n,
+                "prompt_ms": float(n and figures["time_ms"]),
+            }
             part["timings"] |= {"predicted_n": 0, "predicted_ms": 0.0, "predicted_per_second": 0.0}
-        yield "", {**part, "tokens_predicted": 0, "prompt_progress": found}
+        yield "", {**part, "tokens_predicted": 0, "prompt_progress": figures}
 
     def _part(self, text: ServedText, content: str) -> dict[str, Any]:
         fresh = self.take_fresh(text)
@@ -55,28 +59,28 @@ class NativeShape(AnswerFormat):
         }
 
     def _probabilities(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
-        found = [c.logprobs for c in chunks if c.logprobs is not None]
-        if not found:
+        logprobs = [c.logprobs for c in chunks if c.logprobs is not None]
+        if not logprobs:
             return {}
-        shown = self.logprobs(found)
+        shown = self.logprobs(logprobs)
         if self.texts[0].job.options["post_sampling_probs"]:
             shown = [_as_probability(t) for t in shown]
         return {"completion_probabilities": shown}
 
     def end(self, text: ServedText) -> Iterator[Event]:
         fresh = self.take_fresh(text)
-        found = self._whole(text, streamed=True)
-        found["tokens"] = [c.token for c in fresh]
-        yield "", picked(found, self._fields)
+        fields = self._all_fields(text, streamed=True)
+        fields["tokens"] = [c.token for c in fresh]
+        yield "", picked(fields, self._fields)
 
-    def told(self, text: ServedText) -> dict[str, Any]:
+    def full_answer(self, text: ServedText) -> dict[str, Any]:
         """All of a text that has ended, for answers of another shape."""
-        return self._whole(text, streamed=False)
+        return self._all_fields(text, streamed=False)
 
-    def _whole(self, text: ServedText, *, streamed: bool) -> dict[str, Any]:
+    def _all_fields(self, text: ServedText, *, streamed: bool) -> dict[str, Any]:
         word = self.stopping_word(text)
         ended = text.chunks and not self.is_written(text.chunks[-1])
-        found = {
+        fields = {
             "index": text.index,
             "content": "" if streamed else text.text,
             "tokens": [c.token for c in text.chunks] if self._with_tokens else [],
@@ -95,14 +99,14 @@ class NativeShape(AnswerFormat):
             "timings": text.timings,
         }
         if not streamed:
-            found |= self._probabilities(text.chunks)
+            fields |= self._probabilities(text.chunks)
             if self.per_token:
-                found["duo"] = {"tokens": self.origins(text.chunks)}
-        return found
+                fields["duo"] = {"tokens": self.origins(text.chunks)}
+        return fields
 
-    def whole(self) -> Any:
-        found = [picked(self._whole(t, streamed=False), self._fields) for t in self.texts]
-        return found[0] if len(found) == 1 else found
+    def answer(self) -> Any:
+        answers = [picked(self._all_fields(t, streamed=False), self._fields) for t in self.texts]
+        return answers[0] if len(answers) == 1 else answers
 
 
 def picked(answer: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
@@ -130,8 +134,8 @@ def infill_texts(prefix: str | None, suffix: str | None, extra: Sequence[Mapping
     return "".join(before) + (prefix or ""), suffix or ""
 
 
-def _as_probability(found: dict[str, Any]) -> dict[str, Any]:
+def _as_probability(row: dict[str, Any]) -> dict[str, Any]:
     """As llama-server tells what the samplers leave: prob and top_probs."""
-    top = found.pop("top_logprobs", None)
-    found["prob"] = exp(found.pop("logprob"))
-    return found if top is None else {**found, "top_probs": [_as_probability(t) for t in top]}
+    top = row.pop("top_logprobs", None)
+    row["prob"] = exp(row.pop("logprob"))
+    return row if top is None else {**row, "top_probs": [_as_probability(t) for t in top]}

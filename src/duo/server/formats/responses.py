@@ -21,9 +21,9 @@ class ResponsesShape(AnswerFormat):
 
     done = False
 
-    def __init__(self, *args: Any, asked: ResponsesFields, **options: Any) -> None:
+    def __init__(self, *args: Any, request: ResponsesFields, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._asked = asked
+        self._request = request
         self._items: list[dict[str, Any]] = []
         self._open = ""  # type of the item that is being written
         self._text = ""  # of it
@@ -31,24 +31,24 @@ class ResponsesShape(AnswerFormat):
 
     # ---- items
 
-    def _item(self, kind: str, text: str, *, whole: bool, named: CallPiece | None = None) -> dict[str, Any]:
-        status = "completed" if whole else "in_progress"
+    def _item(self, kind: str, text: str, *, is_complete: bool, named: CallPiece | None = None) -> dict[str, Any]:
+        status = "completed" if is_complete else "in_progress"
         unique = uuid.uuid4().hex
         if kind == "reasoning":
-            parts = [{"type": "reasoning_text", "text": text}] if whole else []
+            parts = [{"type": "reasoning_text", "text": text}] if is_complete else []
             return {"id": f"rs_{unique}", "type": kind, "summary": [], "content": parts, "encrypted_content": "",
                     "status": status}  # fmt: skip
         if kind == "message":
             return {"id": f"msg_{unique}", "type": kind, "role": "assistant", "status": status,
-                    "content": [_part(text)] if whole else []}  # fmt: skip
+                    "content": [_part(text)] if is_complete else []}  # fmt: skip
         called = named or CallPiece(0)
         return {"id": f"fc_{unique}", "type": "function_call", "status": status, "call_id": call_id(called.id),
                 "name": called.name, "arguments": text}  # fmt: skip
 
     def _response(self, status: str, text: ServedText | None = None) -> dict[str, Any]:
         """All fields of OpenAI's schema that a server without memory has a value for."""
-        o, asked, more = self.texts[0].job.options, self._asked, self._asked.model_extra or {}
-        found: dict[str, Any] = {
+        o, request, more = self.texts[0].job.options, self._request, self._request.model_extra or {}
+        response: dict[str, Any] = {
             "id": f"resp_{self.dicts.unique}",
             "object": "response",
             "created_at": self.dicts.created,
@@ -56,22 +56,22 @@ class ResponsesShape(AnswerFormat):
             "status": status,
             "error": None,
             "incomplete_details": None,
-            "instructions": asked.instructions,
-            "max_output_tokens": asked.max_output_tokens,
+            "instructions": request.instructions,
+            "max_output_tokens": request.max_output_tokens,
             "max_tool_calls": more.get("max_tool_calls"),
             "model": self.dicts.model,
             "output": self._items,
             "parallel_tool_calls": True,
             "previous_response_id": None,
-            "reasoning": {"effort": None, "summary": None, **(asked.reasoning or {})},
+            "reasoning": {"effort": None, "summary": None, **(request.reasoning or {})},
             "temperature": o["temperature"],
             "top_p": o["top_p"],
             "presence_penalty": o["presence_penalty"],
             "frequency_penalty": o["frequency_penalty"],
             "top_logprobs": 0,
-            "text": {"format": {"type": "text"}, **(asked.text or {})},
-            "tool_choice": asked.tool_choice or "auto",
-            "tools": asked.tools or [],
+            "text": {"format": {"type": "text"}, **(request.text or {})},
+            "tool_choice": request.tool_choice or "auto",
+            "tools": request.tools or [],
             "truncation": "disabled",  # a conversation that is too long is refused
             "usage": None,
             "user": more.get("user"),
@@ -84,12 +84,12 @@ class ResponsesShape(AnswerFormat):
             "prompt_cache_key": more.get("prompt_cache_key"),
         }
         if text is None:
-            return found
+            return response
         if text.finish != "stop":
-            found |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+            response |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
         else:
-            found["completed_at"] = int(time.time())
-        found["usage"] = {
+            response["completed_at"] = int(time.time())
+        response["usage"] = {
             "input_tokens": self.n_prompt,
             "input_tokens_details": {
                 "cached_tokens": self.n_cached,
@@ -99,7 +99,7 @@ class ResponsesShape(AnswerFormat):
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": self.n_prompt + self.n_written,
         }
-        return {**found, "timings": text.timings}
+        return {**response, "timings": text.timings}
 
     # ---- events
 
@@ -120,13 +120,13 @@ class ResponsesShape(AnswerFormat):
             yield self._event("response.created", response=response)
         yield self._event("response.in_progress", response=response, **more)
 
-    def progress(self, text: ServedText, found: Mapping[str, int]) -> Iterator[Event]:
-        yield from self._begin(prompt_progress=found)
+    def progress(self, text: ServedText, figures: Mapping[str, int]) -> Iterator[Event]:
+        yield from self._begin(prompt_progress=figures)
 
     def _start(self, kind: str, named: CallPiece | None = None) -> Iterator[Event]:
         yield from self._stop()
         self._open, self._text = kind, ""
-        item = self._item(kind, "", whole=False, named=named)
+        item = self._item(kind, "", is_complete=False, named=named)
         self._items.append(item)
         yield self._event("response.output_item.added", output_index=len(self._items) - 1, item=dict(item))
         if kind == "message":
@@ -170,10 +170,10 @@ class ResponsesShape(AnswerFormat):
 
     def end(self, text: ServedText) -> Iterator[Event]:
         yield from self._stop("completed" if text.finish == "stop" else "incomplete")
-        found = self._response("completed", text)
-        yield self._event(f"response.{found['status']}", response=found)
+        response = self._response("completed", text)
+        yield self._event(f"response.{response['status']}", response=response)
 
-    def whole(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         text = self.texts[0]
         items: list[tuple[str, CallPiece | None, list[str]]] = []  # their types, names and texts
         for part in text.parts:
@@ -181,7 +181,9 @@ class ResponsesShape(AnswerFormat):
                 if named is not None or not items or items[-1][0] != kind:
                     items.append((kind, named, []))
                 items[-1][2].append(delta)
-        self._items = [self._item(kind, "".join(deltas), whole=True, named=named) for kind, named, deltas in items]
+        self._items = [
+            self._item(kind, "".join(deltas), is_complete=True, named=named) for kind, named, deltas in items
+        ]
         if self._items and text.finish != "stop":
             self._items[-1]["status"] = "incomplete"
         return self._response("completed", text)

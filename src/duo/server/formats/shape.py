@@ -59,7 +59,7 @@ class AnswerFormat:
         """When the text has ended."""
         return ()
 
-    def progress(self, text: ServedText, found: Mapping[str, int]) -> Iterable[Event]:
+    def progress(self, text: ServedText, figures: Mapping[str, int]) -> Iterable[Event]:
         """While the prompt is read, if the request wants to know."""
         return ()
 
@@ -67,7 +67,7 @@ class AnswerFormat:
         """When all have."""
         return ()
 
-    def whole(self) -> Any:
+    def answer(self) -> Any:
         """The answer, when all texts have ended."""
         raise NotImplementedError
 
@@ -77,15 +77,15 @@ class AnswerFormat:
 
     # ---- events of what has come
 
-    def events(self, text: ServedText, taken: TakenChunk) -> Iterator[Event]:
+    def events(self, text: ServedText, taken_chunk: TakenChunk) -> Iterator[Event]:
         """What a chunk that the text has just taken says to the client."""
-        if taken.is_first:
+        if taken_chunk.is_first:
             yield from self.begin(text)
-        if taken.chunk.token is not None:
-            self._fresh.setdefault(text.index, []).append(taken.chunk)
-        for part in taken.parts:
+        if taken_chunk.chunk.token is not None:
+            self._fresh.setdefault(text.index, []).append(taken_chunk.chunk)
+        for part in taken_chunk.parts:
             yield from self.part(text, part)
-        if taken.chunk.finish_reason is not None:
+        if taken_chunk.chunk.finish_reason is not None:
             yield from self.end(text)
 
     def take_fresh(self, text: ServedText) -> list[Chunk]:
@@ -103,8 +103,8 @@ class AnswerFormat:
         """llama-server's __verbose, which tells of the first text: the prompt as the model reads it, the settings."""
         return {} if self._verbose is None else {"__verbose": self._verbose(self.texts[0])}
 
-    def whole_fields(self) -> dict[str, Any]:
-        """What duo and llama-server tell beside OpenAI's whole answers."""
+    def answer_fields(self) -> dict[str, Any]:
+        """What duo and llama-server tell beside the fields of OpenAI's answer."""
         more = {"duo": {"tokens": [self.origins(t.chunks) for t in self.texts]}} if self.per_token else {}
         return {"timings": self.texts[0].timings, **self.verbose_fields(), **more}
 
@@ -130,9 +130,9 @@ class AnswerFormat:
 
     # ---- tokens
 
-    def logprobs(self, found: Iterable[TokenLogprobs]) -> list[dict[str, Any]]:
+    def logprobs(self, tokens: Iterable[TokenLogprobs]) -> list[dict[str, Any]]:
         """As llama-server and OpenAI's chats have them; bytes and all."""
-        return rows_of_tokens(self.model, found)
+        return rows_of_tokens(self.model, tokens)
 
     def is_written(self, chunk: Chunk) -> bool:
         """Whether it is a token of the text, and not its end."""
@@ -143,10 +143,10 @@ class AnswerFormat:
         stops = text.job.stop
         if text.finish != "stop" or not stops or (text.chunks and not self.is_written(text.chunks[-1])):
             return ""
-        whole = b"".join(self.model.piece(c.token) for c in text.chunks if c.token is not None).decode(
+        full_text = b"".join(self.model.piece(c.token) for c in text.chunks if c.token is not None).decode(
             "utf-8", "replace"
         )
-        rest = whole[len(text.text) :]
+        rest = full_text[len(text.text) :]
         return next((s for s in sorted(stops, key=len, reverse=True) if rest.startswith(s)), "")
 
     def is_truncated(self, text: ServedText, n_ctx: int) -> bool:

@@ -110,8 +110,8 @@ class ModelProcess:
     async def about(self) -> dict[str, Any] | None:
         """What it says of its model; None: it gives no answer."""
         with suppress(httpx2.HTTPError, RuntimeError, ValueError, LookupError):
-            found: dict[str, Any] = (await self.http.get("/v1/models", timeout=SHORT_S)).json()["data"][0]
-            return found
+            model: dict[str, Any] = (await self.http.get("/v1/models", timeout=SHORT_S)).json()["data"][0]
+            return model
         return None
 
     async def _read(self) -> None:

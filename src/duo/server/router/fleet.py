@@ -50,14 +50,14 @@ class Member:
     def status(self) -> dict[str, Any]:
         """As llama-server's list of models shows it."""
         value = "loaded" if self.is_there else "loading" if self.child is not None and not self.is_ready else "unloaded"
-        found: dict[str, Any] = {"value": value}
+        fields: dict[str, Any] = {"value": value}
         if self.child is not None:
-            found["args"] = ["duo", *self.child.args]
+            fields["args"] = ["duo", *self.child.args]
         died = self.is_ready and not self.is_there
         if self.failed or died:
             code = self.child.exit_code if died and self.child is not None else self.exit_code
-            found |= {"failed": True, "exit_code": code}
-        return found
+            fields |= {"failed": True, "exit_code": code}
+        return fields
 
     def has_failed(self, why: str, exit_code: int | None) -> None:
         self.failed, self.why, self.exit_code, self.failed_at = True, why, exit_code, time.monotonic()
@@ -97,11 +97,11 @@ class Fleet:
 
     def find(self, name: object) -> Member:
         """Raises ApiError: there is no such model."""
-        found = self.members.get(name) if isinstance(name, str) else None
-        if found is None:
+        member = self.members.get(name) if isinstance(name, str) else None
+        if member is None:
             known = ", ".join(list(self.members)[:20])
             raise ApiError(404, f"there is no model {str(name)[:100]!r} here; choose from {known or 'none'}")
-        return found
+        return member
 
     @contextmanager
     def used(self, member: Member) -> Iterator[ModelProcess]:

@@ -52,8 +52,8 @@ def add(router: RouteTable, service: Router) -> None:
         if request.query_params.get("reload", "").lower() in ON:
             await service.reload()
         shown = [m for m in service.fleet.members.values() if not m.source.is_hidden]
-        found = await asyncio.gather(*(_listed(service, m) for m in shown))
-        return Json({"object": "list", "data": list(found)})
+        entries = await asyncio.gather(*(_listed(service, m) for m in shown))
+        return Json({"object": "list", "data": list(entries)})
 
     for path in ("/v1/models", "/models"):
         router.get(path, include_in_schema=path.startswith("/v1"))(models)
@@ -133,8 +133,8 @@ def _named(service: Router, request: Request) -> Member:
     name = request.query_params.get("model")
     if name is None and (body := request.scope["duo.body"]):
         with suppress(ValueError, RecursionError):
-            found = json.loads(body)
-            name = found.get("model") if isinstance(found, dict) else None
+            fields = json.loads(body)
+            name = fields.get("model") if isinstance(fields, dict) else None
     if name is not None:
         return service.fleet.find(name)
     loaded = [m for m in service.fleet.members.values() if m.is_there]
@@ -208,8 +208,8 @@ class _Passed(StreamingResponse):
         """stack: is closed when all has been sent."""
         self._answer, self._stack = answer, stack
         super().__init__(self._parts(), answer.status_code)
-        kept = [(k, v) for k, v in answer.headers.raw if k.lower().decode("latin-1") not in NOT_HANDED_ON]
-        self.raw_headers = [(k.lower(), v) for k, v in kept]
+        headers = [(k, v) for k, v in answer.headers.raw if k.lower().decode("latin-1") not in NOT_HANDED_ON]
+        self.raw_headers = [(k.lower(), v) for k, v in headers]
 
     async def _parts(self) -> AsyncIterator[bytes]:
         try:

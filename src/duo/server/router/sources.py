@@ -68,19 +68,19 @@ class Preset:
 
 def _seconds(value: str) -> float:
     try:
-        found = float(value)
+        seconds = float(value)
     except ValueError:
-        found = -1.0
-    if not 0 <= found <= 1e6:
+        seconds = -1.0
+    if not 0 <= seconds <= 1e6:
         raise BadValueError(f"stop-timeout is {value!r}; give seconds")
-    return found
+    return seconds
 
 
 def of_folder(folder: Path) -> list[ModelSource]:
     """Files, and folders with the parts of one model and perhaps its draft. Raises BadValueError: it is no folder."""
     if not folder.is_dir():
         raise BadValueError(f"{folder} (--models-dir) is no folder; check the path")
-    found = []
+    sources = []
     for path in sorted(folder.iterdir()):
         files = sorted(path.glob("*.gguf")) if path.is_dir() else [path] if path.suffix == ".gguf" else []
         models = [f for f in files if NO_MODEL not in f.name and not f.name.startswith(PREFIXES)]
@@ -89,8 +89,8 @@ def of_folder(folder: Path) -> list[ModelSource]:
         model = next((f for f in models if FIRST_PART in f.name), models[-1])
         draft = next((f for f in files if f.name.startswith(PREFIXES)), None)
         args = ["-m", str(model), *(["-md", str(draft)] if draft is not None else [])]
-        found.append(ModelSource(path.name.removesuffix(".gguf"), tuple(args), str(model)))
-    return found
+        sources.append(ModelSource(path.name.removesuffix(".gguf"), tuple(args), str(model)))
+    return sources
 
 
 def of_cache(names: Sequence[str]) -> list[ModelSource]:
@@ -117,12 +117,12 @@ def presets_of(file: Path, spelled: Spelled) -> dict[str, Preset]:
     except configparser.Error as e:
         line = getattr(e, "lineno", None) or next(iter(getattr(e, "errors", None) or [(2,)]))[0]
         raise BadValueError(f"line {line - 1} of {file} (--models-preset) is no option; write KEY = VALUE") from None
-    found = {}
+    presets = {}
     for name in ini.sections():
         keys = dict(ini[name])
         if name != "\1":
-            found[name] = Preset(tuple(_arguments(file, name, keys, spelled)), keys)
-    return found
+            presets[name] = Preset(tuple(_arguments(file, name, keys, spelled)), keys)
+    return presets
 
 
 def _arguments(file: Path, section: str, keys: Mapping[str, str], spelled: Spelled) -> list[str]:
@@ -145,9 +145,9 @@ def _hidden(presets: Mapping[str, Preset], cached: Sequence[str]) -> set[str]:
     hidden: set[str] = set()
     for name, preset in presets.items():
         if name != GLOBAL and {**everywhere, **preset.keys}.get("dedup-cache-models", "").lower() in ON:
-            for wanted in preset.of_hub:
-                found = [c for c in cached if wanted.lower() in (c.lower(), c.partition(":")[0].lower())]
-                hidden.update(found if len(found) == 1 else ())
+            for name_of_hub in preset.of_hub:
+                matches = [c for c in cached if name_of_hub.lower() in (c.lower(), c.partition(":")[0].lower())]
+                hidden.update(matches if len(matches) == 1 else ())
     return hidden
 
 
@@ -167,10 +167,10 @@ def known_models(
             if not preset.has_model and "/" not in name:
                 raise BadValueError(f"[{name}] (--models-preset) names no model; give model or hf-repo")
             sources[name] = ModelSource(name, () if preset.has_model else ("-hf", name))
-    found = {}
+    models = {}
     for name, source in sources.items():
         own_preset = presets.get(name, Preset(()))
         # An option's last value counts, so what counts most comes last.
-        whole = own_preset.applied(everywhere.applied(replace(source, args=())))
-        found[name] = replace(whole, args=(*source.args, *whole.args, *own))
-    return found
+        merged = own_preset.applied(everywhere.applied(replace(source, args=())))
+        models[name] = replace(merged, args=(*source.args, *merged.args, *own))
+    return models

@@ -42,9 +42,9 @@ def answers(settings: ServerSettings, duo: Duo) -> dict[str, Any]:
 
 async def _remembered(service: Service, name: str) -> Any:
     """One of them, also while the models are freed. Raises ApiError 503."""
-    kept = service.remembered(name) if service.is_asleep else None
-    if kept is not None:
-        return kept
+    answer = service.remembered(name) if service.is_asleep else None
+    if answer is not None:
+        return answer
     return await service.in_thread(ANSWERS[name], service.settings, service.check_ready())
 
 
@@ -74,10 +74,10 @@ def add(router: RouteTable, service: Service) -> None:
     @router.get("/v1/models/{name:path}")
     async def model(name: str) -> Response:
         """The one model by its name."""
-        found = await _remembered(service, "models")
+        answer = await _remembered(service, "models")
         if name not in service.settings.names:
             raise ApiError(404, f"there is no model {name[:100]!r} here; it is called {service.settings.names[0]}")
-        return Json(found["data"][0])
+        return Json(answer["data"][0])
 
     @router.get("/props")
     async def props() -> Response:

@@ -51,11 +51,11 @@ def add(router: RouteTable, service: Service) -> None:
 
 def as_chat(f: MessagesFields) -> ChatFields:
     """Raises BadValueError and ApiError."""
-    found: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     if f.system:
-        found.append({"role": "system", "content": _joined(f.system, "the system prompt")})
+        messages.append({"role": "system", "content": _joined(f.system, "the system prompt")})
     for i, m in enumerate(f.messages or ()):
-        found += _messages(i, m)
+        messages += _messages(i, m)
     fields = f.model_dump(exclude_none=True)
     for name in ("messages", "system", "tools", "tool_choice", "thinking", "stop_sequences", "output_config"):
         fields.pop(name, None)
@@ -63,7 +63,7 @@ def as_chat(f: MessagesFields) -> ChatFields:
     if f.tools and not tools:  # beside others, agents offer tools of Anthropic's own servers by default
         called = f.tools[0].get("name") or f.tools[0].get("type")
         raise BadValueError(f"tool 0 ({quoted(called)}) has no input_schema; duo knows only tools that have one")
-    more: dict[str, Any] = {"messages": found, "n": 1}
+    more: dict[str, Any] = {"messages": messages, "n": 1}
     if tools:
         more["tools"] = tools
         if f.tool_choice is not None:

@@ -98,10 +98,10 @@ def _inputs(f: EmbeddingFields) -> list[Any]:
 
 def _norm(f: EmbeddingFields, norm: int) -> int:
     """Raises BadValueError."""
-    found = norm if f.embd_normalize is None else f.embd_normalize
-    if not -1 <= found <= 1000:
-        raise BadValueError(f"embd_normalize is {found}; give -1 to 1000")
-    return found
+    value = norm if f.embd_normalize is None else f.embd_normalize
+    if not -1 <= value <= 1000:
+        raise BadValueError(f"embd_normalize is {value}; give -1 to 1000")
+    return value
 
 
 def _form(f: EmbeddingFields) -> str:
@@ -149,8 +149,8 @@ def _plain(one: Any) -> Any:
 def _native(duo: Duo, inputs: list[Any], norm: int) -> tuple[list[dict[str, Any]], Texts]:
     texts = _texts(duo, inputs)
     own = duo.embedder.pooling == "none"  # of tokens: as the model makes them, as in llama-server
-    found = duo.vectors(texts, -1 if own else norm)
-    return [{"index": i, "embedding": v.tolist()} for i, v in enumerate(found)], texts
+    vectors = duo.vectors(texts, -1 if own else norm)
+    return [{"index": i, "embedding": v.tolist()} for i, v in enumerate(vectors)], texts
 
 
 def _openai(duo: Duo, inputs: list[Any], norm: int, form: str, name: str) -> tuple[dict[str, Any], Texts]:
@@ -178,10 +178,10 @@ def _ranked(duo: Duo, f: RerankFields, query: str, documents: list[str], n_most:
     scores = [float(v[0, 0]) for v in duo.vectors(tokens)]
     best = sorted(range(len(scores)), key=lambda i: -scores[i])[:n_most]
     if f.texts is not None and f.documents is None:
-        found: list[dict[str, Any]] = [{"index": i, "score": scores[i]} for i in best]
+        scores_by_text: list[dict[str, Any]] = [{"index": i, "score": scores[i]} for i in best]
         if f.return_text:
-            found = [{**one, "text": documents[i]} for one, i in zip(found, best, strict=True)]
-        return found, tokens
+            scores_by_text = [{**one, "text": documents[i]} for one, i in zip(scores_by_text, best, strict=True)]
+        return scores_by_text, tokens
     n = sum(map(len, tokens))
     return {
         "model": name,

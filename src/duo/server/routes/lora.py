@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from duo.errors import BadValueError
-from duo.server.adapters import asked_scales, shown
+from duo.server.adapters import scales_of, shown
 from duo.server.errors import ApiError
 from duo.server.request_body import parsed
 from duo.server.respond import Json
@@ -28,11 +28,11 @@ def add(router: RouteTable, service: Service) -> None:
     async def scales(request: Request) -> Response:
         """Sets the scales of the texts that begin later; an adapter that is not named gets 0."""
         duo = service.check_ready()
-        asked = parsed(request.scope["duo.body"])
-        if not isinstance(asked, list):
+        entries = parsed(request.scope["duo.body"])
+        if not isinstance(entries, list):
             raise ApiError(400, 'the body is not a list; send [{"id": 0, "scale": 1.0}]')
         try:
-            duo.lora_scales = asked_scales(asked, duo)
+            duo.lora_scales = scales_of(entries, duo)
         except BadValueError as e:
             raise ApiError(400, str(e)) from None
         return Json({"success": True})

@@ -25,11 +25,11 @@ OF_ROUTER = ("/models/load", "/models/unload", "/models/sse")
 
 
 def add(router: RouteTable, service: Service) -> None:
-    found = {
+    reasons = {
         p: f"llama-server's {p} ({what}) is not supported by duo" for what, paths in MISSING.items() for p in paths
     }
-    found |= {p: f"{p} is for a server of several models (--models-dir, --models-preset)" for p in OF_ROUTER}
-    for path, why in found.items():
+    reasons |= {p: f"{p} is for a server of several models (--models-dir, --models-preset)" for p in OF_ROUTER}
+    for path, why in reasons.items():
         router.add(path, _refusal(why), methods=["GET", "POST", "DELETE"], include_in_schema=False)
     one = _refusal("llama-server's /models (several models at a time) is not supported by duo")
     router.add("/models", one, methods=["POST", "DELETE"], include_in_schema=False)

@@ -59,12 +59,12 @@ def add(router: RouteTable, service: Service) -> None:
 def _recent(service: Service, events: RecentEvents, after: int) -> dict[str, Any]:
     events.look()
     service.duo.session.write_trace()
-    n_all, found = events.since(after)
+    n_all, new_events = events.since(after)
     return {
         "now_us": _core.now_us(),
         "next": n_all,
         "fields": EVENT,
-        "events": [[getattr(e, name) for name in EVENT] for e in found],
+        "events": [[getattr(e, name) for name in EVENT] for e in new_events],
     }
 
 

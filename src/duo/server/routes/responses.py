@@ -35,7 +35,7 @@ def add(router: RouteTable, service: Service) -> None:
 
         def make() -> tuple[list[ServedText], AnswerFormat]:
             texts = chat_texts(chat, service.duo, service.settings)
-            return texts, ResponsesShape(*common(service, texts), asked=f)
+            return texts, ResponsesShape(*common(service, texts), request=f)
 
         return await respond(service, request, chat, 1, make)
 
@@ -102,8 +102,8 @@ def _message(i: int, x: Any) -> dict[str, Any]:
         return {"role": "assistant", "content": "", "tool_calls": [call]}
     if kind == "function_call_output":
         output = x.get("output")
-        found = output if isinstance(output, str) else _text(i, output)
-        return {"role": "tool", "tool_call_id": str(x.get("call_id", "")), "content": found}
+        text = output if isinstance(output, str) else _text(i, output)
+        return {"role": "tool", "tool_call_id": str(x.get("call_id", "")), "content": text}
     if kind == "reasoning":
         thoughts = _text(i, x.get("content")) if x.get("content") else ""
         return {"role": "assistant", "content": "", "reasoning_content": thoughts}

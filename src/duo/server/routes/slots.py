@@ -36,12 +36,12 @@ def add(router: RouteTable, service: Service) -> None:
         """What each slot is doing. fail_on_no_slot: 503 if none is idle."""
         if not service.settings.slots:
             raise ApiError(501, "/slots is off; start the server without --no-slots")
-        found = service.remembered("slots") if service.is_asleep else None
-        if found is None:
-            found = slot_list(service.check_ready(), list(service.running))
-        if request.query_params.get("fail_on_no_slot") and all(s["is_processing"] for s in found):
+        slot_dicts = service.remembered("slots") if service.is_asleep else None
+        if slot_dicts is None:
+            slot_dicts = slot_list(service.check_ready(), list(service.running))
+        if request.query_params.get("fail_on_no_slot") and all(s["is_processing"] for s in slot_dicts):
             raise ApiError(503, "no slot available")
-        return Json(found)
+        return Json(slot_dicts)
 
     one_at_a_time = asyncio.Lock()
 
@@ -105,14 +105,14 @@ def slot_list(duo: Duo, running: list[ServedText]) -> list[dict[str, Any]]:
 
 
 def _slot(i: int, duo: Duo, text: ServedText | None) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": i,
         "n_ctx": duo.n_ctx(),
         "speculative": duo.session.has_draft,
         "is_processing": text is not None,
     }
     if text is None:
-        return found
+        return fields
     most = text.job.options["max_tokens"]
     left = {
         "has_next_token": True,
@@ -121,7 +121,7 @@ def _slot(i: int, duo: Duo, text: ServedText | None) -> dict[str, Any]:
         "n_decoded": text.n_tokens,
     }
     return {
-        **found,
+        **fields,
         "id_task": text.task_id,
         "n_prompt_tokens": text.n_prompt,
         "params": settings_shown(text.job.options, duo),

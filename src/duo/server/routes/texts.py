@@ -48,19 +48,19 @@ def add(router: RouteTable, service: Service) -> None:
                 raise BadValueError("best_of is not supported; ask for n texts")
             duo = service.duo
             if f.suffix:
-                found = [(_words(p), [*infill(duo.local_model, _words(p), f.suffix, suffix_first=duo.spm_infill)])
+                pairs = [(_words(p), [*infill(duo.local_model, _words(p), f.suffix, suffix_first=duo.spm_infill)])
                          for p in prompts]  # fmt: skip
             else:
-                found = [(_words(p), tokens_of(duo, p)) for p in prompts]
+                pairs = [(_words(p), tokens_of(duo, p)) for p in prompts]
                 if f.echo or f.logprobs is not None or f.n_probs:  # offsets count from the prompt's begin
-                    found = [(duo.decode(ids) if isinstance(p, list) else words, ids)
-                             for p, (words, ids) in zip(prompts, found, strict=True)]  # fmt: skip
+                    pairs = [(duo.decode(ids) if isinstance(p, list) else words, ids)
+                             for p, (words, ids) in zip(prompts, pairs, strict=True)]  # fmt: skip
             shape = {} if f.logprobs is None else {"logprobs": f.logprobs}
-            texts = texts_of(duo, f, found, shape=shape)
+            texts = texts_of(duo, f, pairs, shape=shape)
             if f.echo:
                 score_prompts(duo.session, texts, count_of(f), [_is_ids(p) for p in prompts])
-            told = verbose(service, texts, f)
-            return texts, CompletionShape(*common(service, texts), echo=bool(f.echo), verbose=told, **of_stream(f))
+            more = verbose(service, texts, f)
+            return texts, CompletionShape(*common(service, texts), echo=bool(f.echo), verbose=more, **of_stream(f))
 
         return await respond(service, request, f, count_of(f) * len(prompts), make)
 
@@ -114,8 +114,8 @@ def of_stream(f: TextFields) -> dict[str, object]:
 
 def verbose(service: Service, texts: list[ServedText], f: TextFields) -> Callable[[ServedText], dict[str, Any]] | None:
     """What the request, or the server with --verbose, wants to be told beside an answer; None: nothing."""
-    asked = service.settings.verbose if f.verbose is None else f.verbose
-    return native(service, texts, f).told if asked else None
+    is_verbose = service.settings.verbose if f.verbose is None else f.verbose
+    return native(service, texts, f).full_answer if is_verbose else None
 
 
 def native(service: Service, texts: list[ServedText], f: TextFields) -> NativeShape:

@@ -23,7 +23,7 @@ class EndpointAddress:
 
     @property
     def url(self) -> str:
-        """Of the route that writes texts."""
+        """The URL of the route that writes texts."""
         return self.base + (CHAT if self.chat else COMPLETIONS)
 
     @property

@@ -94,15 +94,15 @@ class EndpointClient:
                 return  # it has no list
             self._bad_status(response.status_code, response.content)
         try:
-            listed = [m for m in response.json()["data"] if isinstance(m["id"], str)]
+            models = [m for m in response.json()["data"] if isinstance(m["id"], str)]
         except (ValueError, KeyError, TypeError, RecursionError):
             self._fail("does not list its models as OpenAI's API does; check the URL")
-        mine = [m for m in listed if self.model in (None, m["id"], *(m.get("aliases") or ()))]
-        if not mine and self.model is None:
+        matches = [m for m in models if self.model in (None, m["id"], *(m.get("aliases") or ()))]
+        if not matches and self.model is None:
             self._fail("lists no model; name one with --url-model")
-        if mine:
-            self.model = self.model or mine[0]["id"]
-            self.owner = str(mine[0].get("owned_by"))
+        if matches:
+            self.model = self.model or matches[0]["id"]
+            self.owner = str(matches[0].get("owned_by"))
 
     def on(self, address: EndpointAddress) -> EndpointClient:
         """The same client, with the same connections, for another route."""
@@ -155,11 +155,11 @@ class EndpointClient:
                     raise BadStream(f"sent what is no stream of events ({one_line(e, 100)})") from None
                 if enough(answer):
                     break
-        whole = time.perf_counter() - begin
+        duration_s = time.perf_counter() - begin
         if not (answer.is_whole or enough(answer)):
             raise PeerLostError(f"{self._who} ended a text in the middle; see its log{come_of(answer)}")
         first, last = (None if t is None else t - begin for t in (answer.first_at, answer.last_at))
-        return FinishedRequest(answer, 200, first, last, whole)
+        return FinishedRequest(answer, 200, first, last, duration_s)
 
     @property
     def _who(self) -> str:
@@ -177,10 +177,10 @@ class EndpointClient:
         if status in REFUSED:
             self._fail(f"is not ready (status {status}); wait until it is", status)
         try:
-            said = message_of(httpx2.Response(status, content=body).json())
+            reason = message_of(httpx2.Response(status, content=body).json())
         except (ValueError, RecursionError):
-            said = quoted(body[:200].decode("utf-8", "replace"))
-        self._fail(f"answers with status {status}: {said}", status)
+            reason = quoted(body[:200].decode("utf-8", "replace"))
+        self._fail(f"answers with status {status}: {reason}", status)
 
     @contextmanager
     def _failures(self, answer: StreamedAnswer | None = None) -> Iterator[None]:
