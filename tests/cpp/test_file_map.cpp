@@ -104,10 +104,10 @@ TEST(pages_that_cannot_be_read_are_zeros) {
     CHECK(!cut.lost());
     std::vector<std::thread> readers;
     std::atomic<uint64_t>    sum{0};
-    for (size_t i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4; ++i) {
         readers.emplace_back([&, i] {
-            for (size_t page = 63 - i; page > 2; page -= 4) {
-                sum += cut.data()[page * n_page + 5];
+            for (int page = 63 - i; page > 2; page -= 4) {
+                sum += cut.data()[size_t(page) * n_page + 5];
             }
         });
     }
