@@ -48,7 +48,9 @@ TEST(tiles_give_the_bits_that_are_given_without_them) {
                                                               : std::vector<int64_t>{64, 192, 320, 1472}) {
                 for (const int64_t n : k < 300 ? std::vector<int64_t>{1, 270} : std::vector<int64_t>{33}) {
                     const problem p(f, n, k, 40, false, rng);
-                    for (int width = 1; width <= 40; width += check::scale() <= 1.0 ? 5 : width < 18 ? 1 : 7) { // 16, 31: tiles
+                    for (int width = 1; width <= 40; width += check::scale() <= 1.0 ? 5
+                                                              : width < 18          ? 1
+                                                                                    : 7) { // 16, 31: tiles
                         REQUIRE(same_bits(p.run(*with, 0, width, width % 5 == 0 ? 2 : 1), p.run(*without, 0, width, 1)),
                                 std::string(with->name) + " " + traits_of(f).name + " k " + std::to_string(k) + " n " +
                                     std::to_string(n) + " width " + std::to_string(width));
