@@ -146,7 +146,7 @@ asan: $(VENV)/tools
 
 # 25 times as many random cases (DUO_TEST_SCALE, tests/cpp/check.h), so 10,000 schedules of each of test_texts' two random
 # tests, under each sanitizer. The Python runs write a line each of what they have shown.
-proof: $(VENV)/duo $(VENV)/test
+proof: $(VENV)/duo $(VENV)/test $(VENV)/train $(VENV)/others.made
 	@$(call cpp_tests,tsan,-DDUO_SANITIZE=thread)
 	@$(CTEST) --test-dir build/tsan -C proof -R ^proof
 	@$(call cpp_tests,asan,-DDUO_SANITIZE=address)

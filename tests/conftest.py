@@ -101,6 +101,11 @@ def pytest_collection_finish() -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if line := advice(str(report.longrepr) for report in terminalreporter.getreports("skipped")):
         terminalreporter.write_line(line, yellow=True)
+    if (
+        terminalreporter._numcollected
+        and len(terminalreporter.stats.get("deselected", ())) == terminalreporter._numcollected
+    ):
+        terminalreporter.write_line("all of these tests are daily or of another run: pytest -m daily FILE", yellow=True)
 
 
 @pytest.fixture(autouse=True)

@@ -110,7 +110,7 @@ def program_of(balancer: str) -> str:
 
 
 def python_with(program: str, variable: str) -> str:
-    """LiteLLM and sglang-router want other versions than duo, so `make test-setup` makes an environment for them inside
+    """LiteLLM and sglang-router want other versions than duo, so `make test-daily` makes an environment for them inside
     duo's own. The variable may name the Python of another one."""
     named = os.environ.get(variable)
     for python in [Path(named)] if named else [Path(sys.executable), Path(sys.prefix) / "others/bin/python"]:

@@ -120,7 +120,7 @@ SCALED = {"rope_scaling_type": "yarn", "rope_freq_scale": 0.5}
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("more", mostly_daily([{}, SCALED], [SCALED]))
+@pytest.mark.parametrize("more", mostly_daily([{}, SCALED], [{}]))
 def test_texts_at_once_are_those_alone(more: dict[str, Any]) -> None:
     prompts = [PROMPT, "The dog saw the cat", "A king had three sons"]
     with SwitchedDuo(TARGET, DRAFT, n_ctx=N_LITTLE, n_parallel=3, always=True, **EXACT, **more) as d:
@@ -232,7 +232,6 @@ def test_a_target_elsewhere_refuses_it() -> None:
         d.generate(PROMPT, **GREEDY)
 
 
-@pytest.mark.daily
 def test_the_next_text_is_not_made_of_what_was_shifted(pair: Duo) -> None:
     """Cells behind the gap know of tokens that are gone. A prompt of what the context holds is read anew."""
     r = pair.generate(PROMPT, mode="plain", **GREEDY)

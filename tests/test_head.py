@@ -129,7 +129,6 @@ def test_heads_that_do_not_fit_are_refused(head: Path, tmp_path: Path, capsys: p
     assert "use a draft model for a target elsewhere" in capsys.readouterr().err
 
 
-@pytest.mark.daily
 def test_heads_that_would_end_the_process_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """libllama asserts what it takes for granted of a head."""
     shape = RandomHeadShape(n_embd=320, n_head=5, n_draft_vocab=512)

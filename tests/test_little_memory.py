@@ -45,12 +45,12 @@ for spare in range(first, last, step):
 NO_ROOM = "cannot allocate memory for thread-local data: ABORT"
 
 
-HEAD = (54 << 20, 124 << 20)  # where a head is loaded; the first is where anything is
+OF_HEAD = (54 << 20, 124 << 20)  # where a head is loaded; the first is where anything is
 
 
 @pytest.mark.random
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits are Linux's")
-@pytest.mark.parametrize(("first", "last"), mostly_daily([(1 << 20, 4 << 20), HEAD], [HEAD]))
+@pytest.mark.parametrize(("first", "last"), mostly_daily([(1 << 20, 4 << 20), OF_HEAD], [OF_HEAD]))
 def test_too_little_memory_is_a_sentence(first: int, last: int, tmp_path: Path) -> None:
     args = ["-m", TARGET, "-md", HEAD, "-p", "Once upon", "-n", "12", "-c", "512", "--temp", "0", "--cpu-kernels",
             EXACT["cpu_kernels"]]  # fmt: skip

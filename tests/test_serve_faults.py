@@ -205,7 +205,6 @@ def test_a_second_signal_waits_for_no_client() -> None:
         # Its end sends two signals, and waits for HANG_S at most.
 
 
-@pytest.mark.daily
 def test_clients_that_read_nothing_hold_up_nobody(alone: Duo) -> None:
     """Their texts are written to the end and wait for them, but hold no place; draining does not wait for ever."""
     right = alone.generate("The king said", **GREEDY).text

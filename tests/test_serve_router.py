@@ -164,7 +164,6 @@ def test_who_names_no_model(folder: Path, tmp_path: Path, right: str) -> None:
         assert s.post("/completion", BODY).json()["content"] == right
 
 
-@pytest.mark.daily
 def test_without_autoload_somebody_else_loads_and_keys_are_asked_for(folder: Path, right: str) -> None:
     with routed(folder, autoload=False, api_key="secret") as s:
         body = {**BODY, "model": "alone"}

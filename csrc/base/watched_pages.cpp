@@ -1,5 +1,6 @@
 #include "watched_pages.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -14,26 +15,23 @@
 
 namespace duo {
 
-// The signal handler reads these, so they are atomic and never freed. begin == 0: free.
+// The signal handler reads these, so they are atomic and never freed. begin == 0: free, and `end` is not set yet.
 struct watched_range {
     std::atomic<uintptr_t> begin{0};
     std::atomic<uintptr_t> end{0};
     std::atomic<bool>      lost{false};
+
+    // The address behind it; 0: it does not have this one.
+    [[nodiscard]] uintptr_t end_if_has(uintptr_t at) const {
+        const uintptr_t first = begin.load();
+        const uintptr_t last  = end.load();
+        return first != 0 && first == begin.load() && at >= first && at < last ? last : 0;
+    }
 };
 
 namespace {
 
 std::array<watched_range, 1024> ranges;
-
-// nullptr: none that is watched has this address.
-watched_range * range_of(uintptr_t at) {
-    for (watched_range & r : ranges) {
-        if (at >= r.begin.load(std::memory_order_acquire) && at < r.end.load(std::memory_order_acquire)) {
-            return &r;
-        }
-    }
-    return nullptr;
-}
 
 } // namespace
 
@@ -43,51 +41,64 @@ namespace {
 
 static_assert(std::atomic<uintptr_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
-std::mutex       making;    // ranges and the handler
-struct sigaction before {}; // what handled the signal
+std::mutex       making; // ranges
 const size_t     n_page = page_size();
+struct sigaction before {}; // what handled the signal
 
 // True: `at` can be read now. All behind it is replaced, too: a file that became shorter has no pages there, and the
 // number of mappings is limited.
 bool replace(uintptr_t at) {
-    watched_range * const r = range_of(at);
-    if (r == nullptr) {
-        return false;
+    for (watched_range & r : ranges) {
+        if (const uintptr_t end = r.end_if_has(at); end != 0) {
+            const uintptr_t page = at / n_page * n_page;
+            r.lost.store(true);
+            return mmap(reinterpret_cast<void *>(page), end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                        -1, 0) != MAP_FAILED;
+        }
     }
-    const uintptr_t page = at / n_page * n_page;
-    r->lost.store(true);
-    return mmap(reinterpret_cast<void *>(page), r->end.load() - page, PROT_READ,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+    return false;
+}
+
+// Whether the kernel says that a page cannot be read: nobody has sent the signal, and no address is odd.
+bool is_of_page(const siginfo_t & info) {
+#if defined(BUS_MCEERR_AR)
+    return info.si_code == BUS_ADRERR || info.si_code == BUS_MCEERR_AR || info.si_code == BUS_MCEERR_AO;
+#else
+    return info.si_code > 0;
+#endif
+}
+
+// As if this handler were not there.
+void leave_to_others(int signal, siginfo_t * info, void * context) {
+    if ((before.sa_flags & SA_SIGINFO) != 0) {
+        before.sa_sigaction(signal, info, context);
+    } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+        before.sa_handler(signal);
+    } else if (before.sa_handler == SIG_DFL || info->si_code > 0) { // a fault cannot be ignored
+        std::signal(signal, SIG_DFL);
+        raise(signal); // it arrives when this returns
+    }
 }
 
 // Calls only what a signal handler may call.
 void on_unreadable(int signal, siginfo_t * info, void * context) {
     const int why = errno;
-    if (!replace(reinterpret_cast<uintptr_t>(info->si_addr))) {
-        if ((before.sa_flags & SA_SIGINFO) != 0) {
-            before.sa_sigaction(signal, info, context);
-        } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-            before.sa_handler(signal);
-        } else {
-            std::signal(signal, SIG_DFL); // it comes again when this returns
-        }
+    if (!is_of_page(*info) || !replace(reinterpret_cast<uintptr_t>(info->si_addr))) {
+        leave_to_others(signal, info, context);
     }
     errno = why;
 }
 
-// Again for each range: a program may have set another handler meanwhile.
+// Only once: if a handler that was set later calls this one, the two must not call each other for ever.
 void set_handler() {
-    struct sigaction now {};
-    if (sigaction(SIGBUS, nullptr, &now) != 0 ||
-        ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_unreadable)) {
-        return;
-    }
-    before = now;
-    struct sigaction ours {};
-    ours.sa_sigaction = on_unreadable;
-    ours.sa_flags     = SA_SIGINFO | SA_ONSTACK;
-    sigemptyset(&ours.sa_mask);
-    sigaction(SIGBUS, &ours, nullptr);
+    static const bool set = [] {
+        struct sigaction ours {};
+        ours.sa_sigaction = on_unreadable;
+        ours.sa_flags     = SA_SIGINFO | SA_ONSTACK;
+        sigemptyset(&ours.sa_mask);
+        return sigaction(SIGBUS, nullptr, &before) == 0 && sigaction(SIGBUS, &ours, nullptr) == 0;
+    }();
+    (void)set;
 }
 
 } // namespace
@@ -99,7 +110,7 @@ watched_pages::watched_pages(const void * data, size_t size) : range_(nullptr) {
         if (r.begin.load() == 0) {
             r.lost.store(false);
             r.end.store(reinterpret_cast<uintptr_t>(data) + size);
-            r.begin.store(reinterpret_cast<uintptr_t>(data), std::memory_order_release);
+            r.begin.store(reinterpret_cast<uintptr_t>(data)); // from here on
             range_ = &r;
             return;
         }
@@ -109,8 +120,8 @@ watched_pages::watched_pages(const void * data, size_t size) : range_(nullptr) {
 watched_pages::~watched_pages() {
     if (range_ != nullptr) {
         const std::lock_guard hold(making);
-        range_->end.store(0);
         range_->begin.store(0);
+        range_->end.store(0);
     }
 }
 
@@ -124,7 +135,8 @@ watched_pages::~watched_pages() = default;
 #endif
 
 bool watched_pages::watches(const void * address) {
-    return range_of(reinterpret_cast<uintptr_t>(address)) != nullptr;
+    return std::any_of(ranges.begin(), ranges.end(),
+                       [at = reinterpret_cast<uintptr_t>(address)](const auto & r) { return r.end_if_has(at) != 0; });
 }
 
 bool watched_pages::lost() const {

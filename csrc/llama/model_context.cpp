@@ -197,6 +197,7 @@ bool model_context::evaluate(const llama_batch & batch, const std::atomic<bool> 
     const cpu::read_pages_ahead ahead(pages_ ? &*pages_ : nullptr);
     const cpu::team_size        unpacking(std::max(1, weights_.options.n_threads_batch));
 
+    weights_.check_files(); // so that a request does not take long to fail
     stop_            = stop;
     const int32_t rc = guarded(batch.n_tokens, [&] { return llama_decode(get(), batch); }, what);
     stop_            = nullptr;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "cpu/extra_buffers.h"
@@ -118,6 +120,10 @@ model_ptr load(model_weights & w, llama_model_params params) {
         w.warning = "nothing in " + w.options.packed.path + " is what duo's kernels use here; run duo pack again" +
                     (w.is_draft ? " with --draft" : "");
     }
+    if (packed != nullptr && packed->lost()) {
+        throw error(error_kind::bad_value,
+                    w.options.packed.path + " could not be read; check its disk, and run duo pack again");
+    }
     if (m == nullptr || parts == nullptr) {
         return m;
     }
@@ -140,6 +146,13 @@ void read_model(model_weights & w, const llama_model_params & params) {
                                           "there is not enough memory to load " + opt.path + "; free memory or choose a smaller file")
                                   : error(error_kind::bad_value, opt.path + " could not be loaded" + reason);
     };
+    static std::mutex             one_at_a_time; // so that each knows what it has mapped
+    std::unique_lock              alone(one_at_a_time, std::defer_lock);
+    std::shared_ptr<mapped_files> files;
+    if (params.load_mode != LLAMA_LOAD_MODE_NONE && params.load_mode != LLAMA_LOAD_MODE_DIRECT_IO) {
+        alone.lock();
+        files = std::make_shared<mapped_files>(read_file_header(opt.path).parts);
+    }
     const throwing_checks checks;
     try {
         w.model = load(w, params);
@@ -151,8 +164,9 @@ void read_model(model_weights & w, const llama_model_params & params) {
     if (!w.model) {
         throw failed(log_reason() + "; check the file, or free memory");
     }
-    if (params.load_mode != LLAMA_LOAD_MODE_NONE && params.load_mode != LLAMA_LOAD_MODE_DIRECT_IO) {
-        w.files = std::make_shared<const mapped_files>(read_file_header(opt.path).parts);
+    if (files != nullptr) {
+        files->watch();
+        w.files = std::move(files);
     }
 }
 

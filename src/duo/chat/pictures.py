@@ -19,6 +19,10 @@ KINDS = ("image_url", "input_image", "image", "input_audio")
 Fetch = Callable[[str], bytes]  # the file that a URL names; raises BadValueError
 
 
+# What servers of files say that do not know the type.
+UNKNOWN_KINDS = ("application/octet-stream", "binary/octet-stream")
+
+
 def data_url(url: str) -> bytes:
     """What a data: URL holds. Raises BadValueError: it is another kind of URL, of no picture and no sound, or no
     base64."""
@@ -30,7 +34,7 @@ def data_url(url: str) -> bytes:
     if not head.endswith(";base64"):
         raise BadValueError(f"the picture's URL {quoted(head, 60)} is not base64; write data:image/png;base64,...")
     kind = head[5:].partition(";")[0].lower()
-    if kind and not kind.startswith(("image/", "audio/")) and kind != "application/octet-stream":
+    if kind and not kind.startswith(("image/", "audio/")) and kind not in UNKNOWN_KINDS:
         raise BadValueError(f"a picture's URL is of the type {quoted(kind, 40)}; write data:image/png;base64,...")
     return decoded(data)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 
 from duo import _core
-from duo._libs import libraries, loading_advice
+from duo._libs import libraries
 from duo.errors import BadValueError, DuoError
 from duo.generation.media_child import ANSWER, DEAF, DECODED, HEAD, HELLO
 from duo.support.picture_file import N_BYTES_DECODED
@@ -73,7 +73,10 @@ class _Child:
             raise
         if why:
             self.end()
-            raise DuoError(f"the process that decodes pictures cannot be started ({why}); {loading_advice()}")
+            raise DuoError(
+                f"the process that decodes pictures cannot be started ({why}); check duo's installation and the free "
+                "memory"
+            )
 
     def _hello(self) -> str:
         """Why it cannot work; empty: it can."""

@@ -28,7 +28,7 @@ class RecentEvents:
         self._until = 0.0
 
     @property
-    def is_wanted(self) -> bool:
+    def wanted(self) -> bool:
         """Whether somebody has looked in the last seconds."""
         return time.monotonic() < self._until
 

@@ -50,7 +50,7 @@ class Trace(Protocol):
     """Where the workers' events go."""
 
     @property
-    def is_wanted(self) -> bool: ...
+    def wanted(self) -> bool: ...
 
     def add(self, events: Sequence[Event], network: dict[str, Any]) -> None: ...
 
@@ -211,7 +211,7 @@ class EngineSession:
     def write_trace(self) -> None:
         """Hands what the workers have recorded to the trace, if it is wanted. Raises DuoError if that fails."""
         with self.lock:
-            if self._trace is not None and self._trace.is_wanted and self._engine is not None:
+            if self._trace is not None and self._trace.wanted and self._engine is not None:
                 events = take_events(self._engine)
                 self._trace.add(events, {} if self.network is None else self.network.figures_of_texts)
 

@@ -16,7 +16,7 @@ from duo.generation.trace_writer import Event, TraceWriter
 class TraceFile:
     """The Chrome trace of a session. A failure to write it ends the trace, never a text."""
 
-    is_wanted = True  # a file has room for all events
+    wanted = True  # a file has room for all events
 
     def __init__(self, path: str | os.PathLike[str], target: str, draft: str | None) -> None:
         """Raises BadValueError if the file cannot be opened."""

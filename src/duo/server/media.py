@@ -76,7 +76,7 @@ def names_media(f: object) -> bool:
     """Whether a request's fields have pictures or sound. Reading them takes long."""
     prompts = getattr(f, "prompt", None) or getattr(f, "content", None)
     several = prompts if isinstance(prompts, list) else [prompts]
-    if any(isinstance(p, Mapping) and p.get("multimodal_data") for p in several):
+    if any(type(p) is dict and p.get("multimodal_data") for p in several):
         return True
     messages = getattr(f, "messages", None)  # any field may be there, with anything in it
     contents = (m.get("content") for m in messages if isinstance(m, Mapping)) if isinstance(messages, list) else ()

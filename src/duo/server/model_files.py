@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from duo import _core
 from duo._libs import libraries
 
 if TYPE_CHECKING:
@@ -17,7 +18,12 @@ def files_of(duo: Duo) -> set[str]:
     """Models, their packed weights, adapters, control vectors and projectors, as they were given; and llama.cpp's
     libraries, which failures name as well."""
     placed = duo.placed
-    found: list[str | bytes] = [placed.projector.path, placed.draft_projector.path, *map(str, libraries())]
+    found: list[str | bytes] = [
+        placed.projector.path,
+        placed.draft_projector.path,
+        *map(str, libraries()),
+        _core.__file__,
+    ]
     for m in (placed.target, placed.draft):
         found += [m.path, m.packed[0], *(path for path, _scale in (*m.loras, *m.control_vectors))]
     return {os.fsdecode(path) for path in found if path}

@@ -237,7 +237,7 @@ async def _check_worth(member: Member, anyway: bool) -> None:
         for file in member.source.files:
             await asyncio.to_thread(read_header, file)
     except BadValueError as e:
-        member.failed, member.exit_code = True, 1  # as of its process
+        member.has_failed(str(e), 1)  # as of its process
         raise ApiError(503, f"the model {member.source.name} could not be loaded: {e}") from None
     left = ceil(member.failed_at + RETRY_S - time.monotonic()) if member.failed and not anyway else 0
     if left > 0:
