@@ -134,17 +134,13 @@ def test_a_recurrent_draft_sees(tmp_path: Path) -> None:
     """Qwen3.5's kind: a state, and positions of several parts. The target drafts for itself."""
     target = tiny("qwen35", demo_pair()[1], tmp_path / "qwen35.gguf")
     file = eyes(tmp_path, "qwen2vl_merger", target)
-    shares = {}
-    for sees in (True, False):
-        more = {"mmproj_draft": file} if sees else {}
-        with SwitchedDuo(target, target, mmproj=file, **{**PAIR, "strict": True}, **HELD, **more) as d:
-            found = []
-            for cached in (False, True):
-                o: dict[str, Any] = {**FRESH, "temperature": 0, "images": SHOWN, "cache_prompt": cached}
-                found.append(d.generate(PROMPT, mode="sync", n_draft=4, **o))
-                assert found[-1].tokens == d.generate(PROMPT, mode="plain", **o).tokens
-            shares[sees] = share(found)
-    assert shares[True] > 0.9 > shares[False] + 0.1, shares
+    texts = []
+    with SwitchedDuo(target, target, mmproj=file, mmproj_draft=file, **{**PAIR, "strict": True}, **HELD) as d:
+        for cached in (False, True):
+            o: dict[str, Any] = {**FRESH, "temperature": 0, "images": SHOWN, "cache_prompt": cached}
+            texts.append(d.generate(PROMPT, mode="sync", n_draft=4, **o))
+            assert texts[-1].tokens == d.generate(PROMPT, mode="plain", **o).tokens
+    assert share(texts) > 0.99  # it is the target, and sees the same
 
 
 def test_what_cannot_see_is_said(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SLOW_S
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from marks import SLOW_S
 from sizes import size
 from translated_pairs import SAMPLINGS, WAYS, Case, check_guesses, check_texts
 from written_vocabularies import KINDS, Kind, Vocabulary, byte_pairs, sentence_pieces, word_pieces

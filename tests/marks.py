@@ -1,0 +1,44 @@
+"""Which tests run: what marks mean, and what a run says of those that were left out. conftest.py has these hooks."""
+
+import os
+from pathlib import Path
+
+import pytest
+from needs import advice
+
+SLOW_S = 400  # the bound of a test that is marked slow; the others' is in pyproject.toml
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> "bool | None":
+    # PyTorch takes seconds to import, in every process, and all tests of these files are daily.
+    with_torch = collection_path.name in ("test_train.py", "test_train_runs.py")
+    return True if with_torch and "daily" not in config.getoption("markexpr") else None
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "real" in config.getoption("markexpr"):
+        os.environ["GGML_CPU_TILED_MM"] = "0"  # one process has all real models, and strict ones are not the first
+    for item in items:
+        if item.path.name.startswith(("test_remote", "test_rpc")):
+            item.add_marker("remote")
+        if item.path.name.startswith("test_gpu"):
+            item.add_marker("gpu")
+        by_mark = config.getoption("timeout") is None and not item.get_closest_marker("timeout")
+        if item.get_closest_marker("slow") and by_mark:
+            item.add_marker(pytest.mark.timeout(SLOW_S))
+    # Files with slow tests go first: none of them is left over for one process at the end.
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+    for mark in ("proof", "daily", "gpu", "real", "wheel"):
+        if mark not in config.getoption("markexpr"):  # whatever else -m says
+            others = [item for item in items if item.get_closest_marker(mark)]
+            items[:] = [item for item in items if item not in others]
+            config.hook.pytest_deselected(items=others)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if line := advice(str(report.longrepr) for report in terminalreporter.getreports("skipped")):
+        terminalreporter.write_line(line, yellow=True)
+    if terminalreporter.stats.keys() - {""} == {"deselected"}:
+        terminalreporter.write_line("these tests belong to another run: pytest -m daily FILE", yellow=True)
