@@ -120,16 +120,14 @@ model_ptr load(model_weights & w, llama_model_params params) {
         w.warning = "nothing in " + w.options.packed.path + " is what duo's kernels use here; run duo pack again" +
                     (w.is_draft ? " with --draft" : "");
     }
+    const bool all =
+        m == nullptr || parts == nullptr || parts->fill(weights, [&watched, first = watched.share](float filled) {
+            return !watched.keep_loading || watched.note(first + (1.0f - first) * filled);
+        });
     if (packed != nullptr && packed->lost()) {
         throw error(error_kind::bad_value,
                     w.options.packed.path + " could not be read; check its disk, and run duo pack again");
     }
-    if (m == nullptr || parts == nullptr) {
-        return m;
-    }
-    const bool all = parts->fill(weights, [&watched, first = watched.share](float filled) {
-        return !watched.keep_loading || watched.note(first + (1.0f - first) * filled);
-    });
     return all ? m : nullptr;
 }
 
