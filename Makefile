@@ -215,7 +215,7 @@ $(VENV)/llama: $(VENV)/tools
 $(VENV)/duo: $(VENV)/llama $(SOURCES)
 	@mkdir -p build
 	@$(PIP) uninstall -qq -y duo # the distribution's name before it was duo-llama: its files would stay
-	@$(PY) tools/build_progress.py build/duo.log "duo" $(PIP) install -v --no-build-isolation $(BUILD_DIR) '.[server]'
+	@$(PY) tools/build_progress.py build/duo.log "duo" $(PIP) install -v --no-build-isolation $(BUILD_DIR) '.[server,remote]'
 	@test -e $(VENV)/amx || { $(PY) tools/check_amx.py; case $$? in 0) ;; 3) $(LLAMA_ARGS) && $(LLAMA_ANEW);; *) exit 1;; esac; }
 	@touch $(VENV)/amx $@
 

@@ -117,6 +117,11 @@ what they mean.
     yield f"duo does not have: {', '.join(f'`{name}`' for name in sorted(NOT_IN_DUO))}.\n"
     programs = ", ".join(f"`{p}`" for p in sorted(set(PROGRAM.values())))
     yield f"Options of other programs end with an error that names the program: {programs}.\n"
+    open_to_others = (
+        "With `--host 0.0.0.0`, or another address that other machines can reach, `duo serve` wants `--api-key`, a "
+        "certificate, or `--insecure`; llama-server wants nothing."
+    )
+    yield fill(open_to_others, 120) + "\n"
 
 
 def main() -> int:
