@@ -40,5 +40,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if line := advice(str(report.longrepr) for report in terminalreporter.getreports("skipped")):
         terminalreporter.write_line(line, yellow=True)
-    if terminalreporter.stats.keys() - {""} == {"deselected"}:
+    if terminalreporter.stats.keys() - {""} == {"deselected"}:  # "": set-ups and ends
         terminalreporter.write_line("these tests belong to another run: pytest -m daily FILE", yellow=True)

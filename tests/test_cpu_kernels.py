@@ -9,7 +9,6 @@ import platform
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,8 +25,9 @@ from model_files import (
     random_model,
     run,
 )  # fmt: skip
-from sizes import LARGE, mostly_daily, mostly_proof_of_two
+from sizes import LARGE, mostly_daily
 from waits import join
+from weight_types import USUAL, each_type
 
 from duo import DuoError, _core
 from duo.benchmark import doctor
@@ -42,23 +42,7 @@ ODD = Shape(n_ff=576, n_vocab=4103, n_head=8, n_head_kv=1)  # panels and blocks 
 ISAS = ("portable", "avx2", "avx_vnni", "avx512", "avx512_bf16", "amx", "amx_emulated", "neon_dot", "neon_i8mm")
 
 pytestmark = [needs_kernels, pytest.mark.full]
-# A kernel does not know which architecture it works for. So each type is tried in one with experts and one without, and
-# `make proof` tries the others.
-USUAL = ("q8_0", "q4_K", "iq3_s", "bf16")
 ModelMaker = Callable[..., Path]
-
-
-def each_type(
-    *architectures: str, whole: tuple[str, ...] = (), daily: tuple[str, ...] = (), kinds: tuple[str, ...] = TYPES
-) -> Any:
-    """A test for each architecture and type. whole, daily: architectures in which `make test`, or `make test-daily`,
-    tries all types."""
-    pairs = [(a, k) for a in architectures for k in kinds]
-    usual = [(a, k) for a, k in pairs if a in whole or k in USUAL]
-    once_a_day = [(a, k) for a, k in pairs if a in daily]
-    return pytest.mark.parametrize(
-        ("architecture", "kind"), mostly_proof_of_two(architectures, kinds, usual, once_a_day)
-    )
 
 
 @pytest.fixture(scope="session")

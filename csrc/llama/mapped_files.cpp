@@ -5,7 +5,6 @@
 #include <optional>
 #include <sstream>
 
-#include "base/error.h"
 #include "base/file_map.h"
 
 namespace duo {

@@ -122,10 +122,17 @@ class Serving:
             if self._hurry.is_set():  # asyncio.run would wait for what is in the old one, such as a text's last pass
                 self._loop.set_default_executor(ThreadPoolExecutor(1))
 
-    async def _hurried(self) -> None:
-        """Returns a moment after the second signal."""
-        await self._hurry.wait()
-        await asyncio.sleep(NOW_S)
+    async def _until_hurried(self, work: asyncio.Future[None]) -> bool:
+        """Waits for its end, but only for a moment after the second signal. Returns whether it has ended."""
+
+        async def second_signal() -> None:
+            await self._hurry.wait()
+            await asyncio.sleep(NOW_S)
+
+        hurried = asyncio.create_task(second_signal())
+        await asyncio.wait({work, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        return work.done()
 
     async def _free(self) -> None:
         """Frees the models; after a second signal, a pass may go on when this returns."""
@@ -141,10 +148,8 @@ class Serving:
 
         # A thread of its own: the process may end without it.
         threading.Thread(target=work, name="duo-close", daemon=True).start()
-        freed, hurried = asyncio.wrap_future(done), asyncio.create_task(self._hurried())
-        await asyncio.wait({freed, hurried}, return_when=asyncio.FIRST_COMPLETED)
-        hurried.cancel()
-        if freed.done():
+        freed = asyncio.wrap_future(done)
+        if await self._until_hurried(freed):
             freed.result()
 
     async def _loaded(self) -> Duo:

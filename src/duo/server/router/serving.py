@@ -39,9 +39,8 @@ class RouterServing(Serving):
         self._now_ready()
 
     async def _free(self) -> None:
-        ending, hurried = asyncio.create_task(self._router.end()), asyncio.create_task(self._hurried())
-        await asyncio.wait({ending, hurried}, return_when=asyncio.FIRST_COMPLETED)
-        hurried.cancel()
+        ending = asyncio.create_task(self._router.end())
+        await self._until_hurried(ending)
         self._router.fleet.kill()
         await ending
         await super()._free()
