@@ -23,6 +23,7 @@ from duo.models.demo import demo_pair
 from duo.options.train import TrainOptions
 from duo.options.validate import train_draft_options
 from duo.train.course import Course, TrainingRequest
+from duo.train.dataset import Lessons
 from duo.train.draft import read_llama
 from duo.train.mixture import Mixture, MixtureShape
 from duo.train.mixture_file import write_mixture
@@ -67,7 +68,10 @@ class Training:
         mixture = upcycled(dense, shape, self._compared(), self._args.seed)
         course = self._course(self._file.path, "mixture", self._args.tokens, self._args.minutes, self._args.lr)
         course.teach()
-        return mixture, course.card("demo_mixture", course.train(MixtureTask(mixture), asdict(shape)))
+        trained = course.train(MixtureTask(mixture), asdict(shape))
+        return mixture, course.card(
+            "demo_mixture", trained | {"balance": balance(mixture, Lessons(course.folder, "check"))}
+        )
 
     def _mtp(self, mixture: Mixture, trunk: Path) -> tuple[MtpLayer, dict[str, Any]]:
         course = self._course(trunk, "mtp", self._args.mtp_tokens, self._args.mtp_minutes, self._args.mtp_lr)
@@ -96,6 +100,20 @@ class Training:
             read = (d.tokenize(text[:4000]) for text in self._texts[:: len(self._texts) // (2 * N_COMPARED)])
             whole = [ids[:N_LENGTH] for ids in read if len(ids) >= N_LENGTH]
         return torch.tensor(whole[:N_COMPARED])
+
+
+@torch.no_grad()
+def balance(mixture: Mixture, lessons: Lessons) -> list[list[float]]:
+    """Of each layer with experts: how often each one is chosen on the texts that check the training, relative to an
+    equal share."""
+    for e in mixture.experts():
+        e.train()
+        e.load.zero_()
+    for items in lessons.epoch(0, 0, 4096):
+        mixture.states(lessons.batch(items, torch.device("cpu")).tokens)
+    shares = [[round(float(x), 2) for x in e.load / e.load.mean()] for e in mixture.experts()]
+    mixture.eval()
+    return shares
 
 
 def _no_bar(what: str, done: float, total: float) -> None:
