@@ -28,7 +28,7 @@ from duo.train.mixture import Experts, Mixture, MixtureShape  # noqa: E402
 from duo.train.mixture_file import write_mixture  # noqa: E402
 from duo.train.mtp import MtpLayer  # noqa: E402
 from duo.train.target_file import ModelFile  # noqa: E402
-from duo.train.upcycling import upcycled  # noqa: E402
+from duo.train.upcycling import begun, upcycled  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
@@ -59,9 +59,11 @@ def probe(path: Path, *, mtp: bool = False, is_head: bool = False) -> _core.Prob
     return _core.Probe(o, is_draft=is_head)
 
 
-def test_llama_cpp_computes_the_mixture_and_its_mtp_layer(mixture: Mixture, tmp_path: Path) -> None:
+def test_llama_cpp_computes_the_mixture_and_its_mtp_layer(
+    mixture: Mixture, texts: torch.Tensor, tmp_path: Path
+) -> None:
     layer = MtpLayer(mixture)
-    layer.begin()
+    begun(layer, texts)
     layer.eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

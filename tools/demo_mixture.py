@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from demo_head import divided, write_data
 
@@ -31,11 +32,11 @@ from duo.train.mixture_task import MixtureTask, MtpTask
 from duo.train.mtp import MtpLayer
 from duo.train.sizes import TargetShape
 from duo.train.target_file import ModelFile
-from duo.train.upcycling import upcycled
+from duo.train.upcycling import begun, upcycled
 
 EXPERTS = {"n_dense": 1, "n_expert": 16, "n_used": 4, "n_ff_expert": 32, "n_shared": 4}
 N_STEPS = 3  # of the MTP layer on its own states
-N_COMPARED, N_LENGTH = 48, 256  # texts on which units are compared, and their tokens
+N_COMPARED, N_LENGTH = 96, 256  # texts to which the first weights are fitted, and their tokens
 
 
 def say(text: str) -> None:
@@ -77,7 +78,7 @@ class Training:
         course = self._course(trunk, "mtp", self._args.mtp_tokens, self._args.mtp_minutes, self._args.mtp_lr)
         course.teach()
         layer = MtpLayer(mixture)
-        layer.begin()
+        begun(layer, self._compared())
         about = asdict(mixture.sizes) | {"steps": N_STEPS}
         return layer, course.card("demo_mixture", course.train(MtpTask(layer, N_STEPS), about))
 
@@ -95,11 +96,12 @@ class Training:
         return Course(request, TargetShape.of(ModelFile(teacher)), ())
 
     def _compared(self) -> torch.Tensor:
-        """Beginnings of texts of all kinds."""
-        with Duo(self._file.path, n_ctx=256, n_threads=self._args.threads) as d:
-            read = (d.tokenize(text[:4000]) for text in self._texts[:: len(self._texts) // (2 * N_COMPARED)])
-            whole = [ids[:N_LENGTH] for ids in read if len(ids) >= N_LENGTH]
-        return torch.tensor(whole[:N_COMPARED])
+        """Pieces of texts of all kinds."""
+        with Duo(self._file.path, n_ctx=N_LENGTH, n_threads=self._args.threads) as d:
+            pieces = [text[i : i + 2000] for text in self._texts for i in range(0, len(text), 2000)]
+            order = np.random.default_rng(self._args.seed).permutation(len(pieces))[: 2 * N_COMPARED]
+            ids = [d.tokenize(pieces[i])[:N_LENGTH] for i in order]
+        return torch.tensor([x for x in ids if len(x) == N_LENGTH][:N_COMPARED])
 
 
 @torch.no_grad()

@@ -28,8 +28,12 @@ class SwiGLU(nn.Module):
         self.gate, self.up = nn.Linear(n_embd, n_ff, bias=False), nn.Linear(n_embd, n_ff, bias=False)
         self.down = nn.Linear(n_ff, n_embd, bias=False)
 
+    def hidden(self, x: Tensor) -> Tensor:
+        """What `down` reads."""
+        return F.silu(self.gate(x)) * self.up(x)
+
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(F.silu(self.gate(x)) * self.up(x))
+        return self.down(self.hidden(x))
 
 
 def frequencies(n_rot: int, base: float, factors: Tensor | None = None) -> Tensor:

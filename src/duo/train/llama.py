@@ -40,10 +40,11 @@ class Layer(nn.Module):
         self.attn_v, self.attn_output = nn.Linear(n, n_kv, bias=False), nn.Linear(n_q, n, bias=False)
         self.ffn = SwiGLU(n, s.n_ff)
 
-    def forward(
+    def attended(
         self, x: Tensor, positions: Tensor, freqs: Tensor, own: list[tuple[Tensor, Tensor]] | None = None
     ) -> Tensor:
-        """own: keys and values of a head's earlier steps, to which these are added (`attend`)."""
+        """x and what attention adds. own: keys and values of a head's earlier steps, to which these are added
+        (`attend`)."""
         y = self.attn_norm(x)
         q = rope(heads(self.attn_q(y), self.n_head), positions, freqs)
         n_share = self.n_head // self.n_head_kv
@@ -51,7 +52,12 @@ class Layer(nn.Module):
         v = heads(self.attn_v(y), self.n_head_kv).repeat_interleave(n_share, 1)
         own = [] if own is None else own
         own.append((k, v))
-        x = x + self.attn_output(attend(q, own).transpose(1, 2).flatten(-2))
+        return x + self.attn_output(attend(q, own).transpose(1, 2).flatten(-2))
+
+    def forward(
+        self, x: Tensor, positions: Tensor, freqs: Tensor, own: list[tuple[Tensor, Tensor]] | None = None
+    ) -> Tensor:
+        x = self.attended(x, positions, freqs, own)
         return x + self.ffn(self.ffn_norm(x))
 
 

@@ -66,11 +66,13 @@ class Experts(nn.Module):
         probs = probs * mask
         return self.n_used * probs / probs.sum(-1, keepdim=True)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def hidden(self, x: Tensor) -> Tensor:
+        """What `down` reads, times the experts' weights: [..., n_expert * n_ff_expert]."""
         weights = self.weights(x).repeat_interleave(self.gate.shape[1], -1)
-        hidden = F.silu(F.linear(x, self.gate.flatten(0, 1))) * F.linear(x, self.up.flatten(0, 1))
-        down = self.down.transpose(0, 1).flatten(1)
-        return F.linear(hidden * weights, down) + self.shared(x)
+        return F.silu(F.linear(x, self.gate.flatten(0, 1))) * F.linear(x, self.up.flatten(0, 1)) * weights
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(self.hidden(x), self.down.transpose(0, 1).flatten(1)) + self.shared(x)
 
     @torch.no_grad()
     def balance(self) -> None:

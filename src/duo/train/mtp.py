@@ -28,14 +28,6 @@ class MtpLayer(nn.Module):
     def target(self) -> Mixture:
         return self._target[0]
 
-    @torch.no_grad()
-    def begin(self) -> None:
-        """As the target's last layer, whose input is the state before the token and a little of the token."""
-        own, n = self.target, self.target.sizes.n_embd
-        self.layer.load_state_dict(own.layers[-1].state_dict())
-        self.head_norm.load_state_dict(own.output_norm.state_dict())
-        self.eh_proj.weight.copy_(torch.cat((torch.eye(n), torch.eye(n)), 1) / 2)
-
     def steps(self, tokens: Tensor, states: Tensor, n_steps: int) -> Iterator[Tensor]:
         """States of a head that goes on from its own ones, as in drafting (`Eagle3Head.steps`).
 
@@ -52,9 +44,13 @@ class MtpLayer(nn.Module):
 
     def read(self, tokens: Tensor, states: Tensor, first: int, own: list[tuple[Tensor, Tensor]]) -> Tensor:
         """New states of rows (token, state before it) at positions first, first + 1, ..."""
-        x = torch.cat((self.enorm(self.target.embedding(tokens)), self.hnorm(states)), -1)
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
-        return self.head_norm(self.layer(self.eh_proj(x), positions, self.target.freqs, own))
+        x = self.eh_proj(self.pairs(tokens, states))
+        return self.head_norm(self.layer(x, positions, self.target.freqs, own))
+
+    def pairs(self, tokens: Tensor, states: Tensor) -> Tensor:
+        """What `eh_proj` reads."""
+        return torch.cat((self.enorm(self.target.embedding(tokens)), self.hnorm(states)), -1)
 
     def logits(self, states: Tensor) -> Tensor:
         return self.target.output(states).float()
