@@ -11,6 +11,7 @@ from conftest import EXACT, needs_kernels
 from model_files import options
 from prompts import PROMPTS
 from test_widen import assert_says_the_same
+from trained_files import MIXTURE
 
 from duo import Duo, _core
 from duo.gguf_tools.switched_duo import SwitchedDuo
@@ -20,7 +21,6 @@ from duo.models.header import read_header
 
 pytestmark = pytest.mark.full
 
-MIXTURE = Path(__file__).parent / "data" / "mixture-target.gguf"
 DRAFT = demo_pair()[1]
 OWN: dict[str, Any] = {"spec_type": "draft-mtp"}
 WAYS = {"the demo draft": (DRAFT, {}), "its MTP layer": (None, OWN)}
