@@ -66,9 +66,10 @@ class Training:
     def _mixture(self) -> tuple[Mixture, dict[str, Any]]:
         dense = read_llama(self._file)
         shape = MixtureShape(**asdict(dense.shape), **EXPERTS)
-        mixture = upcycled(dense, shape, self._compared(), self._args.seed)
         course = self._course(self._file.path, "mixture", self._args.tokens, self._args.minutes, self._args.lr)
         course.teach()
+        fresh = begins(course)  # otherwise the weights are in the checkpoint
+        mixture = upcycled(dense, shape, self._compared(), self._args.seed) if fresh else Mixture(shape)
         trained = course.train(MixtureTask(mixture), asdict(shape))
         return mixture, course.card(
             "demo_mixture", trained | {"balance": balance(mixture, Lessons(course.folder, "check"))}
@@ -78,7 +79,8 @@ class Training:
         course = self._course(trunk, "mtp", self._args.mtp_tokens, self._args.mtp_minutes, self._args.mtp_lr)
         course.teach()
         layer = MtpLayer(mixture)
-        begun(layer, self._compared())
+        if begins(course):
+            begun(layer, self._compared())
         about = asdict(mixture.sizes) | {"steps": N_STEPS}
         return layer, course.card("demo_mixture", course.train(MtpTask(layer, N_STEPS), about))
 
@@ -102,6 +104,11 @@ class Training:
             order = np.random.default_rng(self._args.seed).permutation(len(pieces))[: 2 * N_COMPARED]
             ids = [d.tokenize(pieces[i])[:N_LENGTH] for i in order]
         return torch.tensor([x for x in ids if len(x) == N_LENGTH][:N_COMPARED])
+
+
+def begins(course: Course) -> bool:
+    """Whether nothing was trained yet."""
+    return not (course.folder.path / "checkpoint.pt").exists()
 
 
 @torch.no_grad()
@@ -128,10 +135,10 @@ def main() -> None:
     p.add_argument("out", type=Path)
     p.add_argument("--tokens", type=int, default=1_000_000, help="of the mixture's lessons")
     p.add_argument("--minutes", type=float, default=60, help="of its training")
-    p.add_argument("--lr", type=float, default=8e-4)
+    p.add_argument("--lr", type=float, default=3e-4)
     p.add_argument("--mtp-tokens", type=int, default=600_000, help="of the MTP layer's lessons")
     p.add_argument("--mtp-minutes", type=float, default=40, help="of its training")
-    p.add_argument("--mtp-lr", type=float, default=1.5e-3)
+    p.add_argument("--mtp-lr", type=float, default=5e-4)
     p.add_argument("--epochs", type=float, default=6, help="at most")
     p.add_argument("--written", type=float, default=0.25, help="share of the texts that the teacher goes on with")
     p.add_argument("--batch-tokens", type=int, default=768)
