@@ -117,7 +117,7 @@ def test_experts_are_chosen_and_get_equal_loads(mixture: Mixture) -> None:
 def test_a_run_from_texts_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docs, out = tmp_path / "docs.json.xz", tmp_path / "out.gguf"
     docs.write_bytes(lzma.compress(json.dumps([["tale", str(i), LONG[i % 5] * 2] for i in range(100)]).encode()))
-    args = ["--tokens", "1000", "--mtp-tokens", "600", "--epochs", "1", "--threads", "1"]
+    args = ["--tokens", "1000", "--mtp-tokens", "600", "--minutes", "0.001", "--mtp-minutes", "0.001", "--threads", "1"]
     monkeypatch.setattr(demo_mixture, "N_COMPARED", 8)
     monkeypatch.setattr(sys, "argv", ["demo_mixture.py", str(docs), str(out), *args])
     demo_mixture.main()
