@@ -48,6 +48,9 @@ class Replica:
     def check_health(self) -> None:
         """Ray replaces a replica that raises."""
         _ = self._service.duo.engine.usage
+        target = self._service.duo.engine.target
+        if target is not None and target.lost_file:
+            raise RuntimeError(f"{target.lost_file} can no longer be read")
 
     def __del__(self) -> None:
         self._service.close()

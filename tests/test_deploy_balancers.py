@@ -156,8 +156,7 @@ class Load:
 
 
 # The last test with these replicas. sglang-router goes on asking a replica that drains.
-@pytest.mark.daily  # the test above kills it
-@pytest.mark.parametrize("both", [*PLAIN, FEW[2]], indirect=True)
+@pytest.mark.parametrize("both", [pytest.param("nginx", marks=pytest.mark.daily), "haproxy", FEW[2]], indirect=True)
 def test_a_replica_that_drains_gets_no_requests(both: tuple[str, Balancer, list[Server]], folder: Path) -> None:
     """None is refused, and what it writes is written to the end."""
     name, balancer, (first, _) = both

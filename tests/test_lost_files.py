@@ -110,7 +110,7 @@ def test_a_server_stays(tmp_path: Path) -> None:
         assert answer.status_code == 500 and WHY in answer.text and str(tmp_path) not in answer.text
         health = s.get("/health")  # so that a balancer sends requests elsewhere
         assert health.status_code == 503 and f"{target.name} can no longer be read" in health.text
-        assert str(tmp_path) not in health.text
+        assert str(tmp_path) not in health.text and health.headers["Retry-After"]
         assert s.get("/livez").status_code == 200
 
 

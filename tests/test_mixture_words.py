@@ -15,6 +15,7 @@ from trained_files import MIXTURE
 
 from duo import Duo, _core
 from duo.gguf_tools.switched_duo import SwitchedDuo
+from duo.gguf_tools.whole_file import whole_file
 from duo.gguf_tools.widen import widen
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
@@ -66,6 +67,10 @@ def experts(p: _core.Probe, tokens: list[int], pos: int) -> float:
     return n_distinct / n_products
 
 
+def routers(path: Path) -> set[bytes]:
+    return {t.data.tobytes() for t in whole_file(path).tensors if "ffn_gate_inp" in t.name}
+
+
 @needs_kernels
 def test_neighbouring_tokens_share_experts() -> None:
     with Duo(MIXTURE, n_ctx=256) as d:
@@ -100,7 +105,9 @@ def test_widened_it_says_the_same_and_chooses_experts_as_before(wanted: dict[str
                 r = d.generate(PROMPTS[1], mode="sync", draft_tree="chain", temperature=0, **LIMITS)
                 right.append((r.tokens, r.timings["draft_n_accepted"]))
         assert right[0] == right[1]
-        if _core.kernels()[0]:
-            assert found[1] == pytest.approx(found[0], abs=0 if report.n_layer == 4 else 2)
+        if report.n_layer > 4:  # the others have the routers of the layers behind them
+            assert routers(big) == routers(MIXTURE)
+        elif _core.kernels()[0]:
+            assert found[1] == found[0]
     finally:
         big.unlink(missing_ok=True)

@@ -136,7 +136,6 @@ def test_a_draft_that_cannot_be_loaded_is_an_error_at_the_start(server: Server) 
         Duo(demo_pair()[0], "nosuch.gguf", rpc=server.endpoint)
 
 
-@pytest.mark.daily  # the draft is on RPC in the test above
 def test_a_target_on_rpc_writes_with_the_draft_here_and_goes_on_after_a_loss(undisturbed: list[str]) -> None:
     options = {"cpu_kernels": "stock", "strict": True}
     how = {"device": "RPC0", "host_patience": float(HANG_S), "always": True, **options}

@@ -154,7 +154,7 @@ void register_device(registered & r) {
     ggml_backend_register(&r.reg);
 }
 
-std::string & release() {
+std::string & ggml_release() {
     static std::string r;
     return r;
 }
@@ -182,11 +182,11 @@ std::string find_obstacle() {
 } // namespace
 
 ggml_build loaded_build() {
-    return {ggml_commit(), ggml_version(), release()};
+    return {ggml_commit(), ggml_version(), ggml_release()};
 }
 
 void set_release(const std::string & r) {
-    release() = r;
+    ggml_release() = r;
 }
 
 std::string other_ggml() {

@@ -16,12 +16,12 @@ namespace duo {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string & path, const std::string & why) {
+[[noreturn]] void refuse_vector(const std::string & path, const std::string & why) {
     throw error(error_kind::bad_value, "the control vector " + path + " " + why);
 }
 
 // direction.7 -> 7; 0: another name.
-int32_t layer_of(const std::string & name) {
+int32_t direction_layer(const std::string & name) {
     constexpr std::string_view prefix = "direction.";
     int32_t                    layer  = 0;
     const char * const         end    = name.data() + name.size();
@@ -35,16 +35,16 @@ int32_t layer_of(const std::string & name) {
 void add_file(const std::string & path, float scale, size_t n_embd, size_t n_layer, std::vector<float> & sum) {
     const gguf_handle g(path);
     if (!g) {
-        refuse(path, "is not a GGUF file, or is damaged; check the file");
+        refuse_vector(path, "is not a GGUF file, or is damaged; check the file");
     }
     const int64_t i_kind = gguf_find_key(g.get(), "general.architecture");
     if (i_kind >= 0 && gguf_get_kv_type(g.get(), i_kind) == GGUF_TYPE_STRING &&
         std::strcmp(gguf_get_val_str(g.get(), i_kind), "controlvector") != 0) {
-        refuse(path, std::string("is a file of another kind (") + gguf_get_val_str(g.get(), i_kind) +
-                         "); give one whose architecture is controlvector");
+        refuse_vector(path, std::string("is a file of another kind (") + gguf_get_val_str(g.get(), i_kind) +
+                                "); give one whose architecture is controlvector");
     }
     if (gguf_get_n_tensors(g.get()) == 0) {
-        refuse(path, "contains no directions; create it again");
+        refuse_vector(path, "contains no directions; create it again");
     }
     std::error_code    ec;
     const uint64_t     n_bytes = std::filesystem::file_size(path, ec);
@@ -52,31 +52,32 @@ void add_file(const std::string & path, float scale, size_t n_embd, size_t n_lay
     std::vector<float> direction(n_embd);
     for (int64_t i = 0; i < gguf_get_n_tensors(g.get()); ++i) {
         const std::string name  = gguf_get_tensor_name(g.get(), i);
-        const int32_t     layer = layer_of(name);
+        const int32_t     layer = direction_layer(name);
         if (layer < 1) {
-            refuse(path, "contains a tensor " + name + "; directions are called direction.1, direction.2, ...");
+            refuse_vector(path, "contains a tensor " + name + "; directions are called direction.1, direction.2, ...");
         }
         if (gguf_get_tensor_type(g.get(), i) != GGML_TYPE_F32) {
-            refuse(path, "does not contain 32-bit floats; convert it");
+            refuse_vector(path, "does not contain 32-bit floats; convert it");
         }
         if (const size_t n = gguf_get_tensor_size(g.get(), i) / sizeof(float); n != n_embd) {
-            refuse(path, "has directions of " + std::to_string(n) + " numbers, and the model's embeddings have " +
-                             std::to_string(n_embd) + "; give one that was made for this model");
+            refuse_vector(path, "has directions of " + std::to_string(n) +
+                                    " numbers, and the model's embeddings have " + std::to_string(n_embd) +
+                                    "; give one that was made for this model");
         }
         if (size_t(layer) >= n_layer) {
-            refuse(path, "has a direction for layer " + std::to_string(layer) +
-                             ", and the last layer of the model is " + std::to_string(n_layer - 1) +
-                             "; give one that was made for this model");
+            refuse_vector(path, "has a direction for layer " + std::to_string(layer) +
+                                    ", and the last layer of the model is " + std::to_string(n_layer - 1) +
+                                    "; give one that was made for this model");
         }
         const uint64_t begin = gguf_get_data_offset(g.get()) + gguf_get_tensor_offset(g.get(), i);
         if (ec || begin > n_bytes || n_bytes - begin < n_embd * sizeof(float) ||
             !file.seekg(std::streamoff(begin))
                  .read(reinterpret_cast<char *>(direction.data()), std::streamsize(n_embd * sizeof(float)))) {
-            refuse(path, "is truncated; download it again");
+            refuse_vector(path, "is truncated; download it again");
         }
         for (size_t j = 0; j < n_embd; ++j) {
             if (!std::isfinite(direction[j])) {
-                refuse(path, "contains a number that is not finite; download it again");
+                refuse_vector(path, "contains a number that is not finite; download it again");
             }
             sum[size_t(layer - 1) * n_embd + j] += direction[j] * scale;
         }

@@ -21,7 +21,7 @@ constexpr std::array kinds = {
 constexpr std::array routers = {"ffn_gate_inp", "ffn_gate_inp_shexp"};
 
 // "blk.7.ffn_up.weight" is layer 7, kind ffn_up. False: duo's kernels may not take it.
-bool parse(const std::string & name, file_weight & w) {
+bool parse_name(const std::string & name, file_weight & w) {
     static const std::regex form(R"(blk\.([0-9]{1,5})\.((?:nextn\.)?[a-z0-9_]+)(\.weight)?)");
     std::smatch             m;
     if (!std::regex_match(name, m, form)) {
@@ -48,7 +48,7 @@ void read_file(const std::string & path, file_weights & out, std::vector<file_we
     }
     for (ggml_tensor * t = ggml_get_first_tensor(g.tensors()); t != nullptr; t = ggml_get_next_tensor(g.tensors(), t)) {
         file_weight w{ggml_get_name(t), "", -1, t->type, t->ne[0], t->ne[1], t->ne[2] * t->ne[3]};
-        const bool  known = parse(w.name, w) || w.name == "output.weight" || w.name == name_fc;
+        const bool  known = parse_name(w.name, w) || w.name == "output.weight" || w.name == name_fc;
         if (w.name == "token_embd.weight") {
             embedding.push_back(w);
         } else if (known && has(routers, w.kind)) {

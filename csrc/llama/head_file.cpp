@@ -15,14 +15,14 @@ namespace {
 
 constexpr size_t       n_layers_eagle3 = 3;
 constexpr int64_t      n_most          = 1 << 20; // floats of a hidden state
-constexpr const char * advice          = "; use a head that was made for this target";
+constexpr const char * advice_of_head  = "; use a head that was made for this target";
 
-int64_t number(const file_header & h, const std::string & key) {
+int64_t whole_number(const file_header & h, const std::string & key) {
     const auto * n = h.value_as<int64_t>(key);
     return n == nullptr ? 0 : *n;
 }
 
-std::string text(const file_header & h, const std::string & key) {
+std::string header_text(const file_header & h, const std::string & key) {
     const auto * s = h.value_as<std::string>(key);
     return s == nullptr ? "" : *s;
 }
@@ -54,9 +54,9 @@ std::vector<int32_t> target_layers(const file_header & h, const std::string & ar
 
 // Kinds that libllama computes (src/models/dflash.cpp), but whose blocks do not end with logits that stand alone.
 void refuse_other_blocks(const std::string & path, const file_header & h) {
-    const char * kind = has_tensor(h, "selector_hidden.weight")          ? "a DFlash 2 head with a selector"
-                        : number(h, "dflash.hyper_connection.count") > 0 ? "a DSpark head of DeepSeek V4"
-                                                                         : nullptr;
+    const char * kind = has_tensor(h, "selector_hidden.weight")                ? "a DFlash 2 head with a selector"
+                        : whole_number(h, "dflash.hyper_connection.count") > 0 ? "a DSpark head of DeepSeek V4"
+                                                                               : nullptr;
     if (kind != nullptr) {
         throw error(error_kind::bad_value, path + " is " + kind +
                                                ", which duo does not support yet; use a DFlash head, " +
@@ -70,13 +70,13 @@ head_file read_dflash(const std::string & path, const file_header & h) {
     constexpr size_t  n_layers_most = 16;
     head_file         out{.kind = head_kind::dflash};
     out.layers        = target_layers(h, "dflash");
-    out.n_embd        = number(h, "dflash.embedding_length");
+    out.n_embd        = whole_number(h, "dflash.embedding_length");
     out.n_target      = out.n_embd; // libllama takes them to be equal
-    const int64_t n   = number(h, "dflash.block_size");
+    const int64_t n   = whole_number(h, "dflash.block_size");
     out.own_embedding = has_tensor(h, "token_embd.weight");
     out.own_output    = out.own_embedding || has_tensor(h, "output.weight"); // else the embedding is the output matrix
     const int64_t mask =
-        h.value("tokenizer.ggml.mask_token_id") == nullptr ? -1 : number(h, "tokenizer.ggml.mask_token_id");
+        h.value("tokenizer.ggml.mask_token_id") == nullptr ? -1 : whole_number(h, "tokenizer.ggml.mask_token_id");
     if (out.layers.empty() || out.layers.size() > n_layers_most || out.n_embd < 1 || out.n_embd > n_most || n < 2 ||
         mask < 0 || mask > std::numeric_limits<int32_t>::max()) {
         throw error(error_kind::bad_value,
@@ -95,10 +95,10 @@ head_file read_dflash(const std::string & path, const file_header & h) {
 head_file read_eagle3(const std::string & path, const file_header & h) {
     head_file out;
     out.layers   = target_layers(h, "eagle3");
-    out.n_target = number(h, "eagle3.target_hidden_size");
-    out.n_embd   = number(h, "eagle3.embedding_length");
+    out.n_target = whole_number(h, "eagle3.target_hidden_size");
+    out.n_embd   = whole_number(h, "eagle3.embedding_length");
     if (out.layers.size() != n_layers_eagle3 || out.n_target < 1 || out.n_target > n_most ||
-        number(h, "eagle3.block_count") != 1) {
+        whole_number(h, "eagle3.block_count") != 1) {
         throw error(error_kind::bad_value,
                     path +
                         " is no EAGLE-3 head that llama.cpp can run: it must have one layer, read three layers of its "
@@ -111,7 +111,7 @@ head_file read_eagle3(const std::string & path, const file_header & h) {
 
 // Layers before the MTP layers, which are the last ones.
 int64_t n_trunk(const file_header & h, const std::string & arch) {
-    return number(h, arch + ".block_count") - number(h, arch + ".nextn_predict_layers");
+    return whole_number(h, arch + ".block_count") - whole_number(h, arch + ".nextn_predict_layers");
 }
 
 // libllama's graphs of MTP layers end the process where they meet something that they do not expect.
@@ -120,7 +120,7 @@ bool can_run_mtp(const file_header & h, const std::string & arch, const std::str
     const bool   sections  = n != nullptr && std::any_of(n->begin(), n->end(), [](int64_t x) { return x > 0; });
     const bool   several   = arch == "hy_v3" || arch == "mimo2" || arch == "step35"; // may have several layers
     const bool   is_latent = arch == "deepseek2" || arch == "deepseek32" || arch == "glm-dsa";
-    return runs_mtp(arch) && (several || number(h, arch + ".nextn_predict_layers") == 1) &&
+    return runs_mtp(arch) && (several || whole_number(h, arch + ".nextn_predict_layers") == 1) &&
            !(arch == "glm4moe" && sections) && !(is_latent && h.value(arch + ".attention.key_length_mla") == nullptr) &&
            h.value(arch + ".attention.temperature_scale") == nullptr &&
            !(arch == "mimo2" && !has_tensor(h, layer + ".attn_qkv.weight"));
@@ -130,7 +130,7 @@ std::optional<head_file> read_mtp(const std::string & path, const file_header & 
                                   bool wanted) {
     const std::string layer = "blk." + std::to_string(n_trunk(h, arch));
     const bool        has_mtp =
-        number(h, arch + ".nextn_predict_layers") > 0 && has_tensor(h, layer + ".nextn.eh_proj.weight");
+        whole_number(h, arch + ".nextn_predict_layers") > 0 && has_tensor(h, layer + ".nextn.eh_proj.weight");
     if (!has_mtp && wanted) {
         throw error(error_kind::bad_value, path + " has no MTP layers (--spec-type draft-mtp); give a file that has " +
                                                "them (-md), or use another draft");
@@ -142,7 +142,7 @@ std::optional<head_file> read_mtp(const std::string & path, const file_header & 
         throw error(error_kind::bad_value,
                     path + " has MTP layers of a kind (" + arch + ") that duo cannot run; use another draft");
     }
-    const int64_t n_embd = number(h, arch + ".embedding_length");
+    const int64_t n_embd = whole_number(h, arch + ".embedding_length");
     return head_file{.kind = head_kind::mtp, .layers = {}, .n_target = n_embd, .n_embd = n_embd};
 }
 
@@ -150,7 +150,7 @@ std::optional<head_file> read_mtp(const std::string & path, const file_header & 
 
 std::optional<head_file> read_head_file(const std::string & path, bool mtp) {
     const file_header h    = read_file_header(path);
-    const std::string arch = text(h, "general.architecture");
+    const std::string arch = header_text(h, "general.architecture");
     refuse_others(path, arch);
     if (arch == "dflash" && !mtp) {
         return read_dflash(path, h);
@@ -160,27 +160,27 @@ std::optional<head_file> read_head_file(const std::string & path, bool mtp) {
 
 std::string head_mismatch(const std::string & path, const head_file & head, const std::string & target) {
     const file_header h    = read_file_header(target);
-    const std::string arch = text(h, "general.architecture");
+    const std::string arch = header_text(h, "general.architecture");
     if (head.kind == head_kind::mtp) {
-        const std::string own = text(read_file_header(path), "general.architecture");
+        const std::string own = header_text(read_file_header(path), "general.architecture");
         if (own != arch) {
             return path + " has the MTP layers of a " + own + " model, and " + target + " is a " + arch + " model" +
-                   advice;
+                   advice_of_head;
         }
     }
     if (head.kind != head_kind::mtp && !keeps_layer_inputs(arch)) {
         return target + " is a " + arch + " model, and llama.cpp does not give the hidden states of such models to a " +
                "draft head; use a draft model";
     }
-    if (const int64_t n = number(h, arch + ".embedding_length"); n != head.n_target) {
+    if (const int64_t n = whole_number(h, arch + ".embedding_length"); n != head.n_target) {
         return path + " was made for a target whose hidden states have " + std::to_string(head.n_target) +
-               " numbers, and those of " + target + " have " + std::to_string(n) + advice;
+               " numbers, and those of " + target + " have " + std::to_string(n) + advice_of_head;
     }
     const int64_t n_layer = n_trunk(h, arch);
     for (const int32_t i : head.layers) {
         if (i < 0 || i >= n_layer) {
             return path + " needs the input of layer " + std::to_string(i) + ", but " + target +
-                   " has the layers 0 to " + std::to_string(n_layer - 1) + advice;
+                   " has the layers 0 to " + std::to_string(n_layer - 1) + advice_of_head;
         }
     }
     if (!(head.own_embedding && head.own_output) && head.n_embd != head.n_target) {

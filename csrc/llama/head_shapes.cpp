@@ -9,7 +9,7 @@ namespace duo {
 
 namespace {
 
-constexpr int64_t n_most        = 1 << 24; // of any number here: so that products fit
+constexpr int64_t n_largest     = 1 << 24; // of any number here: so that products fit
 constexpr int64_t n_layers_most = 512;     // LLAMA_MAX_LAYERS
 constexpr int64_t any           = -1;      // rows that another check compares
 
@@ -59,7 +59,7 @@ std::string impossible(const std::string & arch, const sizes & s) {
         {"attention.value_length", s.n_value},
     };
     for (const auto & [key, n] : all) {
-        if (n < 1 || n > n_most) {
+        if (n < 1 || n > n_largest) {
             return " has an impossible value of " + arch + "." + key + ", or none";
         }
     }

@@ -18,7 +18,7 @@ std::string stamp(int64_t us) {
     return text.data();
 }
 
-std::string quoted(std::string_view text) {
+std::string json_quoted(std::string_view text) {
     std::string out;
     for (const char c : utf8_valid(std::string(text))) {
         if (uint8_t(c) < 0x20) {
@@ -39,7 +39,7 @@ std::string log_styler::styled(log_level level, std::string_view text, int64_t t
     if (style_.jsonl) {
         return line.empty() ? ""
                             : "{\"type\":\"log\",\"time\":" + std::to_string(time_us) + ",\"level\":\"" +
-                                  names[size_t(level)] + "\",\"msg\":" + quoted(line) + "}\n";
+                                  names[size_t(level)] + "\",\"msg\":" + json_quoted(line) + "}\n";
     }
     std::string out;
     if (at_begin_ && !line.empty() && style_.prefix && level != log_level::none) {

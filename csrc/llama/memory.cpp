@@ -24,7 +24,7 @@ uint64_t field(const std::string & path, const std::string & name) {
     return unknown;
 }
 
-uint64_t number(const std::string & path) {
+uint64_t number_after(const std::string & path) {
     std::ifstream file(path);
     uint64_t      x = 0;
     return file >> x ? x : unknown; // "max" means no limit
@@ -60,8 +60,8 @@ uint64_t left_in_groups() {
     for (const group_files & v : versions) {
         for (std::string path = own_group(v.controller);; path.resize(path.rfind('/'))) {
             const std::string group = v.root + path + "/";
-            const uint64_t    limit = number(group + v.limit);
-            const uint64_t    used  = number(group + v.used);
+            const uint64_t    limit = number_after(group + v.limit);
+            const uint64_t    used  = number_after(group + v.used);
             const uint64_t    pages = field(group + "memory.stat", v.pages);
             if (limit != unknown && used != unknown && pages != unknown) {
                 const uint64_t taken = used - std::min(used, pages);

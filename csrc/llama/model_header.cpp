@@ -20,7 +20,7 @@ namespace {
 }
 
 // Header integer of any width; `otherwise` if absent, -1 if it is not a single integer.
-int64_t integer(const gguf_context * g, const std::string & key, int64_t otherwise) {
+int64_t header_integer(const gguf_context * g, const std::string & key, int64_t otherwise) {
     const int64_t i = gguf_find_key(g, key.c_str());
     if (i < 0) {
         return otherwise;
@@ -71,7 +71,7 @@ void check_value(const std::string & path, const std::string & key, int64_t x, i
 
 // Of a list with one value per layer, 0 is a layer that has none of it.
 void check_range(const std::string & path, const gguf_context * g, const std::string & key, int64_t lo, int64_t hi) {
-    check_value(path, key, integer(g, key, lo), lo, hi);
+    check_value(path, key, header_integer(g, key, lo), lo, hi);
     for (const int64_t x : integers(g, key)) {
         check_value(path, key, x, std::min<int64_t>(lo, 0), hi);
     }
@@ -96,8 +96,8 @@ void check_heads(const std::string & path, const gguf_context * g, const std::st
 // States of another width than the model's own: libllama would be asked for more than it has. Two architectures say so
 // themselves.
 void check_states(const std::string & path, const gguf_context * g, const std::string & arch) {
-    const int64_t n = integer(g, arch + ".embedding_length_out", 0);
-    if (n != 0 && n != integer(g, arch + ".embedding_length", 0) && arch != "deepseek4" && arch != "qwen4exp") {
+    const int64_t n = header_integer(g, arch + ".embedding_length_out", 0);
+    if (n != 0 && n != header_integer(g, arch + ".embedding_length", 0) && arch != "deepseek4" && arch != "qwen4exp") {
         throw error(error_kind::unknown_model, path + " is a model for embeddings (" + arch +
                                                    ".embedding_length_out is " + std::to_string(n) +
                                                    "); choose a language model");
@@ -106,7 +106,7 @@ void check_states(const std::string & path, const gguf_context * g, const std::s
 
 void check_experts(const std::string & path, const gguf_context * g, const std::string & arch) {
     check_range(path, g, arch + ".expert_count", 0, 1024);
-    const int64_t n_expert = integer(g, arch + ".expert_count", 0);
+    const int64_t n_expert = header_integer(g, arch + ".expert_count", 0);
     if (n_expert > 0 && gguf_find_key(g, (arch + ".expert_used_count").c_str()) < 0) {
         refuse(path, arch + ".expert_used_count is missing");
     }
@@ -117,7 +117,7 @@ void check_experts(const std::string & path, const gguf_context * g, const std::
         }
     }
     check_range(path, g, arch + ".expert_group_count", 0, n_expert > 0 ? n_expert - 1 : 0);
-    const int64_t n_group = integer(g, arch + ".expert_group_count", 0);
+    const int64_t n_group = header_integer(g, arch + ".expert_group_count", 0);
     if (n_group > 1 && n_expert % n_group != 0) {
         refuse(path,
                arch + ".expert_group_count is " + std::to_string(n_group) + ", which does not divide the experts");
@@ -187,9 +187,9 @@ void check_tokens(const std::string & path, const gguf_context * g) {
 } // namespace
 
 void check_model_header(const std::string & path, const gguf_context * g) {
-    if (const int64_t no = integer(g, "split.no", 0); no > 0) {
+    if (const int64_t no = header_integer(g, "split.no", 0); no > 0) {
         throw error(error_kind::unknown_model, path + " is part " + std::to_string(no + 1) + " of " +
-                                                   std::to_string(integer(g, "split.count", 0)) +
+                                                   std::to_string(header_integer(g, "split.count", 0)) +
                                                    " of a model; give its first part");
     }
     const std::string arch = text(g, "general.architecture");
@@ -213,7 +213,7 @@ void check_model_header(const std::string & path, const gguf_context * g) {
     check_range(path, g, arch + ".attention.key_length", 1, 1 << 14);
     check_range(path, g, arch + ".attention.value_length", 1, 1 << 14);
     check_range(path, g, arch + ".rope.dimension_count", 0, 1 << 14);
-    check_range(path, g, arch + ".nextn_predict_layers", 0, integer(g, arch + ".block_count", 0));
+    check_range(path, g, arch + ".nextn_predict_layers", 0, header_integer(g, arch + ".block_count", 0));
 
     check_experts(path, g, arch);
     check_states(path, g, arch);

@@ -13,14 +13,14 @@ namespace {
 constexpr int32_t n_infill_most = 128;
 
 // The user's -1 means the whole text.
-int32_t look_back(int32_t n, const model_weights & w) {
+int32_t n_looked_back(int32_t n, const model_weights & w) {
     return n < 0 ? w.n_ctx() : n;
 }
 
 // With its parameters as llama.cpp's common/sampling.cpp gives them; nullptr: there is no such sampler.
 llama_sampler * sampler_named(const std::string & name, const sampling_params & s, const model_weights & w) {
     if (name == "penalties") {
-        return llama_sampler_init_penalties(w.n_vocab(), look_back(s.repeat_last_n, w), s.repeat_penalty,
+        return llama_sampler_init_penalties(w.n_vocab(), n_looked_back(s.repeat_last_n, w), s.repeat_penalty,
                                             s.frequency_penalty, s.presence_penalty);
     }
     if (name == "dry") {
@@ -29,7 +29,7 @@ llama_sampler * sampler_named(const std::string & name, const sampling_params & 
             breakers.push_back(b.c_str());
         }
         return llama_sampler_init_dry(w.vocab(), s.dry_multiplier, s.dry_base, s.dry_allowed_length,
-                                      look_back(s.dry_penalty_last_n, w), breakers.data(), breakers.size());
+                                      n_looked_back(s.dry_penalty_last_n, w), breakers.data(), breakers.size());
     }
     return name == "top_n_sigma"   ? llama_sampler_init_top_n_sigma(s.top_n_sigma)
            : name == "top_k"       ? llama_sampler_init_top_k(s.top_k)

@@ -35,7 +35,7 @@ std::string & servers() {
 }
 
 // Instead of an abort with a core dump, the process ends with one sentence.
-void on_abort(const char * message) {
+void on_host_abort(const char * message) {
     if (std::string_view(message).find("ggml-rpc.cpp:") == std::string_view::npos) {
         std::fprintf(stderr, "%s\n", message);
         return;
@@ -97,7 +97,7 @@ std::vector<std::string> rpc_connect(const std::string & endpoint) {
     const auto add = rpc_function<decltype(ggml_backend_rpc_add_server)>("ggml_backend_rpc_add_server");
     servers() += (servers().empty() ? "" : " or ") + endpoint;
     log_clear_errors();
-    on_failed_check(on_abort);
+    on_failed_check(on_host_abort);
     ggml_backend_reg_t reg = add(endpoint.c_str());
     if (reg == nullptr) {
         throw error(error_kind::peer_lost,

@@ -11,7 +11,7 @@ constexpr double prior_guess = 0.7; // acceptance before anything was seen, wort
 // By the n-gram's length: shares of right guesses in source code that has no earlier version in the prompt
 // (benchmarks/measure_sources.py).
 constexpr double prior_ngram[] = {0.5, 0.57, 0.65, 0.7, 0.79, 0.89};
-constexpr double memory        = 0.97; // weight of an observation fades by this with each later one
+constexpr double memory_usual  = 0.97; // weight of an observation fades by this with each later one
 constexpr double memory_bin    = 0.99;
 constexpr double own_weight    = 4.0;  // observations that the draft's own estimate is worth
 constexpr double age_weight    = 8.0;  // observations of an age that those of all ages are worth
@@ -29,10 +29,10 @@ size_t guess_record::place_of(int32_t age) {
 
 void guess_record::on_guess(int32_t i, bool right, bool fresh, int32_t age) {
     if (i >= 0 && i < n_draft_cap) {
-        level_[size_t(i)].add(right, memory);
+        level_[size_t(i)].add(right, memory_usual);
     }
     if (i == 0 && fresh) {
-        fresh_.add(right, memory);
+        fresh_.add(right, memory_usual);
     }
     if (age >= 0) {
         best_of_age_[place_of(age)].add(right, memory_bin);
@@ -46,7 +46,7 @@ size_t guess_record::length_of(int32_t n_match) {
 
 void guess_record::on_ngram(int32_t n_match, int32_t i, bool right) {
     if (i >= 0) {
-        ngram_[length_of(n_match)][size_t(std::min(i, n_deep - 1))].add(right, memory);
+        ngram_[length_of(n_match)][size_t(std::min(i, n_deep - 1))].add(right, memory_usual);
     }
 }
 

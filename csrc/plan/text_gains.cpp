@@ -7,15 +7,15 @@
 namespace duo {
 
 namespace {
-constexpr double  assumed        = 0.1; // share that a draft saves, before anything was seen
-constexpr double  assumed_weight = 3.0; // texts that this counts as
-constexpr int32_t n_telling      = 8;   // tokens of a text that say something about it
-constexpr int32_t n_hard         = 12;  // tokens after which a draft that costs time is sent to rest
-constexpr int32_t n_usual        = 64;  // of a text whose length is unknown
+constexpr double  assumed          = 0.1; // share that a draft saves, before anything was seen
+constexpr double  assumed_weight   = 3.0; // texts that this counts as
+constexpr int32_t n_tokens_telling = 8;   // tokens of a text that say something about it
+constexpr int32_t n_hard           = 12;  // tokens after which a draft that costs time is sent to rest
+constexpr int32_t n_usual          = 64;  // of a text whose length is unknown
 } // namespace
 
 void text_gains::begin_text() {
-    if (n_tokens_ >= n_telling) {
+    if (n_tokens_ >= n_tokens_telling) {
         shares_[n_known_ % n_texts] = std::max(-1.0, 1.0 - us_ / plain_us_);
         ++n_known_;
     }

@@ -15,7 +15,7 @@ namespace {
 constexpr int16_t n_ahead_first  = 8; // orders until the target gives its own
 constexpr int16_t n_branch_first = 4;
 
-void refuse(const char * what) {
+void refuse_host(const char * what) {
     throw error(error_kind::peer_lost, std::string("the verify host sent ") + what);
 }
 
@@ -107,7 +107,7 @@ void target_link::count_verdicts(std::span<const verdict_msg> verdicts) {
     n_verdicts_ += size_t(std::count_if(verdicts.begin(), verdicts.end(),
                                         [](const verdict_msg & v) { return v.what == verdict_msg::kind::verdict; }));
     if (n_begun_ + n_verdicts_ > n_text()) {
-        refuse("more verdicts than the context has tokens");
+        refuse_host("more verdicts than the context has tokens");
     }
 }
 
@@ -115,23 +115,23 @@ void target_link::count_verdicts(std::span<const verdict_msg> verdicts) {
 void target_link::check(const chunk_msg & c) {
     if (c.what == chunk_msg::kind::logprob) {
         if (++n_alternatives_ > now_.n_logprobs || c.token < 0 || std::isnan(c.logp)) {
-            refuse("log-probabilities that nobody asked for");
+            refuse_host("log-probabilities that nobody asked for");
         }
         return;
     }
     if (n_alternatives_ < now_.n_logprobs) {
-        refuse("a token without its log-probabilities");
+        refuse_host("a token without its log-probabilities");
     }
     constexpr int32_t n_bytes_most = 1 << 20;
     if (c.n_hold < 0 || c.n_hold > n_bytes_most || c.n_drop < 0 || c.n_drop > n_bytes_most) {
-        refuse("impossible lengths");
+        refuse_host("impossible lengths");
     }
     if (c.what == chunk_msg::kind::token) {
         if (c.token < 0 || now_.n_predict == 0 || now_.prompt.size() > n_text() || std::isnan(c.logp)) {
-            refuse("more text than was asked for, or no text");
+            refuse_host("more text than was asked for, or no text");
         }
     } else if (c.finish == finish_reason::none) {
-        refuse("an end without a reason");
+        refuse_host("an end without a reason");
     }
 }
 
@@ -178,7 +178,7 @@ void target_link::give(std::span<const verdict_msg> verdicts, std::span<const ch
         }
     }
     if (n_alternatives_ < now_.n_logprobs) {
-        refuse("a token without its log-probabilities");
+        refuse_host("a token without its log-probabilities");
     }
     wires_->chunks.wake();
 }

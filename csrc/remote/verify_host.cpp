@@ -13,7 +13,7 @@ namespace duo {
 
 namespace {
 constexpr size_t n_early_most = 1024;
-constexpr size_t n_dropped    = size_t(1) << 18; // chunks that a client has not taken, before its text ends
+constexpr size_t n_untaken    = size_t(1) << 18; // chunks that a client has not taken, before its text ends
 } // namespace
 
 verify_host::verify_host(token_model & model, int32_t n_places, std::function<void()> on_thread)
@@ -115,7 +115,7 @@ bool verify_host::asked(int32_t i) {
 void verify_host::sort_chunks() {
     for (chunk_msg c; pipeline_.next_chunk(c);) {
         place & p = places_[size_t(c.slot)];
-        if (p.chunks.size() >= n_dropped && !p.dropped) {
+        if (p.chunks.size() >= n_untaken && !p.dropped) {
             p.dropped = true;
             pipeline_.ask_to_end(*p.text);
         }

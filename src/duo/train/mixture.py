@@ -58,7 +58,8 @@ class Experts(nn.Module):
 
     def weights(self, x: Tensor) -> Tensor:
         """Of each expert: [..., n_expert], n_used on average if it is chosen, 0 if not."""
-        probs = self.router(x.float()).sigmoid()
+        with torch.autocast(x.device.type, enabled=False):  # llama.cpp's router has 32 bits
+            probs = self.router(x.float()).sigmoid()
         chosen = (probs + self.bias).topk(self.n_used, -1).indices
         mask = torch.zeros_like(probs).scatter(-1, chosen, 1.0)
         if self.training:

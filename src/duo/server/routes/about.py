@@ -17,6 +17,7 @@ from duo.server.errors import ApiError
 from duo.server.request_options import settings_shown
 from duo.server.respond import Json
 from duo.server.routes.slots import slot_list
+from duo.server.service import RETRY_S
 
 if TYPE_CHECKING:
     from duo.server.route_table import RouteTable
@@ -49,15 +50,19 @@ async def _remembered(service: Service, name: str) -> Any:
 
 
 def _check_file(duo: Duo) -> None:
-    """Raises ApiError 503: the target's file can no longer be read, so no request is served until it is loaded again."""
+    """Raises ApiError 503: the target's file can no longer be read, so requests fail until it is loaded again."""
     target = duo.engine.target
     if target is not None and target.lost_file:
-        raise ApiError(503, f"{Path(target.lost_file).name} can no longer be read; check it and start the server again")
+        raise ApiError(
+            503,
+            f"{Path(target.lost_file).name} can no longer be read; check it and start the server again",
+            headers={"Retry-After": RETRY_S},
+        )
 
 
 def add(router: RouteTable, service: Service) -> None:
     async def health() -> Response:
-        """200: requests are served. 503: the model is being loaded, the server shuts down, or the model's file is lost."""
+        """200: requests are served. 503: the model is being loaded, its file is lost, or the server shuts down."""
         if not service.is_ready and not service.is_asleep:
             raise service.not_ready()
         if service.is_ready:
