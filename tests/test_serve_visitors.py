@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -87,6 +88,9 @@ def test_a_request_across_sites_that_needs_no_permission_is_refused_before_work(
         ({"host": "localhost,::1"}, EVIL, False),
         ({"host": "/run/duo.sock,127.0.0.1"}, EVIL, False),
         ({"host": "0.0.0.0", "insecure": True}, EVIL, True),
+        ({"host": "0.0.0.0"}, EVIL, True),
+        ({}, "host.docker.internal:8080", True),
+        ({}, "evil.docker.internal", False),
         ({"api_key": "k"}, EVIL, True),
         ({"api_key": "k", "allowed_hosts": "duo"}, EVIL, False),
         ({"host": "0.0.0.0", "allowed_hosts": "duo,b"}, EVIL, False),
@@ -97,6 +101,40 @@ def test_a_request_across_sites_that_needs_no_permission_is_refused_before_work(
 )
 def test_who_has_to_call_the_server_by_its_name(given: dict[str, Any], host: str, known: bool) -> None:
     assert ServerSettings.of(given, "demo").visitors.knows_host(host) is known
+
+
+@pytest.mark.parametrize(
+    ("given", "host", "known"),
+    [
+        ({}, EVIL, False),
+        ({"insecure": True}, EVIL, False),
+        ({}, "", True),
+        ({}, "127.0.0.1:8080", True),
+        ({}, "192.168.0.7:8080", True),
+        ({}, "duo:8080", True),
+        ({}, f"{socket.gethostname()}:8080", True),
+        ({}, f"{socket.gethostname()}.local", True),
+        ({"allowed_hosts": "duo.example"}, "duo.example", True),
+        ({"allowed_hosts": "*"}, EVIL, True),
+        ({"api_key": "k"}, EVIL, True),
+    ],
+)
+def test_a_browser_of_this_machine_is_not_fooled_by_an_open_address(
+    given: dict[str, Any], host: str, known: bool
+) -> None:
+    """Where --host 0.0.0.0 has no key: a foreign name that means 127.0.0.1."""
+    visitors = ServerSettings.of({"host": "0.0.0.0", **given}, "demo").visitors
+    assert visitors.knows_host(host, over_loopback=True) is known
+
+
+def test_an_open_server_refuses_what_pages_of_others_send() -> None:
+    with served({"host": "0.0.0.0"}, n_parallel=1) as s:
+        here = Server(s.url.replace("0.0.0.0", "127.0.0.1"), s.service, s.serving)
+        assert status(here, "POST", "/completion") == 200
+        assert status(here, "GET", "/v1/models", EVIL) == 403  # its name was made to mean 127.0.0.1
+        for path in ("/completion", "/slots/0?action=erase", "/lora-adapters", "/props"):
+            assert status(here, "POST", path, headers={"Origin": "https://evil.example"}) == 403
+            assert status(here, "POST", path, EVIL, headers={"Origin": f"http://{EVIL}"}) == 403
 
 
 def test_pages_that_may_use_it() -> None:
@@ -232,10 +270,19 @@ def test_no_request_hides_behind_a_line_end(server: Server, pieces: list[bytes],
 
 def test_tools_that_only_others_would_run_are_refused_by_name(server: Server) -> None:
     messages = [{"role": "user", "content": "Who won?"}]
-    for path, body in (
-        ("/v1/messages", {"messages": messages, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
-        ("/v1/chat/completions", {"messages": messages, "tools": [{"type": "web_search"}]}),
-        ("/v1/responses", {"input": "Who won?", "tools": [{"type": "web_search"}]}),
+    function = {"name": "roll", "parameters": {"type": "object"}}
+    tool, searches = {"type": "function", "function": function}, {"type": "web_search"}
+    of_anthropic = [
+        {"name": "roll", "input_schema": {"type": "object"}},
+        {"type": "web_search_1", "name": "web_search"},
+    ]
+    for path, body, tools in (
+        ("/v1/messages", {"messages": messages}, of_anthropic),
+        ("/v1/messages/count_tokens", {"messages": messages}, of_anthropic),
+        ("/v1/chat/completions", {"messages": messages}, [tool, searches]),
+        ("/v1/responses", {"input": "Who won?"}, [{"type": "function", **function}, searches]),
     ):
-        answer = server.post(path, {**body, "max_tokens": 4})
-        assert answer.status_code == 400 and "web_search" in answer.json()["error"]["message"], answer.text
+        for some, number in ((tools, 1), (tools[1:], 0)):  # beside a function, and alone
+            answer = server.post(path, {**body, "tools": some, "max_tokens": 4})
+            said = answer.json()["error"]["message"]
+            assert answer.status_code == 400 and f"tool {number} " in said and "web_search" in said, answer.text

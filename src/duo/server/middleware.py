@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from duo.errors import Cancelled
 from duo.server.errors import ApiError
+from duo.server.listening import is_loopback_address
 from duo.server.page_files import KINDS
 from duo.server.protocol import is_ambiguous
 from duo.server.route_table import ServedRoute
@@ -92,8 +93,9 @@ class Gate:
         named = (b"host", b"origin", b"sec-fetch-site")
         headers = {k: v.decode("latin-1") for k, v in scope["headers"] if k in named}
         host, origin, site = (headers.get(name, "") for name in named)
-        of_unix = scope["server"] is not None and scope["server"][1] is None  # a socket that no browser opens
-        if not of_unix and not visitors.knows_host(host):
+        own_address, port = scope["server"] or ("", 0)
+        of_unix = port is None  # a socket that no browser opens
+        if not of_unix and not visitors.knows_host(host, over_loopback=is_loopback_address(own_address)):
             raise ApiError(
                 403, f"this server is not called {quoted(host)}; start it with --allowed-hosts", reason="host"
             )

@@ -75,7 +75,8 @@ class ServerSettings:
             visitors=Visitors.of(
                 o["allowed_hosts"],
                 o["cors_origins"],
-                only_here=not keys and all(map(is_loopback, hosts_of(o["host"]))),
+                only_here=all(map(is_loopback, hosts_of(o["host"]))),
+                keyed=bool(keys),
             ),
             timeout_s=o["timeout"],
             keep_alive_s=o["keep_alive"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -17,6 +18,8 @@ from duo.support.wording import quoted
 LOCALHOST = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 PORTS = {"http": 80, "https": 443}  # which an origin leaves out
 READING = ("GET", "HEAD", "OPTIONS")  # a page of another site cannot see the answer
+# How containers call the machine that runs them. Nobody can register a name below .internal.
+OF_CONTAINERS = ("host.docker.internal", "host.containers.internal")
 
 
 def host_of(value: str) -> str:
@@ -57,27 +60,42 @@ def _name(value: str) -> str | None:
     return value if re.fullmatch(r"[a-z0-9_.-]+", value) else None
 
 
+def _nobody_elses(name: str) -> bool:
+    """Whether nobody else can let this name, or address, mean this machine."""
+    with suppress(ValueError):
+        return bool(ipaddress.ip_address(name))
+    own = socket.gethostname().lower()
+    return bool(name) and ("." not in name or name in (own, f"{own}.local"))
+
+
 @dataclass(frozen=True)
 class Visitors:
-    """hosts: names that a request may call the server by, beside those of this machine; None: any. origins: of pages
-    that may use it, "localhost" or "*" among them."""
+    """hosts: names that a request may call the server by, beside those of this machine; None: any. asks_here: even
+    then, a browser of this machine has to call it by one of the machine's names. origins: of pages that may use it,
+    "localhost" or "*" among them."""
 
     hosts: frozenset[str] | None = None
     origins: tuple[str, ...] = ("localhost",)
+    asks_here: bool = False
 
     @classmethod
-    def of(cls, allowed_hosts: str | None, cors_origins: str, *, only_here: bool) -> Visitors:
-        """only_here: nobody but this machine can reach the server, and it asks for no key. Raises BadValueError."""
+    def of(cls, allowed_hosts: str | None, cors_origins: str, *, only_here: bool, keyed: bool = False) -> Visitors:
+        """only_here: nobody but this machine can reach the server. keyed: it asks for a key. Raises BadValueError."""
         names = comma_separated(allowed_hosts)
-        anybody = "*" in names if allowed_hosts is not None else not only_here
+        anybody = "*" in names if allowed_hosts is not None else keyed or not only_here
         hosts = frozenset(allowed_name(x) for x in names if x != "*")
-        return cls(None if anybody else hosts, tuple(map(allowed_origin, comma_separated(cors_origins))))
+        origins = tuple(map(allowed_origin, comma_separated(cors_origins)))
+        return cls(None if anybody else hosts, origins, asks_here=allowed_hosts is None and not keyed)
 
-    def knows_host(self, host: str) -> bool:
-        """A request without a Host comes from no browser."""
+    def knows_host(self, host: str, *, over_loopback: bool = False) -> bool:
+        """A request without a Host comes from no browser. over_loopback: the connection never left this machine."""
         name = host_of(host)
-        own = is_loopback_address(name) or name.endswith(".localhost")  # RFC 6761
-        return self.hosts is None or not host or own or name in self.hosts
+        own = is_loopback_address(name) or name.endswith(".localhost") or name in OF_CONTAINERS  # RFC 6761
+        if not host or own:
+            return True
+        if self.hosts is None:
+            return not (self.asks_here and over_loopback) or _nobody_elses(name)
+        return name in self.hosts
 
     def knows_origin(self, method: str, origin: str, host: str, *, fetch_site: str = "") -> bool:
         """Whether a request may do more than read. origin: of the page that sends it; empty: it is no page. fetch_site:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
+# Codex offers tools of OpenAI's servers with every request, whatever its user wants.
+OFFERS_MORE = "codex"
 TEXTS = ("input_text", "output_text", "text", "refusal", "reasoning_text")
 
 
@@ -31,7 +33,7 @@ def add(router: RouteTable, service: Service) -> None:
     async def create(request: Request) -> Response:
         """An answer to a conversation, as OpenAI's Responses."""
         f = await fields_of(service, request, ResponsesFields)
-        chat = as_chat(f)
+        chat = as_chat(f, _functions(f, request))
 
         def make() -> tuple[list[ServedText], AnswerFormat]:
             texts = chat_texts(chat, service.duo, service.settings)
@@ -41,7 +43,8 @@ def add(router: RouteTable, service: Service) -> None:
 
     async def input_tokens(request: Request) -> Response:
         """How many tokens a conversation has."""
-        chat = as_chat(await fields_of(service, request, ResponsesFields))
+        f = await fields_of(service, request, ResponsesFields)
+        chat = as_chat(f, _functions(f, request))
         duo = service.check_ready()
         prompt = await service.in_thread(prompt_of, chat, duo, service.settings, fields=chat)
         return Json({"object": "response.input_tokens", "input_tokens": len(prompt.tokens)})
@@ -52,7 +55,18 @@ def add(router: RouteTable, service: Service) -> None:
         router.post(f"{prefix}/responses/input_tokens", body=ResponsesFields, include_in_schema=shown)(input_tokens)
 
 
-def as_chat(f: ResponsesFields) -> ChatFields:
+def _functions(f: ResponsesFields, request: Request) -> list[dict[str, Any]]:
+    """The tools that the client runs, as a chat has them. Raises BadValueError: others beside them."""
+    functions = []
+    for i, t in enumerate(f.tools or ()):
+        if t.get("type") == "function":
+            functions.append({"type": "function", "function": _function(t)})
+        elif not request.headers.get("user-agent", "").lower().startswith(OFFERS_MORE):
+            raise BadValueError(f"tool {i} is of type {quoted(t.get('type'))}; duo knows functions only, leave it out")
+    return functions
+
+
+def as_chat(f: ResponsesFields, tools: list[dict[str, Any]]) -> ChatFields:
     """Raises BadValueError and ApiError."""
     if f.previous_response_id is not None:
         raise BadValueError(
@@ -69,9 +83,6 @@ def as_chat(f: ResponsesFields) -> ChatFields:
     for name in ("input", "instructions", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"):
         fields.pop(name, None)
     more: dict[str, Any] = {"messages": messages, "n": 1}
-    tools = [{"type": "function", "function": _function(t)} for t in f.tools or () if t.get("type") == "function"]
-    if f.tools and not tools:  # beside others, agents offer tools of OpenAI's servers by default
-        raise BadValueError(f"tool 0 is of type {quoted(f.tools[0].get('type'))}; duo knows functions only")
     if tools:
         more["tools"] = tools
         choice = f.tool_choice
