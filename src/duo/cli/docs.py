@@ -15,7 +15,7 @@ from textwrap import fill
 
 import click
 
-from duo.cli.llama_cpp_options import NOT_IN_DUO, PROGRAM
+from duo.cli.llama_cpp_options import PROGRAM, WORK_OF_OTHERS
 from duo.cli.llama_cpp_taken import TAKEN
 from duo.cli.main import program
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
@@ -28,6 +28,10 @@ HEAD = """# Command line
 prove` found a difference); 130 (Ctrl-C).
 """
 # llama.cpp's programs: options that duo has or takes, and all at the pinned commit. A test counts them.
+CLASSES = (
+    "Classes: `means`: the option stands for others of duo. `so`: duo is like that anyway, or the option changes "
+    "nothing in duo. `less`: what it asks for is not done; the text is right all the same."
+)
 SHARES = (("llama-server", 250, 259), ("llama-cli", 200, 205), ("llama-completion", 162, 163))
 
 
@@ -108,18 +112,23 @@ what they mean.
 """
     counted = f"duo has or takes {', '.join(shares[:-1])} and {shares[-1]}, each counted once, however it is spelled."
     yield fill(counted, 120) + "\n"
-    rows = ["| option | in duo | commands |", "|---|---|---|"]
+    yield fill(CLASSES, 120) + "\n"
+    rows = ["| option | class | in duo | commands |", "|---|---|---|---|"]
     for t in TAKEN:
         names = " ".join(f"`{name}`" for name in t.names)
         commands = ", ".join(f"`duo {c}`" for c in t.commands)
-        rows.append(f"| {names}{' *VALUE*' * (t.means is not None)} | {t.why} | {commands} |")
+        rows.append(f"| {names}{' *VALUE*' * (t.means is not None)} | {t.kind} | {t.why} | {commands} |")
     yield "\n".join(rows) + "\n"
-    yield f"duo does not have: {', '.join(f'`{name}`' for name in sorted(NOT_IN_DUO))}.\n"
+    yield "These end with an error, because they are the work of another program:\n"
+    rows = ["| option | who does it |", "|---|---|"]
+    for what in dict.fromkeys(WORK_OF_OTHERS.values()):
+        rows.append(f"| {' '.join(f'`{x}`' for x, of in WORK_OF_OTHERS.items() if of == what)} | {what} |")
+    yield "\n".join(rows) + "\n"
     programs = ", ".join(f"`{p}`" for p in sorted(set(PROGRAM.values())))
     yield f"Options of other programs end with an error that names the program: {programs}.\n"
     open_to_others = (
-        "With `--host 0.0.0.0`, or another address that other machines can reach, `duo serve` wants `--api-key`, a "
-        "certificate, or `--insecure`; llama-server wants nothing."
+        "With `--host 0.0.0.0`, or another address that other machines can reach, and without `--api-key`, `duo serve` "
+        "starts with a warning, as everybody who reaches the port can use the model; `--insecure` silences it."
     )
     yield fill(open_to_others, 120) + "\n"
 

@@ -92,11 +92,22 @@ _ELSEWHERE = {
 }
 PROGRAM = {name: program for program, names in _ELSEWHERE.items() for name in names.split()}
 
-# Those of llama-server, llama-cli and llama-completion that duo does not have.
-NOT_IN_DUO = frozenset(
-    """
-    --agent --docker-repo --mcp-servers-config --mcp-servers-json --server-base
-    --spec-synth-len --spec-synth-rates --tools --tools-runtime --ui-mcp-proxy --video --webui-mcp-proxy -ag
-    -dr
-    """.split()  # noqa: SIM905 (a line for each otherwise)
-)
+# Those of llama-server and llama-cli that are the work of another program, by what does it.
+_WORK_OF_OTHERS = {
+    "an agent runs tools, and duo serve writes its texts (docs/server.md)": """
+        --agent -ag --mcp-servers-config --mcp-servers-json --tools --tools-runtime --ui-mcp-proxy --webui-mcp-proxy
+    """,
+    "any client of OpenAI's routes talks with a server that runs": """
+        --server-base
+    """,
+    "docker model pull downloads it, and -m takes the file; -hf takes models of Hugging Face": """
+        --docker-repo -dr
+    """,
+    "duo bench --synthetic pretends acceptance": """
+        --spec-synth-len --spec-synth-rates
+    """,
+    "ffmpeg makes pictures of a video, and --image takes them": """
+        --video
+    """,
+}
+WORK_OF_OTHERS = {name: what for what, names in _WORK_OF_OTHERS.items() for name in names.split()}

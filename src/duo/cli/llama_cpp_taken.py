@@ -5,6 +5,7 @@ The spellings are those of common/arg.cpp at the pinned commit. A test asks that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -37,10 +38,16 @@ class TakenOption:
     needs: str = ""  # an option that a command must have for this
     env: str = ""  # variable of the environment; its value is checked, too
     loud: bool = False  # duo does less than llama.cpp, so the note is shown without -v
+    less: bool = False  # the same, where only the speed may suffer
+
+    @property
+    def kind(self) -> str:
+        """means: it stands for options of duo. so: duo is like that anyway. less: what it asks for is not done."""
+        stands_for = self.instead or re.search(r"\bmeans? -", self.why)
+        return "less" if self.loud or self.less else "means" if stands_for else "so"
 
 
 _MARKS = "duo chooses by itself which states of a model it keeps"
-_WAITS = "duo's threads wait as OpenMP does"
 _SAMPLING = "tokens are chosen on the CPU, which gives the same text"
 _ROWS = "measured times decide which guesses are verified"
 _QUIET = "llama.cpp's log is shown only with -v, and its lines are plain"
@@ -86,13 +93,23 @@ TAKEN: tuple[TakenOption, ...] = (
         env="LLAMA_ARG_CACHE_IDLE_SLOTS",
     ),
     TakenOption(
-        ("--cache-reuse",), "only the beginnings of prompts are reused", integer(), env="LLAMA_ARG_CACHE_REUSE"
+        ("--cache-reuse",),
+        "what stands behind a change of the prompt is read again, so that its text is that of a new prompt",
+        integer(),
+        less=True,
+        env="LLAMA_ARG_CACHE_REUSE",
     ),
     TakenOption(("-sps", "--slot-prompt-similarity"), "a text goes where most of its prompt is cached", number()),
     TakenOption(
-        ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"), _MARKS, integer(), env="LLAMA_ARG_CTX_CHECKPOINTS"
+        ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"),
+        _MARKS,
+        integer(),
+        less=True,
+        env="LLAMA_ARG_CTX_CHECKPOINTS",
     ),
-    TakenOption(("-cms", "--checkpoint-min-step"), _MARKS, integer(), env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT"),
+    TakenOption(
+        ("-cms", "--checkpoint-min-step"), _MARKS, integer(), less=True, env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT"
+    ),
     TakenOption(
         ("-dt", "--defrag-thold"), "it has no effect in llama.cpp either", number(), env="LLAMA_ARG_DEFRAG_THOLD"
     ),
@@ -101,12 +118,11 @@ TAKEN: tuple[TakenOption, ...] = (
     TakenOption(("-mu", "--model-url"), "it means -hf and -hff", model_url, needs="-hf", env="LLAMA_ARG_MODEL_URL"),
     TakenOption(
         ("--kv-unified-per-slot",),
-        "-c is the context of each text",
+        "it means -c, which is the context of each text",
         lambda n: {"n_ctx": n},
         needs="-c",
         env="LLAMA_ARG_KV_UNIFIED_PER_SLOT",
     ),
-    TakenOption(("-fitc", "--fit-ctx"), "a context is never made smaller than -c", integer(0), env="LLAMA_ARG_FIT_CTX"),
     TakenOption(
         ("-lzm", "--lazy-mode"),
         "libllama decides that, so only auto is taken",
@@ -120,7 +136,11 @@ TAKEN: tuple[TakenOption, ...] = (
         env="LLAMA_ARG_GRP_ATTN_N",
     ),
     TakenOption(("-gaw", "--grp-attn-w"), "duo has no group attention", integer(), env="LLAMA_ARG_GRP_ATTN_W"),
-    TakenOption(_for_all("poll"), _WAITS, integer(0, 100, "a whole number from 0 to 100")),
+    TakenOption(
+        _for_all("poll")[1:],
+        "all threads wait as --poll says",
+        integer(0, 100, "a whole number from 0 to 100"),
+    ),
     TakenOption(
         _for_all("prio")[1:],
         "all threads have the priority that --prio gives",
@@ -189,6 +209,7 @@ TAKEN: tuple[TakenOption, ...] = (
         ("-mmdev", "--mmproj-device"),
         "pictures are encoded on the first GPU, or without one",
         any_text,
+        less=True,
         env="MTMD_BACKEND_DEVICE",
     ),
     TakenOption(("--video-ffmpeg-dir",), _NO_VIDEO, any_text, env="LLAMA_ARG_VIDEO_FFMPEG_DIR"),
