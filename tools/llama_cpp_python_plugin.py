@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +13,42 @@ from server_cases import REFERENCE
 from tiny_models import tiny
 
 from duo import Duo
-from duo.models.demo import demo_pair
 
 CLASS = "DUO_TESTS_CLASS"  # which run it is
 MODELS = "DUO_TESTS_MODELS"  # a folder with the real models
-ARCHITECTURES = {"mamba-130m-hf.Q2_K.gguf": "mamba", "Falcon-H1-Tiny-90M-Instruct-Q2_K.gguf": "falcon-h1"}
+VOCABULARIES = Path("vendor/llama.cpp/models")
+# What stands in for the models of the hub: the same architecture with random weights, and one of llama.cpp's
+# vocabularies.
+STAND_INS = {
+    "Qwen3.5-0.8B-Q8_0.gguf": ("qwen35", "qwen35"),
+    "stories15M-q4_0.gguf": ("llama", "llama-spm"),
+    "mamba-130m-hf.Q2_K.gguf": ("mamba", "gpt-neox"),
+    "Falcon-H1-Tiny-90M-Instruct-Q2_K.gguf": ("falcon-h1", "llama-bpe"),
+}
 
 
 class DuoForLlama(Duo):
-    """With the demo draft, where the target is the demo pair's."""
+    """With a draft that is mostly right, where it may have one."""
 
     def __init__(self, model_path: str, **options: Any) -> None:
-        target, draft = map(str, demo_pair())
-        if os.environ[CLASS] == "draft" and model_path == target:
-            options["draft"] = draft
+        draft = Path(model_path).with_suffix(".draft")
+        if os.environ[CLASS] == "draft" and draft.is_file():
+            options["draft"] = str(draft)
         super().__init__(model_path, **options)
 
 
-@cache
 def _stand_in(file: str) -> str:
-    target, _ = demo_pair()
-    folder = Path(tempfile.mkdtemp())
-    if file in ARCHITECTURES:
-        return str(tiny(ARCHITECTURES[file], target, folder / file))
-    return str(bert(folder / file)) if file.startswith("bge-") else str(target)
+    """One run makes it for all."""
+    path = Path("stand_ins") / file
+    path.parent.mkdir(exist_ok=True)
+    if path.exists():
+        return str(path)
+    if file not in STAND_INS:
+        return str(bert(path))
+    architecture, vocabulary = STAND_INS[file]
+    source = VOCABULARIES / f"ggml-vocab-{vocabulary}.gguf"
+    tiny(architecture, source, path.with_suffix(".draft"), apart=0.3)
+    return str(tiny(architecture, source, path))
 
 
 def _download(_repo: str, file: str, **_options: Any) -> str:

@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from llama_cpp_python_plugin import CLASS, MODELS
@@ -26,21 +27,20 @@ RUNS = {REFERENCE: "Llama", "alone": "Duo", "draft": "Duo with a draft"}
 FILES = ("test_llama",)
 
 
-def prepare(sdist: Path, to: Path, reasons: Reasons | None) -> None:
-    """A folder with the tests, and the vocabularies where they look for them. reasons: of lines that are left out.
-
-    Raises SystemExit: the sdist has no tests.
+def prepare(sdist: Path, to: Path, reasons: Reasons) -> None:
+    """A folder with the tests for each run, and the vocabularies where they look for them. reasons: of lines that are
+    left out. Raises SystemExit: the sdist has no tests.
     """
-    tests = sdist / "tests"
-    if not (tests / f"{FILES[0]}.py").is_file():
+    if not (sdist / "tests" / f"{FILES[0]}.py").is_file():
         raise SystemExit(f"{sdist} has no tests/{FILES[0]}.py; name an unpacked sdist of llama-cpp-python")
     shutil.rmtree(to, ignore_errors=True)
-    (to / "tests").mkdir(parents=True)
+    to.mkdir(parents=True)
     (to / "vendor").symlink_to((sdist / "vendor").resolve())
-    for file in FILES:
-        text = (tests / f"{file}.py").read_text("utf-8")
-        text = text if reasons is None else reasons.without_lines(file, text, REFERENCE)
-        (to / "tests" / f"{file}.py").write_text(text, "utf-8")
+    for run in RUNS:
+        (to / run).mkdir()
+        for file in FILES:
+            text = (sdist / "tests" / f"{file}.py").read_text("utf-8")
+            (to / run / f"{file}.py").write_text(reasons.without_lines(file, text, run), "utf-8")
 
 
 def cases_of(folder: Path, run: str, models: Path | None) -> list[Case]:
@@ -51,7 +51,7 @@ def cases_of(folder: Path, run: str, models: Path | None) -> list[Case]:
     for file in FILES:
         report, log = folder / f"{file}-{run}.xml", folder / f"{file}-{run}.log"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "llama_cpp_python_plugin",
-                   f"--junitxml={report}", f"tests/{file}.py"]  # fmt: skip
+                   f"--junitxml={report}", f"{run}/{file}.py"]  # fmt: skip
         with log.open("w") as out:
             of_models = {} if models is None else {MODELS: str(models.resolve())}
             subprocess.run(command, cwd=folder, env=env | of_models, stdout=out, stderr=out, check=False)
@@ -78,7 +78,8 @@ def main() -> int:
     parser.add_argument("--to", type=Path, default=ROOT / "build" / "llama_cpp_python_tests", help="folder for the run")
     given = parser.parse_args()
     reasons = Reasons.read(ROOT / "tools" / "llama_cpp_python_cases.json")
-    prepare(given.folder, given.to, None if given.models else reasons)
+    lines = [x for x in reasons.lines if not (given.models and x[2] == "model")]
+    prepare(given.folder, given.to, replace(reasons, lines=tuple(lines)))
     cases = [c for run in RUNS for c in cases_of(given.to, run, given.models)]
     print(table(cases))
     unexplained = [c for c in fails_here(cases) if not reasons.of(c)]

@@ -18,6 +18,7 @@ from click.shell_completion import CompletionItem
 
 from duo import __version__
 from duo.cli.messages_stream import ignore_a_full_disk
+from duo.cli.nearest import nearest
 
 # pydantic would look for plugins in all installed packages: 20 ms of each start.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -145,7 +146,9 @@ class Program(click.Group):
         if args[0] in MOVED:
             raise click.ClickException(f"duo {args[0]} is now duo {MOVED[args[0]]}")
         if args[0] not in COMMANDS:
-            raise click.ClickException(f'unknown command {args[0]}; to give a prompt write: duo -p "{args[0]} ..."')
+            close = nearest(args[0], [*COMMANDS, *MOVED])
+            how = f"did you mean duo {close}?" if close else f'to give a prompt write: duo -p "{args[0]} ..."'
+            raise click.ClickException(f"unknown command {args[0]}; {how}")
         return super().resolve_command(ctx, args)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -15,11 +14,10 @@ from click.core import ParameterSource
 
 from duo._openmp import wait_policy
 from duo.cli.complete import by_metavar
-from duo.cli.help_groups import HELP_ALL, help_all, write_options
-from duo.cli.llama_cpp_line import Meant, commands_of, meaning_of, of_environment, taken_by, without_effect
-from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, OF_PROMPT, PROGRAM, WORK_OF_OTHERS
-from duo.cli.llama_cpp_taken import OF_NAME
+from duo.cli.help_groups import help_all, write_options
+from duo.cli.llama_cpp_line import Meant, meaning_of, of_environment, without_effect
 from duo.cli.on_off import Flag
+from duo.cli.unknown_option import unknown_option
 from duo.errors import BadValueError
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
@@ -273,25 +271,3 @@ class ModelCommand(click.Command):
         for name, why in ({} if ctx.resilient_parsing else notes).items():
             click.echo(f"duo: llama.cpp's {name}: {why}", err=True)
         return rest
-
-
-def unknown_option(name: str, own_options: Collection[str], command: str) -> str:
-    """The message for an option that this command does not have."""
-    if name.startswith("--"):
-        name = name.replace("_", "-")  # as in llama.cpp
-    if name in IN_CHAT:
-        return f"{name} is an option of conversations; write: duo chat {name}"
-    if name in IN_SERVE:
-        return f"{name} is an option of the server; write: duo serve {name}"
-    if name in OF_PROMPT and command == "serve":
-        return f"{name} is an option of duo run; the server gets prompts from its clients, so leave it out"
-    if commands := commands_of(name):
-        return f"{name} is an option of {' and '.join(f'duo {c}' for c in commands)}; leave it out here"
-    if name in PROGRAM:
-        return f"{name} is an option of {PROGRAM[name]}; use that program, or leave it out"
-    if name in WORK_OF_OTHERS:
-        return f"duo has no {name}: {WORK_OF_OTHERS[name]}; leave it out here"
-    of_llama_cpp = (x for x in OF_NAME if taken_by(x, command, own_options))
-    close = difflib.get_close_matches(name, [*own_options, *of_llama_cpp], 1, 0.7)
-    how = HELP_ALL if HELP_ALL in own_options else "--help"
-    return f"unknown option {name}; " + (f"did you mean {close[0]}?" if close else f"see duo {command} {how}")
