@@ -119,12 +119,12 @@ def test_misspelt_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["-p", "x", wrong, "5"]) == 1
         err = capsys.readouterr().err
         assert err.startswith(f"duo: unknown option {wrong}; did you mean {meant}")
-    for command, wrong, said in (
+    for name, wrong, said in (
         ("serve", "--prot", "unknown option --prot; did you mean --port?"),
         ("check", "--temp", "--temp is an option of duo run; leave it out here"),
         ("sreve", "--port", "unknown command sreve; did you mean duo serve?"),
     ):
-        assert main([command, wrong, "5"]) == 1
+        assert main([name, wrong, "5"]) == 1
         assert capsys.readouterr().err == f"duo: {said}\n"
     assert main(["-p", "x", "--zzzzzzzzzz"]) == 1
     assert capsys.readouterr().err == "duo: unknown option --zzzzzzzzzz; see duo run --help-all\n"

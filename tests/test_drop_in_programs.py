@@ -13,7 +13,7 @@ from conftest import llama_and_duo
 from llama_cpp import LlamaCache, LlamaGrammar
 from sizes import mostly_daily
 
-from duo import Duo, DuoError
+from duo import BadValueError, Duo, DuoError
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
@@ -212,3 +212,26 @@ def test_where_the_cache_and_prompts_are_computed() -> None:
             assert (d.placed.target.offload_kqv, d.placed.draft.offload_kqv) == (options.get("offload_kqv", True),) * 2
             assert d.placed.target.op_offload == (options.get("op_offload") is not False)
             assert comparable(d(PROMPT, **GREEDY)) == comparable(llama(PROMPT, **GREEDY))
+
+
+def test_a_cache_of_states_is_shared() -> None:
+    """As in llama-cpp-python's tests: what one has read, the other need not read again."""
+    cache, ids = LlamaCache(), [7, 8, 9, 10, 11]
+    with Duo(**LOAD) as writer:
+        writer.set_cache(cache)
+        right = writer(ids, **GREEDY)["choices"][0]["text"]
+        assert writer.cache is cache and next(iter(cache.cache_state))[: len(ids)] == tuple(ids)
+    for stream in (False, True):
+        loaded: list[Any] = []
+        with Duo(**LOAD) as reader:
+            load, reader.load_state = reader.load_state, loaded.append  # type: ignore[method-assign]
+            reader.set_cache(cache)
+            found = reader(ids, stream=stream, **GREEDY)
+            assert (texts(found) if stream else found["choices"][0]["text"]) == right and len(loaded) == 1
+            load(loaded[0])
+            assert reader(ids, **GREEDY)["choices"][0]["text"] == right and len(loaded) == 1  # it has it itself
+            with pytest.raises(BadValueError, match="set_cache got int"):
+                reader.set_cache(5)
+            reader.set_cache(None)
+            chat(reader)
+            assert reader.cache is None and len(loaded) == 1
