@@ -202,3 +202,16 @@ def test_a_projector_by_its_url(fake: FakeHub, tmp_path: Path, monkeypatch: pyte
         with open_duo(params("run", "-m", str(target), "-md", "none", *args, "-p", "x", "-c", "256")) as d:
             found = d.local_model.projector
             assert (found is not None and found.sees) is sees
+
+
+def test_models_by_their_urls(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(url_file, "cache_folder", lambda: tmp_path / "duo")
+    monkeypatch.setenv("HF_ENDPOINT", ELSEWHERE)
+    for name, file in zip(("t.gguf", "d.gguf"), demo_pair(), strict=True):
+        fake.repos[REPO][name] = file.read_bytes()
+    texts = []
+    for args in ((), ("-mu", url_in(fake, "t.gguf"), "-md", url_in(fake, "d.gguf"))):
+        with open_duo(params("run", *args, "-p", "x", "-c", "256")) as d:
+            assert d.draft is not None
+            texts.append(d.generate("Once upon a time", max_tokens=8, temperature=0).tokens)
+    assert texts[0] == texts[1]

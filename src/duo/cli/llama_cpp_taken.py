@@ -115,7 +115,13 @@ TAKEN: tuple[TakenOption, ...] = (
     ),
     TakenOption(("--warmup", "--no-warmup"), "loading tries one pass"),
     TakenOption(("-fit", "--fit"), _FIT, fit, needs="-ngl", env="LLAMA_ARG_FIT"),
-    TakenOption(("-mu", "--model-url"), "it means -hf and -hff", model_url, needs="-hf", env="LLAMA_ARG_MODEL_URL"),
+    TakenOption(
+        ("-mu", "--model-url"),
+        "it means -hf and -hff, or -m for other URLs",
+        model_url,
+        needs="-hf",
+        env="LLAMA_ARG_MODEL_URL",
+    ),
     TakenOption(
         ("--kv-unified-per-slot",),
         "it means -c, which is the context of each text",
@@ -125,8 +131,9 @@ TAKEN: tuple[TakenOption, ...] = (
     ),
     TakenOption(
         ("-lzm", "--lazy-mode"),
-        "libllama decides that, so only auto is taken",
-        only("auto"),
+        "libllama decides what it reads from the disk when it is needed",
+        only("auto", "on", "off", words="auto, on or off"),
+        less=True,
         env="LLAMA_ARG_LAZY_MODE",
     ),
     TakenOption(
@@ -146,7 +153,9 @@ TAKEN: tuple[TakenOption, ...] = (
         "all threads have the priority that --prio gives",
         integer(-1, 3, "a whole number from -1 to 3"),
     ),
-    TakenOption(_for_all("cpu-strict"), "threads may use any CPU of their mask, so only 0 is taken", only("0")),
+    TakenOption(
+        _for_all("cpu-strict"), "threads may use any CPU of their mask", only("0", "1", words="0 or 1"), less=True
+    ),
     TakenOption(_of_prompts("cpu-mask", "-Cb", "-Cbd"), _ONE_TEAM, any_text, loud=True),
     TakenOption(_of_prompts("cpu-range", "-Crb", "-Crbd"), _ONE_TEAM, any_text, loud=True),
     TakenOption(("--threads-http",), "the server needs one thread for HTTP", integer(), env="LLAMA_ARG_THREADS_HTTP"),

@@ -42,12 +42,14 @@ def model_sources(*, heads: bool = True) -> list[click.Option]:
         )
     return [
         click.Option(["model", "-m", "--model"], type=str, metavar="FILE", envvar="LLAMA_ARG_MODEL",
-                     shell_complete=by_metavar, help="The target: a GGUF file. Default: the demo pair."),
+                     shell_complete=by_metavar,
+                     help="The target: a GGUF file, or its URL, which is downloaded into duo's cache. Default: the "
+                          "demo pair."),
         click.Option(["model_draft", "-md", "--model-draft", "--draft-model", "--spec-draft-model"], type=str,
                      metavar="FILE", envvar="LLAMA_ARG_SPEC_DRAFT_MODEL", shell_complete=by_metavar,
-                     help="The draft: a GGUF file. Default: the target's own MTP layers, a draft beside it (mtp-*, "
-                          "eagle3-*, dflash-*, dspark-*, draft-*), or the draft that a list of pairs has for it, "
-                          "if it is on this machine. duo run, chat and serve let n-grams guess, too, alone or beside a "
+                     help="The draft: a GGUF file, or its URL. Default: the target's own MTP layers, a draft beside it "
+                          "(mtp-*, eagle3-*, dflash-*, dspark-*, draft-*), or the draft that a list of pairs has for "
+                          "it, if it is on this machine. duo run, chat and serve let n-grams guess, too, alone or beside a "
                           "draft model, where they cannot change the text. none: no draft."),
         click.Option(["pair", "--pair"], metavar="NAME", shell_complete=pair_names,
                      help="Target and draft by the name of a pair (see duo pairs). The first use downloads them. -md "
@@ -103,7 +105,7 @@ def chosen_models(params: dict[str, Any]) -> Models:
     both = {"pair": "--pair"}
     target = _one_of(params, TARGET | both)
     if target == "pair" and params["model_draft"] == NO_DRAFT and params["hf_repo_draft"] is None:
-        return _models_of(params, target, None)
+        return _at_hand(params, _models_of(params, target, None))
     draft = _one_of(params, DRAFT | both)
     if params.get("pair") is not None and "pair" not in (target, draft):
         both = {}  # --pair came from the environment, and another option overrides it
@@ -118,7 +120,19 @@ def chosen_models(params: dict[str, Any]) -> Models:
             raise BadValueError(
                 f"{flag} names a file in a repository, but no repository was given; give it with {needed}"
             )
-    return _models_of(params, target, draft)
+    return _at_hand(params, _models_of(params, target, draft))
+
+
+def _at_hand(params: dict[str, Any], models: Models) -> Models:
+    """With files in place of URLs, downloaded if necessary. Raises DuoError."""
+    if not any(x is not None and "://" in x for x in models):
+        return models
+    from duo.models.hub.url_file import fetch_url
+    from duo.options.validate import engine_options
+
+    engine_options(given_options(params, ENGINE_OPTIONS))  # reports a bad value before a long download
+    hub = hub_of(params)
+    return Models(*(str(fetch_url(hub, x)) if x is not None and "://" in x else x for x in models))
 
 
 def _draft_file(params: dict[str, Any]) -> str | None:
