@@ -102,7 +102,7 @@ def test_unsupported_llama_cpp_options_are_refused_by_name(capsys: pytest.Captur
     for name, what in WORK_OF_OTHERS.items():
         for args in ([name], [name, "1"], [f"{name}=1"] if name.startswith("--") else [name]):
             assert main(["-p", "x", *args]) == 1
-            assert capsys.readouterr().err == f"duo: duo has no {name}: {what}; leave it out here\n"
+            assert capsys.readouterr().err == f"duo: {name} is not in duo: {what}; leave it out here\n"
 
 
 def test_misspelt_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:

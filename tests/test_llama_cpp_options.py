@@ -111,7 +111,7 @@ def test_values_that_change_something_are_refused_with_what_is_possible(run: Run
         (["--cache-reuse", "x"], "--cache-reuse x: it has to be a whole number"),
         (["--cache-reuse", "1.5"], "--cache-reuse 1.5: it has to be a whole number"),
         (["--log-colors", "maybe"], "--log-colors maybe: it has to be on, off or auto"),
-        (["--docker_repo", "x"], "duo has no --docker-repo: docker model pull downloads it"),
+        (["--docker_repo", "x"], "--docker-repo is not in duo: docker model pull downloads it"),
         (["--poll=101"], "invalid value for '--poll': 101 is not in the range 0<=x<=100"),
         (["--poll-batch=101"], "--poll-batch 101: it has to be a whole number from 0 to 100"),
         (["--fit-ctx", "-1"], "fit_ctx (-fitc) is '-1'"),

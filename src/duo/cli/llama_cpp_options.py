@@ -59,9 +59,6 @@ _ELSEWHERE = {
         --epochs --learning-rate --learning-rate-decay-epochs --learning-rate-min --optimizer
         --val-split --weight-decay -decay-epochs -epochs -lr -lr-min -opt -val-split -wd
     """,
-    "llama-fit-params": """
-        --fit-print -fitp
-    """,
     "llama-imatrix": """
         --chunk --chunks --from-chunk --in-file --no-ppl --output-format --output-frequency
         --parse-special --ppl --process-output --save-frequency --show-statistics -ofreq
@@ -102,6 +99,9 @@ _WORK_OF_OTHERS = {
     """,
     "docker model pull downloads it, and -m takes the file; -hf takes models of Hugging Face": """
         --docker-repo -dr
+    """,
+    "duo check prints the memory that a pair needs, and where": """
+        --fit-print -fitp
     """,
     "duo bench --synthetic pretends acceptance": """
         --spec-synth-len --spec-synth-rates

@@ -49,8 +49,8 @@ def model_sources(*, heads: bool = True) -> list[click.Option]:
                      metavar="FILE", envvar="LLAMA_ARG_SPEC_DRAFT_MODEL", shell_complete=by_metavar,
                      help="The draft: a GGUF file, or its URL. Default: the target's own MTP layers, a draft beside it "
                           "(mtp-*, eagle3-*, dflash-*, dspark-*, draft-*), or the draft that a list of pairs has for "
-                          "it, if it is on this machine. duo run, chat and serve let n-grams guess, too, alone or beside a "
-                          "draft model, where they cannot change the text. none: no draft."),
+                          "it, if it is on this machine. duo run, chat and serve let n-grams guess, too, alone or "
+                          "beside a draft model, where they cannot change the text. none: no draft."),
         click.Option(["pair", "--pair"], metavar="NAME", shell_complete=pair_names,
                      help="Target and draft by the name of a pair (see duo pairs). The first use downloads them. -md "
                           "none leaves the draft out."),

@@ -31,7 +31,7 @@ def unknown_option(name: str, own_options: Collection[str], command: str) -> str
     if name in PROGRAM:
         return f"{name} is an option of {PROGRAM[name]}; use that program, or leave it out"
     if name in WORK_OF_OTHERS:
-        return f"duo has no {name}: {WORK_OF_OTHERS[name]}; leave it out here"
+        return f"{name} is not in duo: {WORK_OF_OTHERS[name]}; leave it out here"
     if name in OF_RUN:
         return f"{name} is an option of duo run; leave it out here"
     close = nearest(name, [*own_options, *(x for x in OF_NAME if taken_by(x, command, own_options))])
