@@ -149,6 +149,11 @@ def test_pages_that_may_use_it() -> None:
         "POST", "https://duo.example", "127.0.0.1:8080", fetch_site="same-origin"
     )  # behind a proxy
     assert not ours.knows_origin("POST", "https://evil", "127.0.0.1:8080", fetch_site="cross-site")
+    for origin, site, may in (
+        ("", "", True), ("", "cross-site", False), ("", "same-origin", True), ("https://evil", "", False),
+        ("https://ours.example", "cross-site", True),
+    ):  # fmt: skip
+        assert ours.may_load(origin, "duo.example", site) is may, (origin, site)
     assert Visitors.of(None, "*", only_here=True).knows_origin("POST", "null", "x")
     assert not Visitors.of(None, "", only_here=True).knows_origin("POST", "http://localhost", "127.0.0.1:1")
 

@@ -73,6 +73,8 @@ class Gate:
         if naps is None or scope["method"] == "OPTIONS" or not naps.wakes(self._route(scope)):
             await self._app(scope, receive, send)
             return
+        if self._service.is_asleep and not self._service.settings.visitors.may_load(*_visitor(scope)):
+            raise ApiError(403, "a page of another site may not wake the models; see --cors-origins", reason="origin")
         with naps.visit():
             await naps.wake()
             await self._app(scope, receive, send)
@@ -90,9 +92,7 @@ class Gate:
 
     def _check_visitor(self, scope: Any) -> None:
         visitors = self._service.settings.visitors
-        named = (b"host", b"origin", b"sec-fetch-site")
-        headers = {k: v.decode("latin-1") for k, v in scope["headers"] if k in named}
-        host, origin, site = (headers.get(name, "") for name in named)
+        origin, host, site = _visitor(scope)
         own_address, port = scope["server"] or ("", 0)
         of_unix = port is None  # a socket that no browser opens
         if not of_unix and not visitors.knows_host(host, over_loopback=is_loopback_address(own_address)):
@@ -148,6 +148,14 @@ class Gate:
                 headers=CLOSE,
                 reason="body_too_slow",
             ) from None
+
+
+def _visitor(scope: Any) -> tuple[str, str, str]:
+    """The page that sends the request, how it calls the server, and what its browser says of both; empty: nothing."""
+    named = (b"origin", b"host", b"sec-fetch-site")
+    headers = {k: v.decode("latin-1") for k, v in scope["headers"] if k in named}
+    origin, host, site = (headers.get(name, "") for name in named)
+    return origin, host, site
 
 
 class _Gone(Exception):  # noqa: N818 - no error

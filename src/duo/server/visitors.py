@@ -105,3 +105,10 @@ class Visitors:
         if "localhost" in self.origins and re.fullmatch(LOCALHOST, origin):
             return True
         return fetch_site == "same-origin" or urlsplit(origin).netloc.lower() == host.strip().lower()
+
+    def may_load(self, origin: str, host: str, fetch_site: str) -> bool:
+        """Whether a request that only reads may load a model, too. Pages of other sites may send it, even without an
+        origin (as for a picture), but then their browsers say that it is across sites."""
+        if origin:
+            return self.knows_origin("POST", origin, host, fetch_site=fetch_site)
+        return fetch_site != "cross-site" or "*" in self.origins
