@@ -10,6 +10,7 @@ from llama_cpp_table import ARGS, CHAT, IN_DUO, RUN, SERVE, TEXT, Run, options_o
 from parsed_line import params
 from sizes import mostly_daily
 
+from duo import __version__
 from duo._openmp import wait_policy
 from duo.cli.docs import SHARES
 from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, OF_PROMPT, PROGRAM, SAYS_CHAT, WORK_OF_OTHERS
@@ -35,6 +36,18 @@ def test_every_option_has_one_class() -> None:
     assert CHAT.keys() | OF_NAME.keys() >= IN_CHAT and not IN_CHAT & RUN.keys()
     assert {"-i", "--interactive"} == SAYS_CHAT - IN_CHAT and RUN.keys() - SERVE.keys() >= OF_PROMPT
     assert SERVE.keys() >= IN_SERVE and not IN_SERVE & (RUN.keys() | CHAT.keys())
+
+
+def test_what_is_a_command_in_duo(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ((), ("run",), ("serve",), ("chat",)):
+        assert main([*command, "--version"]) == 0 and capsys.readouterr().out == f"duo {__version__}\n"
+        helps = []
+        for name in ("--usage", "--help"):
+            assert main([*command, name]) == 0
+            helps.append(capsys.readouterr().out)
+        assert helps[0] == helps[1] != ""
+        assert main([*command, "--completion-bash"]) == 1
+        assert "write: duo completion bash" in capsys.readouterr().err
 
 
 def test_options_take_as_many_values_as_in_llama_cpp() -> None:

@@ -115,13 +115,13 @@ class Program(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if (not args and not ctx.resilient_parsing and sys.stdin is not None and not sys.stdin.isatty()) or (
-            args and args[0].startswith("-") and args[0] not in (*HELP, "--version")
+            args and args[0].startswith("-") and args[0] not in (*HELP, "--usage", "--version")
         ):
             command = _command_of(args)
             if command == "chat" and not ctx.resilient_parsing and (why := _unsaid(args)):
                 click.echo(f"duo: {why} is for conversations, so this is duo chat", err=True)
             args = [command, *args]
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, ["--help"] if args[:1] == ["--usage"] else args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # click's own list would import every command.

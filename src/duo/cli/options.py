@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import click
 from click.core import ParameterSource
 
+from duo import __version__
 from duo._openmp import wait_policy
 from duo.cli.complete import by_metavar
 from duo.cli.help_groups import help_all, write_options
@@ -237,6 +238,11 @@ class ModelCommand(click.Command):
             super().format_options(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:1] == ["--version"]:  # as llama.cpp's programs, which have no commands
+            click.echo(f"duo {__version__}", color=ctx.color)
+            ctx.exit()
+        if args[:1] == ["--usage"]:
+            args = ["--help", *args[1:]]
         own_options: dict[str, click.Option | None] = {
             s: p for p in self.params if isinstance(p, click.Option) for s in (*p.opts, *p.secondary_opts)
         }

@@ -20,6 +20,8 @@ def unknown_option(name: str, own_options: Collection[str], command: str) -> str
     """The message for an option that this command does not have."""
     if name.startswith("--"):
         name = name.replace("_", "-")  # as in llama.cpp
+    if name == "--completion-bash":
+        return "--completion-bash is a command of duo; write: duo completion bash"
     if name in IN_CHAT:
         return f"{name} is an option of conversations; write: duo chat {name}"
     if name in IN_SERVE:
