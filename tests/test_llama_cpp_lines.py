@@ -165,6 +165,7 @@ RUN = [x for x in LINES if runs(x)]
 SOME = RUN[2::16]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("x", mostly_daily(RUN, SOME), ids=[ids(x) for x in RUN])
 def test_a_line_starts_and_answers(
     x: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., tuple[int, str, str]]
