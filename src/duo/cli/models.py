@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +14,7 @@ from click.core import ParameterSource
 from duo.cli import show
 from duo.cli.complete import by_metavar, pair_names
 from duo.cli.options import given_options
-from duo.errors import BadValueError
+from duo.errors import BadValueError, DuoError, UnknownModelError
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 TARGET = {"model": "-m", "hf_repo": "-hf"}
 DRAFT = {"model_draft": "-md", "hf_repo_draft": "-hfd"}
 LISTINGS = "duo.hub.listings"  # key in click's context
-NO_DRAFT = "none"  # in place of a file
+NO_DRAFT, FOUND_DRAFT = "none", "auto"  # in place of a file; auto: as if -md was not given
+_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+(:[\w.-]+)?(?<!\.gguf)", re.ASCII)
 NAMES = (*TARGET, *DRAFT, "pair", "hf_file", "hf_file_draft", "hf_token", "offline")
 
 
@@ -30,6 +33,10 @@ class Models(NamedTuple):
 
     target: str | None
     draft: str | None
+
+
+def _left_to_duo(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    return None if value == FOUND_DRAFT else value
 
 
 def model_sources(*, heads: bool = True) -> list[click.Option]:
@@ -45,10 +52,11 @@ def model_sources(*, heads: bool = True) -> list[click.Option]:
                      shell_complete=by_metavar, help="The target: a GGUF file. Default: the demo pair."),
         click.Option(["model_draft", "-md", "--model-draft", "--draft-model", "--spec-draft-model"], type=str,
                      metavar="FILE", envvar="LLAMA_ARG_SPEC_DRAFT_MODEL", shell_complete=by_metavar,
+                     callback=_left_to_duo,
                      help="The draft: a GGUF file. Default: the target's own MTP layers, a draft beside it (mtp-*, "
                           "eagle3-*, dflash-*, dspark-*, draft-*), or the draft that a list of pairs has for it, "
                           "if it is on this machine. duo run, chat and serve let n-grams guess, too, alone or beside a "
-                          "draft model, where they cannot change the text. none: no draft."),
+                          "draft model, where they cannot change the text. auto: the default; none: no draft."),
         click.Option(["pair", "--pair"], metavar="NAME", shell_complete=pair_names,
                      help="Target and draft by the name of a pair (see duo pairs). The first use downloads them. -md "
                           "none leaves the draft out."),
@@ -118,7 +126,29 @@ def chosen_models(params: dict[str, Any]) -> Models:
             raise BadValueError(
                 f"{flag} names a file in a repository, but no repository was given; give it with {needed}"
             )
+    if target == "model":
+        _check_name(params["model"], "-m", "-hf")
+    if draft == "model_draft" and params["model_draft"] != NO_DRAFT:
+        _check_name(params["model_draft"], "-md", "-hfd")
     return _models_of(params, target, draft)
+
+
+def _check_name(path: str, flag: str, hub_flag: str) -> None:
+    """Raises UnknownModelError: there is no such file, but a pair has this name, or a repository may have it."""
+    if os.path.exists(path):
+        return
+    from duo.models.pairs import entries
+
+    try:
+        is_pair = path in entries()
+    except DuoError:
+        is_pair = False  # the commands that need the user's list report its errors
+    if is_pair:
+        raise UnknownModelError(f"there is no file {path} ({flag}), but a pair has this name; give it as --pair {path}")
+    if _REPOSITORY.fullmatch(path):
+        raise UnknownModelError(
+            f"there is no file {path} ({flag}); check the path, or write {hub_flag} {path} for a repository of the hub"
+        )
 
 
 def _draft_file(params: dict[str, Any]) -> str | None:
