@@ -117,6 +117,18 @@ def test_the_command_uses_it_and_says_so(target: Path, run: Run) -> None:
         assert (code, text) == (0, alone[1]) and "draft-small" not in err, said
 
 
+def test_the_kind_of_head_that_is_asked_for(target: Path, run: Run) -> None:
+    line = ("-m", target, "--spec-type", "draft-eagle3", *LINE)
+    code, text, err = run(*line)
+    assert code == 0 and "no draft was given" in err
+    shutil.copy(DRAFT, target.with_name("draft-small.gguf"))
+    shutil.copy(demo_head(), target.with_name("eagle3-any.gguf"))
+    code, drafted, err = run(*line)
+    assert (code, drafted) == (0, text) and "+ draft eagle3-any.gguf" in err
+    assert "eagle3-any.gguf lies beside the target and is the head that --spec-type names" in err
+    assert "eagle3-any" not in run("-m", target, "--spec-type", "draft-dflash", *LINE)[2]
+
+
 def test_check_takes_it_too(target: Path, run: Run) -> None:
     code, out, _ = run("check", target)
     assert code == 0 and "draft-small" not in out

@@ -155,6 +155,19 @@ def _draft_file(params: dict[str, Any]) -> str | None:
     return None if params["model_draft"] == NO_DRAFT else str(params["model_draft"])
 
 
+def _asked_head(params: dict[str, Any]) -> str | None:
+    """The file beside the target of -m with a head of the kind that --spec-type names. Raises DuoError."""
+    if params.get("model") is None or params.get("spec_type") is None or params.get("draft_host") is not None:
+        return None
+    from duo.models.beside import head_beside
+    from duo.models.hub.head_files import kinds_of
+
+    found = head_beside(params["model"], kinds_of(params["spec_type"]))
+    if found is not None:
+        show.warn(f"{Path(found).name} lies beside the target and is the head that --spec-type names")
+    return found
+
+
 def hub_of(params: dict[str, Any]) -> Hub:
     """The hub with --hf-token and --offline, or else the settings of the environment. A command lists each repository
     once. Raises DuoError."""
@@ -200,7 +213,7 @@ def _models_of(params: dict[str, Any], target: str | None, draft: str | None) ->
             from duo.models.demo import demo_pair
 
             return Models(str(demo_pair()[0]), None)
-        return Models(params["model"] if target else None, _draft_file(params) if draft else None)
+        return Models(params["model"] if target else None, _draft_file(params) if draft else _asked_head(params))
     from duo.models import pairs
     from duo.models.hub.head_files import kinds_of
     from duo.models.hub.repository import parse

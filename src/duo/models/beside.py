@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,6 +62,22 @@ def find(target: str) -> DraftSource:
         elif not _verdict(draft.path, target, header)[0]:
             return DraftSource(path=str(draft.path), where=f"is the draft of this target in the pair {draft.pair}")
     return DraftSource(why_not=why_not, tip=tip, refused=refused_layers(header))
+
+
+def head_beside(target: str, kinds: Sequence[str]) -> str | None:
+    """The file beside the target that holds a head of one of these kinds ("mtp-"), if the user asks for one; None: there
+    is none, or the target's own MTP layers are such a head."""
+    from duo import _core
+
+    if not kinds or not os.path.isfile(target):
+        return None
+    header = read_header(target)
+    if "mtp-" in kinds and header.n_mtp and header.has_trunk and _core.runs_mtp(header.architecture):
+        return None
+    for path in _beside(Path(target)):
+        if not _verdict(path, target, header)[0] and (head := Head.of(read_header(path))) and f"{head.kind}-" in kinds:
+            return str(path)
+    return None
 
 
 def _verdict(draft: Path, target: str, header: Header) -> tuple[str, bool]:
