@@ -59,7 +59,7 @@ def ratios(runs: list[dict[str, dict[str, float]]], figure: str) -> list[float]:
 
 
 def table(found: dict[str, Any]) -> str:
-    lines = ["| target | tokens of the prompt | speed with MTP / plain, median | worst | best | CPU time, plain / MTP |"]
+    lines = ["| target | prompt, tokens | speed with MTP / plain: median | worst | best | CPU time: plain / MTP |"]
     lines.append("|---|---|---|---|---|---|")
     for name, one in found.items():
         for n, runs in one["prompts"].items():

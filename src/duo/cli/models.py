@@ -127,14 +127,15 @@ def chosen_models(params: dict[str, Any]) -> Models:
                 f"{flag} names a file in a repository, but no repository was given; give it with {needed}"
             )
     if target == "model":
-        _check_name(params["model"], "-m", "-hf")
+        _check_name(params, "model", "-m", "-hf")
     if draft == "model_draft" and params["model_draft"] != NO_DRAFT:
-        _check_name(params["model_draft"], "-md", "-hfd")
+        _check_name(params, "model_draft", "-md", "-hfd")
     return _models_of(params, target, draft)
 
 
-def _check_name(path: str, flag: str, hub_flag: str) -> None:
+def _check_name(params: dict[str, Any], name: str, flag: str, hub_flag: str) -> None:
     """Raises UnknownModelError: there is no such file, but a pair has this name, or a repository may have it."""
+    path = params[name]
     if os.path.exists(path):
         return
     from duo.models.pairs import entries
@@ -144,7 +145,8 @@ def _check_name(path: str, flag: str, hub_flag: str) -> None:
     except DuoError:
         is_pair = False  # the commands that need the user's list report its errors
     if is_pair:
-        raise UnknownModelError(f"there is no file {path} ({flag}), but a pair has this name; give it as --pair {path}")
+        instead = f"give it as --pair {path}" if "pair" in params else f"give a file (duo pairs show {path} names both)"
+        raise UnknownModelError(f"there is no file {path} ({flag}), but a pair has this name; {instead}")
     if _REPOSITORY.fullmatch(path):
         raise UnknownModelError(
             f"there is no file {path} ({flag}); check the path, or write {hub_flag} {path} for a repository of the hub"

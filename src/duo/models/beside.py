@@ -65,8 +65,8 @@ def find(target: str) -> DraftSource:
 
 
 def head_beside(target: str, kinds: Sequence[str]) -> str | None:
-    """The file beside the target that holds a head of one of these kinds ("mtp-"), if the user asks for one; None: there
-    is none, or the target's own MTP layers are such a head."""
+    """The file beside the target that has a head of one of these kinds ("mtp-"), which the user asks for; None: there is
+    none, or the target's own MTP layers are such a head."""
     from duo import _core
 
     if not kinds or not os.path.isfile(target):
