@@ -65,7 +65,7 @@ def find(target: str) -> DraftSource:
 
 
 def head_beside(target: str, kinds: Sequence[str]) -> str | None:
-    """The file beside the target that has a head of one of these kinds ("mtp-"), which the user asks for; None: there is
+    """The file beside the target with a head of one of these kinds ("mtp-"), which the user asks for; None: there is
     none, or the target's own MTP layers are such a head."""
     from duo import _core
 
