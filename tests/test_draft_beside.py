@@ -127,6 +127,8 @@ def test_the_kind_of_head_that_is_asked_for(target: Path, run: Run) -> None:
     assert (code, drafted) == (0, text) and "+ draft eagle3-any.gguf" in err
     assert "eagle3-any.gguf lies beside the target and is the head that --spec-type names" in err
     assert "eagle3-any" not in run("-m", target, "--spec-type", "draft-dflash", *LINE)[2]
+    code, out, err = run("race", "-m", target, "--spec-type", "draft-eagle3", "-n", "8", "-c", "256", *KERNELS)
+    assert code == 0 and "same text: yes" in out and err.count("eagle3-any.gguf lies") == 1
 
 
 def test_check_takes_it_too(target: Path, run: Run) -> None:
