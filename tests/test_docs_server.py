@@ -102,10 +102,23 @@ def test_settings_of_codex(server: Server) -> None:
         "prompt_cache_key": "0", "text": {"verbosity": "medium"},
     }  # fmt: skip
     url = address(server, provider["base_url"]) + "/responses"
-    answer = httpx.post(url, json=body, headers={"User-Agent": "codex_cli_rs/0.147.0 (Debian 12)"}, timeout=HANG_S)
-    assert answer.status_code == 200, answer.text
-    names = [name for name, _ in parsed(answer.text)]
-    assert names[0] == "response.created" and names[-1] in ("response.completed", "response.incomplete")
+    # A program that embeds Codex gives its own name, and a gateway may leave only the tools.
+    for headers in (
+        {"User-Agent": "codex_cli_rs/0.147.0 (Debian 12)"},
+        {"User-Agent": "Some-IDE/1", "originator": "ide"},
+        {},
+    ):
+        answer = httpx.post(url, json=body, headers=headers, timeout=HANG_S)
+        assert answer.status_code == 200, answer.text
+        names = [name for name, _ in parsed(answer.text)]
+        assert names[0] == "response.created" and names[-1] in ("response.completed", "response.incomplete")
+    function, _, searches = body["tools"]
+    for tools, code in (
+        ([function, {"type": "local_shell"}], 200),
+        ([function, searches], 400),
+        ([{"type": "x"}], 400),
+    ):
+        assert httpx.post(url, json={**body, "tools": tools}, timeout=HANG_S).status_code == code
 
 
 def test_settings_of_claude_code(server: Server) -> None:

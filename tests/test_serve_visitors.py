@@ -12,8 +12,9 @@ import pytest
 from served import Server, all_of, one_answer, raw, served
 
 from duo.errors import BadValueError
+from duo.server import visitors as visitors_of
 from duo.server.settings import ServerSettings
-from duo.server.visitors import Visitors, host_of
+from duo.server.visitors import PageHeaders, Visitors, host_of
 
 COMPLETION = {"prompt": "once", "n_predict": 2}
 EVIL = "evil.example:9100"
@@ -47,7 +48,7 @@ def test_names_of_this_machine_are_known(server: Server, host: str) -> None:
     assert status(server, "GET", "/v1/models", host) == status(server, "POST", "/completion", host) == 200
 
 
-@pytest.mark.parametrize("host", [EVIL, "127.0.0.1.evil.example", "localhost.evil", "192.168.0.1", "[fe80::1]", "x y"])
+@pytest.mark.parametrize("host", [EVIL, "127.0.0.1.evil.example", "localhost.evil", "duo", "docker.internal", "x y"])
 def test_a_page_that_gives_its_name_this_address_reads_nothing(server: Server, host: str) -> None:
     before = server.n_refused("host")
     for method, path in (("GET", "/v1/models"), ("GET", "/"), ("GET", "/health"), ("POST", "/completion")):
@@ -87,14 +88,19 @@ def test_a_request_across_sites_that_needs_no_permission_is_refused_before_work(
         ({}, EVIL, False),
         ({"host": "localhost,::1"}, EVIL, False),
         ({"host": "/run/duo.sock,127.0.0.1"}, EVIL, False),
-        ({"host": "0.0.0.0", "insecure": True}, EVIL, True),
-        ({"host": "0.0.0.0"}, EVIL, True),
+        ({}, "192.168.0.7:8080", True),
+        ({}, "[fe80::1]", True),
+        ({"host": "0.0.0.0", "insecure": True}, EVIL, False),
+        ({"host": "0.0.0.0"}, EVIL, False),
+        ({"host": "0.0.0.0"}, "duo:8080", True),  # a container's service
+        ({"host": "0.0.0.0", "allowed_hosts": "duo.example"}, "192.168.0.7:8080", True),
+        ({"host": "0.0.0.0", "allowed_hosts": "duo.example"}, f"{socket.gethostname()}:8080", True),
         ({}, "host.docker.internal:8080", True),
         ({}, "evil.docker.internal", False),
         ({"api_key": "k"}, EVIL, True),
         ({"api_key": "k", "allowed_hosts": "duo"}, EVIL, False),
-        ({"host": "0.0.0.0", "allowed_hosts": "duo,b"}, EVIL, False),
-        ({"host": "0.0.0.0", "allowed_hosts": "duo,b"}, "b:80", True),
+        ({"host": "0.0.0.0", "allowed_hosts": "duo,b.c"}, EVIL, False),
+        ({"host": "0.0.0.0", "allowed_hosts": "duo,b.c"}, "b.c:80", True),
         ({"allowed_hosts": "*"}, EVIL, True),
         ({}, "", True),
     ],
@@ -111,18 +117,22 @@ def test_who_has_to_call_the_server_by_its_name(given: dict[str, Any], host: str
         ({}, "", True),
         ({}, "127.0.0.1:8080", True),
         ({}, "192.168.0.7:8080", True),
-        ({}, "duo:8080", True),
-        ({}, f"{socket.gethostname()}:8080", True),
-        ({}, f"{socket.gethostname()}.local", True),
+        ({}, "duo:8080", False),  # of a machine of the local network, perhaps
+        ({}, "box:8080", True),
+        ({}, "box.local", True),
+        ({}, "box.lab.example", True),
+        ({}, "box.evil.example", False),
         ({"allowed_hosts": "duo.example"}, "duo.example", True),
         ({"allowed_hosts": "*"}, EVIL, True),
         ({"api_key": "k"}, EVIL, True),
     ],
 )
 def test_a_browser_of_this_machine_is_not_fooled_by_an_open_address(
-    given: dict[str, Any], host: str, known: bool
+    given: dict[str, Any], host: str, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where --host 0.0.0.0 has no key: a foreign name that means 127.0.0.1."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "Box")
+    monkeypatch.setattr(visitors_of, "_whole_name", lambda: "box.lab.example")
     visitors = ServerSettings.of({"host": "0.0.0.0", **given}, "demo").visitors
     assert visitors.knows_host(host, over_loopback=True) is known
 
@@ -138,7 +148,7 @@ def test_an_open_server_refuses_what_pages_of_others_send() -> None:
 
 
 def test_pages_that_may_use_it() -> None:
-    ours = Visitors.of(None, "https://ours.example, localhost", only_here=False)
+    ours = Visitors.of(None, "https://ours.example, localhost", keyed=False)
     for origin, known in (
         ("https://ours.example", True), ("https://ours.example.evil", False), ("http://ours.example", False),
         ("http://127.0.0.1:5000", True), ("https://duo.example:8443", True), ("https://duo.example", False),
@@ -153,9 +163,25 @@ def test_pages_that_may_use_it() -> None:
         ("", "", True), ("", "cross-site", False), ("", "same-origin", True), ("https://evil", "", False),
         ("https://ours.example", "cross-site", True),
     ):  # fmt: skip
-        assert ours.may_load(origin, "duo.example", site) is may, (origin, site)
-    assert Visitors.of(None, "*", only_here=True).knows_origin("POST", "null", "x")
-    assert not Visitors.of(None, "", only_here=True).knows_origin("POST", "http://localhost", "127.0.0.1:1")
+        assert ours.may_load(PageHeaders(origin, "duo.example", site)) is may, (origin, site)
+    assert Visitors.of(None, "*").knows_origin("POST", "null", "x")
+    assert not Visitors.of(None, "").knows_origin("POST", "http://localhost", "127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("referer", "agent", "may"),
+    [
+        ("", "curl/8", True), ("", "", True), ("", "Mozilla/5.0 (X11)", False),
+        ("http://192.168.0.7:8080/", "Mozilla/5.0 (X11)", True),
+        ("http://192.168.0.7:9000/", "Mozilla/5.0 (X11)", False),
+        ("http://evil.example/", "Mozilla/5.0 (X11)", False), ("http://localhost:3000/a", "Mozilla/5.0 (X11)", True),
+    ],
+)  # fmt: skip
+def test_a_picture_of_a_page_loads_no_model_of_a_server_with_an_address(referer: str, agent: str, may: bool) -> None:
+    """There browsers do not say that a request is across sites, and a page can leave out the Referer."""
+    page = PageHeaders(host="192.168.0.7:8080", referer=referer, agent=agent)
+    assert Visitors.of(None, "localhost").may_load(page) is may
+    assert Visitors.of(None, "*").may_load(page)
 
 
 @pytest.mark.parametrize(
@@ -170,9 +196,9 @@ def test_pages_that_may_use_it() -> None:
 def test_names_of_allowed_hosts(value: str, means: str | None) -> None:
     if means is None:
         with pytest.raises(BadValueError, match=r"--allowed-hosts .* is not a name; write it as"):
-            Visitors.of(value, "", only_here=True)
+            Visitors.of(value, "")
     else:
-        assert Visitors.of(value, "", only_here=True).hosts == {means}
+        assert Visitors.of(value, "").hosts == {means}
 
 
 @pytest.mark.parametrize(
@@ -191,9 +217,9 @@ def test_names_of_allowed_hosts(value: str, means: str | None) -> None:
 def test_origins_that_are_allowed(value: str, means: str | None) -> None:
     if means is None:
         with pytest.raises(BadValueError, match=r"--cors-origins .* is not an origin; write it as"):
-            Visitors.of(None, value, only_here=True)
+            Visitors.of(None, value)
     else:
-        assert Visitors.of(None, value, only_here=True).origins == (means,)
+        assert Visitors.of(None, value).origins == (means,)
 
 
 def test_names_without_ports() -> None:

@@ -46,7 +46,7 @@ def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack
 
     `app.mount("/llm", create_app(d))` adds it to another app, and `uvicorn.run(create_app(d))` serves it. Without
     `api_key`, every machine that can reach the server may use it, if the request's Host header is a name of this
-    machine or one of `allowed_hosts`.
+    machine, an address, or one of `allowed_hosts`.
 
     Args:
         duo: The models. The caller closes it when the server has ended.

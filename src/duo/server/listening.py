@@ -62,7 +62,7 @@ def openness(o: ServeOptions, *, has_keys: bool) -> str | None:
         return None
     return (
         f"--host {others[0]} without a key: everybody who reaches the port can use the model; give --api-key, or "
-        "--insecure if the network is trusted"
+        "--insecure if the network is trusted; a proxy that passes on its clients' names needs --allowed-hosts"
     )
 
 

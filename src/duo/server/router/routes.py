@@ -20,6 +20,7 @@ from duo.server.router.event_stream import EventStream
 from duo.server.routes.about import CREATED
 from duo.server.schemas import Fields
 from duo.server.sse import first_of
+from duo.server.visitors import READING, PageHeaders
 
 if TYPE_CHECKING:
     from duo.server.route_table import RouteTable
@@ -145,8 +146,8 @@ def _named(service: Router, request: Request) -> Member:
 
 
 def _may_load(service: Router, request: Request) -> bool:
-    origin, host, site = (request.headers.get(name, "") for name in ("origin", "host", "sec-fetch-site"))
-    return service.settings.visitors.may_load(origin, host, site)
+    """What pages may send to change something has been checked."""
+    return request.method not in READING or service.settings.visitors.may_load(PageHeaders.of(request.headers.raw))
 
 
 async def _handed_on(service: Router, request: Request) -> Response:

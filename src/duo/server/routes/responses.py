@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
-# Codex offers tools of OpenAI's servers with every request, whatever its user wants.
-OFFERS_MORE = "codex"
+# Only a server could run these. Names may end with a date or a version (web_search_preview_2025_03_11).
+OF_SERVERS = ("web_search", "file_search", "code_interpreter", "mcp", "image_generation")
+# Codex offers some with every request, whatever its user wants; programs that embed it, and gateways, rename its agent.
+CODEX = "codex"
+OF_CODEX = ("originator", "session_id", "session-id")  # headers
+WITH_CODEX = ("custom", "namespace", "tool_search")  # tools
 TEXTS = ("input_text", "output_text", "text", "refusal", "reasoning_text")
 
 
@@ -56,13 +60,20 @@ def add(router: RouteTable, service: Service) -> None:
 
 
 def _functions(f: ResponsesFields, request: Request) -> list[dict[str, Any]]:
-    """The tools that the client runs, as a chat has them. Raises BadValueError: others beside them."""
-    functions = []
-    for i, t in enumerate(f.tools or ()):
-        if t.get("type") == "function":
-            functions.append({"type": "function", "function": _function(t)})
-        elif not request.headers.get("user-agent", "").lower().startswith(OFFERS_MORE):
-            raise BadValueError(f"tool {i} is of type {quoted(t.get('type'))}; duo knows functions only, leave it out")
+    """The functions among the tools, as a chat has them. Raises BadValueError: a tool that nobody would run, or none that
+    duo knows."""
+    tools = f.tools or ()
+    functions = [{"type": "function", "function": _function(t)} for t in tools if t.get("type") == "function"]
+    kinds = [str(t.get("type")) for t in tools]
+    is_codex = (
+        CODEX in request.headers.get("user-agent", "").lower()
+        or any(name in request.headers for name in OF_CODEX)
+        or any(kind in WITH_CODEX for kind in kinds)
+    )
+    for i, kind in enumerate(kinds):
+        of_client = functions and not kind.startswith(OF_SERVERS)  # which then lacks a tool, but has others
+        if kind != "function" and not is_codex and not of_client:
+            raise BadValueError(f"tool {i} is of type {quoted(kind)}; duo knows functions only, leave it out")
     return functions
 
 
