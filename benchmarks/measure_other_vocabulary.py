@@ -1,6 +1,6 @@
 """Drafts with another vocabulary beside one with the target's: how often they are right, and what they bring.
 
-PYTHONPATH=tools:tests python -m benchmarks.measure_other_vocabulary [--demo] --questions 14 -n 64 --out FILE
+PYTHONPATH=tools[:tests] python -m benchmarks.measure_other_vocabulary [--demo] --questions 14 -n 64 --out FILE
 
 The target is Qwen2.5-Coder 1.5B (`make models`), the questions are those of run_real.py. With --demo it is the demo
 target, which goes on with openings of its domain; its drafts are the demo draft, the same weights with other ids for
@@ -23,7 +23,6 @@ from typing import Any
 
 import real_models  # tools/real_models.py
 from benchmarks.real_questions import chosen
-from other_vocabularies import shuffled, thinned  # tests/other_vocabularies.py
 
 from duo import Duo
 from duo.benchmark.bench.head import command_of, machine
@@ -53,6 +52,8 @@ def real() -> tuple[Path, dict[str, Path]]:
 
 def demo(folder: Path) -> tuple[Path, dict[str, Path]]:
     """As `real`; the drafts are made in this folder."""
+    from other_vocabularies import shuffled, thinned  # tests/other_vocabularies.py, which only this needs
+
     target, draft = demo_pair()
     fewer = {
         f"without {100 * share:.0f}% of the longer tokens": thinned(draft, folder / f"{share}.gguf", share)
@@ -65,7 +66,9 @@ def arm(target: Path, draft: str | None, path: Path | None, prompts: list[str], 
     with Duo(target, path, n_ctx=2048) as d:
         texts = [write(d, p, n) for p in prompts]
         turns = [] if draft is None else [write(d, p, n, mode="sync", n_draft=3, cache_prompt=False) for p in prompts]
-        return {"draft": draft, "shared_vocabulary": d.engine.shared_vocabulary, "texts": texts, "sync_3": turns}
+        n_vocab = None if d.draft is None else d.draft.n_vocab
+        return {"draft": draft, "n_vocab": n_vocab, "shared_vocabulary": d.engine.shared_vocabulary, "texts": texts,
+                "sync_3": turns}  # fmt: skip
 
 
 def report(alone: list[dict[str, Any]], found: dict[str, Any]) -> str:
@@ -106,6 +109,9 @@ def main() -> None:
     for a in arms:
         print(report([arms[0], arms[-1]], a))
     if args.out:
+        for a in arms:
+            pairs = zip(arms[0]["texts"], a["texts"], strict=True)
+            a["equal"] = sum(first["tokens"] == own["tokens"] for first, own in pairs)  # to those of the target alone
         for text in (t for a in arms for t in (*a["texts"], *a["sync_3"])):
             text["tokens"] = len(text["tokens"])
         record = {"machine": machine(), "command": command_of(sys.argv), "target": target.name,

@@ -29,7 +29,10 @@ class Drafted:
     loads: tuple[Load, ...]
 
     def only(self, names: Sequence[str]) -> Drafted:
-        """With these guesses alone."""
+        """With these guesses alone. Raises SystemExit: there are none of a name."""
+        known = {g.name for load in self.loads for g in load.guesses}
+        if wrong := [name for name in names if name not in known]:
+            raise SystemExit(f"{self.name} has no guesses {', '.join(wrong)}; it has {', '.join(sorted(known))}")
         left = (replace(load, guesses=tuple(g for g in load.guesses if g.name in names)) for load in self.loads)
         return replace(self, loads=tuple(load for load in left if load.guesses))
 

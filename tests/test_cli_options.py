@@ -126,6 +126,8 @@ def test_misspelt_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert main([name, wrong, "5"]) == 1
         assert capsys.readouterr().err == f"duo: {said}\n"
+    assert main(["chatt", "me", "up"]) == 1  # a prompt, perhaps
+    assert capsys.readouterr().err.endswith('did you mean duo chat? (to give a prompt write: duo -p "chatt ...")\n')
     assert main(["-p", "x", "--zzzzzzzzzz"]) == 1
     assert capsys.readouterr().err == "duo: unknown option --zzzzzzzzzz; see duo run --help-all\n"
 

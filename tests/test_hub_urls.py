@@ -15,6 +15,7 @@ from parsed_line import params
 from vision_models import png, projector
 
 from duo import Duo, DuoError
+from duo.cli.commands.serve import name_of
 from duo.cli.opening import open_duo
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
@@ -101,6 +102,11 @@ def test_without_a_network_the_cache_is_used(hub: Hub, fake: FakeHub, monkeypatc
     assert error_of(hub, f"{ELSEWHERE}/x.gguf").startswith("127.0.0.1:9 cannot be reached (")
 
 
+def test_a_server_does_not_name_its_model_by_a_signature() -> None:
+    for model, name in (("https://h/a/m%20b.Q4.gguf?X-Sig=ab.cd&path=x/y", "m b.Q4"), ("/a/m.b.gguf", "m.b")):
+        assert name_of({"pair": None, "hf_repo": None, "model": model}) == name
+
+
 def test_what_cannot_be_downloaded_is_named(
     hub: Hub, fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +115,9 @@ def test_what_cannot_be_downloaded_is_named(
     assert [p for p in tmp_path.rglob("*") if p.is_file() and p.suffix != ".lock"] == []
     secret = url_in(fake, "no.gguf").replace("://", "://me:password@") + "?signature=secret"
     assert error_of(hub, secret) == f"{url_in(fake, 'no.gguf')} does not exist (404); check the URL"
+    n_requests = fake.requests.total()
+    assert "is one of 3 parts of a model" in error_of(hub, url_in(fake, "big-00001-of-00003.gguf"))
+    assert fake.requests.total() == n_requests
     fake.wrong_size = 10
     assert "did not have the" in error_of(hub, url_in(fake))
     monkeypatch.setattr(url_file.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))

@@ -27,12 +27,13 @@ HEAD = """# Command line
 `Duo(...)` or `generate(...)` takes the same option. Exit codes: 0; 1 (an error, one line on standard error); 2 (`duo
 prove` found a difference); 130 (Ctrl-C).
 """
-# llama.cpp's programs: options that duo has or takes, and all at the pinned commit. A test counts them.
 CLASSES = (
     "Classes: `means`: the option stands for others of duo. `so`: duo is like that anyway, or the option changes "
     "nothing in duo. `less`: what it asks for is not done; the text is right all the same."
 )
-SHARES = (("llama-server", 250, 259), ("llama-cli", 200, 205), ("llama-completion", 162, 163))
+# llama.cpp's programs: options that duo has or takes, those among them of class `less`, and all at the pinned commit. A
+# test counts them.
+SHARES = (("llama-server", 250, 20, 259), ("llama-cli", 200, 16, 205), ("llama-completion", 162, 8, 163))
 
 
 def cell(text: str) -> str:
@@ -103,14 +104,21 @@ def page() -> str:
 
 def _llama_cpp() -> Iterator[str]:
     """What duo makes of options that only llama.cpp's programs have."""
-    shares = [f"{n} of the {n_all} options of `{name}`" for name, n, n_all in SHARES]
+    shares = [
+        f"{n - n_less} of the {n_all} options of `{name}` ({100 * (n - n_less) / n_all:.0f}%; {n_less} more are taken "
+        "without effect)"
+        for name, n, n_less, n_all in SHARES
+    ]
     yield """## llama.cpp's options
 
 Options that duo shares with `llama-server`, `llama-cli` and `llama-completion` have the same names, in all their
 spellings. These are taken, too, by the commands that have the options of a run (or those of the last column); `-v` says
 what they mean.
 """
-    counted = f"duo has or takes {', '.join(shares[:-1])} and {shares[-1]}, each counted once, however it is spelled."
+    counted = (
+        f"duo does what {', '.join(shares[:-1])} and {shares[-1]} ask for, or is so anyway; each is counted once, "
+        "however it is spelled. Our aim for the first two, 95%, is not reached."
+    )
     yield fill(counted, 120) + "\n"
     yield fill(CLASSES, 120) + "\n"
     rows = ["| option | class | in duo | commands |", "|---|---|---|---|"]

@@ -97,7 +97,7 @@ _WORK_OF_OTHERS = {
     "any client of OpenAI's routes talks with a server that runs": """
         --server-base
     """,
-    "docker model pull downloads it, and -m takes the file; -hf takes models of Hugging Face": """
+    "-hf takes models of Hugging Face, which has most of Docker's, too": """
         --docker-repo -dr
     """,
     "duo check prints the memory that a pair needs, and where": """

@@ -5,9 +5,9 @@ The spellings are those of common/arg.cpp at the pinned commit. A test asks that
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from duo.cli.llama_cpp_presets import OF_PORT, OF_VECTORS, arguments
 from duo.cli.llama_cpp_values import (
@@ -25,6 +25,9 @@ from duo.cli.llama_cpp_values import (
 )
 from duo.cli.on_off import AUTO, OFF, ON
 
+# means: it stands for options of duo. so: duo is like that anyway. less: what it asks for is not done.
+Kind = Literal["means", "so", "less"]
+
 
 @dataclass(frozen=True)
 class TakenOption:
@@ -37,14 +40,8 @@ class TakenOption:
     commands: tuple[str, ...] = ()  # commands of duo that take the option; empty: all that have options of a run
     needs: str = ""  # an option that a command must have for this
     env: str = ""  # variable of the environment; its value is checked, too
-    loud: bool = False  # duo does less than llama.cpp, so the note is shown without -v
-    less: bool = False  # the same, where only the speed may suffer
-
-    @property
-    def kind(self) -> str:
-        """means: it stands for options of duo. so: duo is like that anyway. less: what it asks for is not done."""
-        stands_for = self.instead or re.search(r"\bmeans? -", self.why)
-        return "less" if self.loud or self.less else "means" if stands_for else "so"
+    loud: bool = False  # of kind less, and more than speed may suffer: the note is shown without -v
+    kind: Kind = "so"
 
 
 _MARKS = "duo chooses by itself which states of a model it keeps"
@@ -96,31 +93,32 @@ TAKEN: tuple[TakenOption, ...] = (
         ("--cache-reuse",),
         "what stands behind a change of the prompt is read again, so that its text is that of a new prompt",
         integer(),
-        less=True,
         env="LLAMA_ARG_CACHE_REUSE",
+        kind="less",
     ),
     TakenOption(("-sps", "--slot-prompt-similarity"), "a text goes where most of its prompt is cached", number()),
     TakenOption(
         ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"),
         _MARKS,
         integer(),
-        less=True,
         env="LLAMA_ARG_CTX_CHECKPOINTS",
+        kind="less",
     ),
     TakenOption(
-        ("-cms", "--checkpoint-min-step"), _MARKS, integer(), less=True, env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT"
+        ("-cms", "--checkpoint-min-step"), _MARKS, integer(), env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT", kind="less"
     ),
     TakenOption(
         ("-dt", "--defrag-thold"), "it has no effect in llama.cpp either", number(), env="LLAMA_ARG_DEFRAG_THOLD"
     ),
     TakenOption(("--warmup", "--no-warmup"), "loading tries one pass"),
-    TakenOption(("-fit", "--fit"), _FIT, fit, needs="-ngl", env="LLAMA_ARG_FIT"),
+    TakenOption(("-fit", "--fit"), _FIT, fit, needs="-ngl", env="LLAMA_ARG_FIT", kind="means"),
     TakenOption(
         ("-mu", "--model-url"),
         "it means -hf and -hff, or -m for other URLs",
         model_url,
         needs="-hf",
         env="LLAMA_ARG_MODEL_URL",
+        kind="means",
     ),
     TakenOption(
         ("--kv-unified-per-slot",),
@@ -128,13 +126,14 @@ TAKEN: tuple[TakenOption, ...] = (
         lambda n: {"n_ctx": n},
         needs="-c",
         env="LLAMA_ARG_KV_UNIFIED_PER_SLOT",
+        kind="means",
     ),
     TakenOption(
         ("-lzm", "--lazy-mode"),
         "libllama decides what it reads from the disk when it is needed",
         only("auto", "on", "off", words="auto, on or off"),
-        less=True,
         env="LLAMA_ARG_LAZY_MODE",
+        kind="less",
     ),
     TakenOption(
         ("-gan", "--grp-attn-n"),
@@ -147,17 +146,19 @@ TAKEN: tuple[TakenOption, ...] = (
         _for_all("poll")[1:],
         "all threads wait as --poll says",
         integer(0, 100, "a whole number from 0 to 100"),
+        kind="less",
     ),
     TakenOption(
         _for_all("prio")[1:],
         "all threads have the priority that --prio gives",
         integer(-1, 3, "a whole number from -1 to 3"),
+        kind="less",
     ),
     TakenOption(
-        _for_all("cpu-strict"), "threads may use any CPU of their mask", only("0", "1", words="0 or 1"), less=True
+        _for_all("cpu-strict"), "threads may use any CPU of their mask", only("0", "1", words="0 or 1"), kind="less"
     ),
-    TakenOption(_of_prompts("cpu-mask", "-Cb", "-Cbd"), _ONE_TEAM, any_text, loud=True),
-    TakenOption(_of_prompts("cpu-range", "-Crb", "-Crbd"), _ONE_TEAM, any_text, loud=True),
+    TakenOption(_of_prompts("cpu-mask", "-Cb", "-Cbd"), _ONE_TEAM, any_text, loud=True, kind="less"),
+    TakenOption(_of_prompts("cpu-range", "-Crb", "-Crbd"), _ONE_TEAM, any_text, loud=True, kind="less"),
     TakenOption(("--threads-http",), "the server needs one thread for HTTP", integer(), env="LLAMA_ARG_THREADS_HTTP"),
     TakenOption(("-bs", "--backend-sampling"), _SAMPLING, env="LLAMA_ARG_BACKEND_SAMPLING"),
     TakenOption(
@@ -170,6 +171,7 @@ TAKEN: tuple[TakenOption, ...] = (
         "it means --samplers, which takes the letters, too",
         samplers,
         needs="--samplers",
+        kind="means",
     ),
     TakenOption(
         ("--spec-draft-p-split", "--draft-p-split"),
@@ -183,6 +185,7 @@ TAKEN: tuple[TakenOption, ...] = (
         rope_scale,
         needs="--rope-freq-scale",
         env="LLAMA_ARG_ROPE_SCALE",
+        kind="means",
     ),
     TakenOption(("--perf", "--no-perf"), "the figures cost nothing", env="LLAMA_ARG_PERF"),
     TakenOption(
@@ -190,16 +193,18 @@ TAKEN: tuple[TakenOption, ...] = (
         "it means --reasoning-format none",
         instead=("--reasoning-format", "none"),
         commands=("chat",),
+        kind="means",
     ),
     TakenOption(("--no-skip-chat-parsing",), "answers are parsed", commands=("chat",)),
     TakenOption(("--log-disable",), _QUIET),
     TakenOption(("--log-colors",), _QUIET, only(*AUTO, *ON, *OFF, words="on, off or auto"), env="LLAMA_ARG_LOG_COLORS"),
-    TakenOption(("--log-verbose",), "it means -v", instead=("-v",)),
+    TakenOption(("--log-verbose",), "it means -v", instead=("-v",), kind="means"),
     TakenOption(
         ("-lv", "--verbosity", "--log-verbosity"),
         "4 and 5 mean -v; below, " + _QUIET,
         verbosity,
         env="LLAMA_ARG_LOG_VERBOSITY",
+        kind="means",
     ),
     TakenOption(("--verbose-prompt",), "duo run prints the prompt; elsewhere it does nothing"),
     TakenOption(("--simple-io",), "duo run reads nothing from a terminal", commands=("run",)),
@@ -210,16 +215,23 @@ TAKEN: tuple[TakenOption, ...] = (
         "a pasted block is one turn, and Alt-Enter begins a line",
         commands=("chat", "run"),
     ),
-    TakenOption(("--no-mmproj-auto",), "it means --no-mmproj", instead=("--no-mmproj",), needs="--no-mmproj"),
     TakenOption(
-        ("-mmu", "--mmproj-url"), "it means --mmproj", mmproj_url, needs="--mmproj", env="LLAMA_ARG_MMPROJ_URL"
+        ("--no-mmproj-auto",), "it means --no-mmproj", instead=("--no-mmproj",), needs="--no-mmproj", kind="means"
+    ),
+    TakenOption(
+        ("-mmu", "--mmproj-url"),
+        "it means --mmproj",
+        mmproj_url,
+        needs="--mmproj",
+        env="LLAMA_ARG_MMPROJ_URL",
+        kind="means",
     ),
     TakenOption(
         ("-mmdev", "--mmproj-device"),
         "pictures are encoded on the first GPU, or without one",
         any_text,
-        less=True,
         env="MTMD_BACKEND_DEVICE",
+        kind="less",
     ),
     TakenOption(("--video-ffmpeg-dir",), _NO_VIDEO, any_text, env="LLAMA_ARG_VIDEO_FFMPEG_DIR"),
     TakenOption(
@@ -237,6 +249,7 @@ TAKEN: tuple[TakenOption, ...] = (
         commands=("serve",),
         loud=True,
         env="LLAMA_ARG_UI_CONFIG",
+        kind="less",
     ),
     TakenOption(
         ("--ui-config-file", "--webui-config-file"),
@@ -245,15 +258,19 @@ TAKEN: tuple[TakenOption, ...] = (
         commands=("serve",),
         loud=True,
         env="LLAMA_ARG_UI_CONFIG_FILE",
+        kind="less",
     ),
     TakenOption(
         ("--spec-default",),
         "it means --spec-type draft-simple,ngram-mod",
         instead=("--spec-type", "draft-simple,ngram-mod"),
         needs="--spec-type",
+        kind="means",
     ),
     # Not at the pinned commit.
-    TakenOption(("--spec-autotune",), "it means --draft auto", instead=("--draft", "auto"), needs="--draft"),
+    TakenOption(
+        ("--spec-autotune",), "it means --draft auto", instead=("--draft", "auto"), needs="--draft", kind="means"
+    ),
     TakenOption(("--spec-ngram-mod-n-min",), _ROWS, integer(0, 1024, "a whole number from 0 to 1024")),
     TakenOption(("-no-ag", "--no-agent", "--no-ui-mcp-proxy", "--no-webui-mcp-proxy"), "the server's page has neither"),
     TakenOption(("-st", "--single-turn"), "duo run writes one text", commands=("run",)),
@@ -266,7 +283,7 @@ def _presets() -> Iterator[TakenOption]:
     for name in (*OF_PORT, *OF_VECTORS):
         for commands in (("serve",), ("run", "chat"))[: 2 if name in OF_PORT else 1]:
             args = arguments(name, serves=commands == ("serve",))
-            yield TakenOption((name,), f"it means {' '.join(args)}", instead=args, commands=commands)
+            yield TakenOption((name,), f"it means {' '.join(args)}", instead=args, commands=commands, kind="means")
 
 
 TAKEN = (*TAKEN, *_presets())

@@ -147,7 +147,10 @@ class Program(click.Group):
             raise click.ClickException(f"duo {args[0]} is now duo {MOVED[args[0]]}")
         if args[0] not in COMMANDS:
             close = nearest(args[0], [*COMMANDS, *MOVED])
-            how = f"did you mean duo {close}?" if close else f'to give a prompt write: duo -p "{args[0]} ..."'
+            how = f'to give a prompt write: duo -p "{args[0]} ..."'
+            if close:
+                more = len(args) > 1 and not args[1].startswith("-")  # a prompt, perhaps
+                how = f"did you mean duo {close}?" + (f" ({how})" if more else "")
             raise click.ClickException(f"unknown command {args[0]}; {how}")
         return super().resolve_command(ctx, args)
 

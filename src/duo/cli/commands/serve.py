@@ -46,12 +46,16 @@ N_PARALLEL = 4
 def name_of(params: dict[str, Any]) -> str:
     """The model's name in answers, if --alias gives none: the pair's, the repository's, or the file's."""
     from pathlib import Path
+    from urllib.parse import unquote, urlsplit
 
     if params["pair"] is not None:
         return str(params["pair"])
     if params["hf_repo"] is not None:
         return str(params["hf_repo"])
-    return Path(params["model"]).stem if params["model"] is not None else "demo"
+    if params["model"] is None:
+        return "demo"
+    # What stands behind a URL's path may be a signature.
+    return Path(unquote(urlsplit(params["model"]).path) if "://" in params["model"] else params["model"]).stem
 
 
 def serve(params: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from duo import _core
 from duo.compat.llama_cpp.given import GivenArguments
@@ -208,7 +208,8 @@ class LlamaMembers(GivenArguments):
         """Completions and chats look for their beginning in this cache, and put their state there when they have ended.
 
         The models' own caches keep what texts have in common anyway. This one may be shared by several `Duo`s, or be on
-        the disk. A state is a copy of the models' caches, and is made while no text is written.
+        the disk. A state is a copy of the models' caches, and is made while no text is written. A state that belongs to
+        another model or setting is not used. Seeds of later texts stay as they are, other than in llama_cpp.
 
         Args:
             cache: As in llama_cpp, such as llama_cpp.LlamaRAMCache. None: no cache.
@@ -219,7 +220,10 @@ class LlamaMembers(GivenArguments):
         if cache is not None:
             self._needs_target("set_cache")
         # By name when it is called, because programs put functions of their own in their place.
-        found = None if cache is None else StateCache(cache, lambda x: self.load_state(x), lambda: self.save_state())
+        found = None
+        if cache is not None:
+            defaults = cast("dict[str, Any]", self.defaults)
+            found = StateCache(cache, lambda x: self.load_state(x), lambda: self.save_state(), defaults)
         self.cache, self._state_cache = cache, found
 
     def _recalled(self, prompt: Sequence[int]) -> Callable[[Sequence[int]], None]:

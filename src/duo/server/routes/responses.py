@@ -60,8 +60,8 @@ def add(router: RouteTable, service: Service) -> None:
 
 
 def _functions(f: ResponsesFields, request: Request) -> list[dict[str, Any]]:
-    """The functions among the tools, as a chat has them. Raises BadValueError: a tool that nobody would run, or none that
-    duo knows."""
+    """The functions among the tools, as a chat has them. Raises BadValueError: the server would have to run a tool,
+    or none is a function."""
     tools = f.tools or ()
     functions = [{"type": "function", "function": _function(t)} for t in tools if t.get("type") == "function"]
     kinds = [str(t.get("type")) for t in tools]
