@@ -61,7 +61,7 @@ def test_a_file_beside_the_target_is_found(name: str, target: Path) -> None:
     "name", ["mtp-other-Q8_0.gguf", "draft-x.gguf", "Some-Model-8B-Q8_0.gguf", "Some-Model-8Bx.gguf"]
 )
 def test_where_other_models_lie_a_draft_names_its_target(name: str, target: Path) -> None:
-    shutil.copy(TARGET, target.with_name("Another-3B-Q4_0.gguf"))
+    shutil.copy(TARGET, target.with_name("Another-3B-imatrix-Q4_0.gguf"))  # made with one
     shutil.copy(DRAFT, target.with_name(name))
     assert find(str(target)).path is None
     shutil.copy(DRAFT, target.with_name("mtp-Some-Model-8B-F16.gguf"))
@@ -73,6 +73,8 @@ def test_of_several_a_head_comes_first_and_then_the_smallest(target: Path) -> No
         shutil.copy(DRAFT, target.with_name(name))
         os.truncate(target.with_name(name), DRAFT.stat().st_size + 8 * n)
     (target.parent / "draft-folder.gguf").mkdir()
+    (target.parent / "locked").mkdir(mode=0)
+    target.with_name("draft-locked.gguf").symlink_to(target.parent / "locked" / "draft.gguf")
     target.with_name("eagle3-nowhere.gguf").symlink_to("nowhere")
     assert find(str(target)).path == str(target.with_name("draft-b-Q8_0.gguf"))
     head = Path(shutil.copy(demo_head(), target.with_name("some-model-8b-eagle3.gguf")))

@@ -17,7 +17,7 @@ from duo.models.paths import model_bytes
 # llama.cpp's common/preset.cpp: beside a model in its own folder, such a file is its draft.
 PREFIXES = ("mtp-", "dspark-", "dflash-", "eagle3-", "draft-")
 NO_MODEL = "mmproj"
-_NO_DRAFTS = (NO_MODEL, "imatrix")  # words in the names of other files beside a model
+_MATRIX = "imatrix"  # ends the name of an importance matrix; models that were made with one may have it inside theirs
 _KINDS = tuple(prefix.strip("-") for prefix in PREFIXES)
 
 
@@ -75,7 +75,11 @@ def head_beside(target: str, kinds: Sequence[str]) -> str | None:
     if "mtp-" in kinds and header.n_mtp and header.has_trunk and _core.runs_mtp(header.architecture):
         return None
     for path in _beside(Path(target)):
-        if not _verdict(path, target, header)[0] and (head := Head.of(read_header(path))) and f"{head.kind}-" in kinds:
+        try:
+            head = Head.of(read_header(path))
+        except DuoError:
+            continue
+        if head is not None and f"{head.kind}-" in kinds and not _verdict(path, target, header)[0]:
             return str(path)
     return None
 
@@ -114,7 +118,11 @@ def _rank(path: Path) -> tuple[int, int, str]:
     kind = next((i for i, kind in enumerate(_KINDS) if name.startswith(f"{kind}-")), None)
     if kind is None:
         kind = next(i for i, kind in enumerate(_KINDS) if kind in name)
-    return kind, model_bytes(str(path)), path.name
+    try:
+        n_bytes = model_bytes(str(path))
+    except OSError:  # it has just gone; reading its header says so
+        n_bytes = 0
+    return kind, n_bytes, path.name
 
 
 def _named_like(target: Path) -> Iterator[Path]:
@@ -134,8 +142,9 @@ def _named_like(target: Path) -> Iterator[Path]:
 
 
 def _is_model(path: Path) -> bool:
-    """A model or the first part of one, by its name."""
-    return not any(word in path.name for word in _NO_DRAFTS) and is_first_part(path.name) and not path.is_dir()
+    """A model or the first part of one, by its name. What may not be looked at is none."""
+    is_other = NO_MODEL in path.name or path.stem.lower().endswith(_MATRIX)
+    return not is_other and is_first_part(path.name) and os.path.isfile(path)
 
 
 def _follows(name: str, base: str) -> bool:
