@@ -65,6 +65,25 @@ def test_the_context_is_fitted_if_its_least_is_given(
     assert (t.n_ctx, t.n_gpu_layers) == (n_ctx, layers)
 
 
+@pytest.mark.parametrize(
+    ("gpu", "given", "n_ctx", "texts"),
+    [
+        (45_000_000, {}, 2048, 1),  # 4352 without a draft
+        (45_000_000, {"n_parallel": "auto"}, 512, 3),  # as many texts as hold the least
+        (60_000_000, {"n_parallel": "auto"}, 1024, 4),
+    ],
+)
+def test_the_context_is_fitted_to_a_draft_and_to_several_texts(
+    gpu: int, given: dict[str, Any], n_ctx: int, texts: int, long_target: str
+) -> None:
+    o = {n: o.default for n, o in ENGINE_OPTIONS.items()} | {"n_gpu_layers": "auto", "fit_ctx": 512, **given}
+    o |= {"n_gpu_layers_draft": "auto"}
+    target, draft = ModelOptions.of(o, "target", long_target), options(**o)[1]
+    t, d, _ = resolve_auto(target, draft, [Device("A", "", "gpu", gpu, gpu), CPU])
+    assert d is not None
+    assert (t.n_ctx, t.n_parallel, d.n_parallel) == (n_ctx, texts, texts)
+
+
 def test_a_tight_device_takes_the_draft_and_a_part_of_the_target() -> None:
     gpu = Device("A", "", "gpu", 30_000_000, 30_000_000)
     t, d, p = resolve_auto(*options(n_ctx=512), [gpu, CPU])

@@ -13,6 +13,14 @@ from duo.placement.fit import PairPlacement
 STEP = 256  # tokens
 
 
+def with_least_context(target: ModelOptions, h: Header) -> ModelOptions:
+    """The target, whose header is h, with the context that fit_ctx promises, or as it is if nothing is to be chosen. A
+    file that does not say how long its texts may be leaves nothing to choose."""
+    if target.fit_ctx is None or target.n_ctx is not None or h.n_ctx_train < STEP:
+        return target
+    return replace(target, n_ctx=min(max(target.fit_ctx, STEP), h.n_ctx_train))
+
+
 def with_largest_context(
     target: ModelOptions,
     h: Header,
@@ -24,10 +32,10 @@ def with_largest_context(
     A larger context takes no layer from a device. place: places both models, with such a target. fits: whether there is
     memory for the first, with as many layers on the devices as for the second. Raises what they raise.
     """
-    if target.fit_ctx is None or target.n_ctx is not None:
+    least = with_least_context(target, h)
+    n_least = least.n_ctx
+    if n_least is None or least is target:
         return target
-    n_least = min(max(target.fit_ctx, STEP), h.n_ctx_train)
-    least = replace(target, n_ctx=n_least)
     if target.n_gpu_layers == "auto":
         p = place(least).target
         if p.devices and p.n_gpu_layers < p.n_all:

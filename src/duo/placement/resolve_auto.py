@@ -14,7 +14,7 @@ from duo.models.header import Header, read_header
 from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
 from duo.placement import kernels, packed
-from duo.placement.context_fit import with_largest_context
+from duo.placement.context_fit import with_largest_context, with_least_context
 from duo.placement.devices import Device, default_devices, default_flash_attn
 from duo.placement.fit import ModelPlacement, PairPlacement, PlacementRequest, Room, place_layers
 from duo.placement.memory import Need, context, kept_on_cpu, most_texts, need_of
@@ -231,6 +231,11 @@ def resolve_auto(
     target, draft = _spared(target, devices), None if draft is None else _spared(draft, devices)
     readable = all(os.path.isfile(m.path) for m in (target, draft) if m is not None)  # if not, loading reports why
     if readable:
+        # With --fit-ctx texts are counted first, or else the context of one text would take their room.
+        least = with_least_context(target, read_header(target.path))
+        if least is not target and target.n_parallel == "auto":
+            n = texts_that_fit(with_experts_placed(least, draft, devices), draft, devices)
+            target, draft = target.for_texts(n), None if draft is None else draft.for_texts(n)
         target = with_experts_placed(with_context_fitted(target, draft, devices), draft, devices)
     if target.n_parallel == "auto":
         n = texts_that_fit(target, draft, devices)
