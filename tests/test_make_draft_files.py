@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from made_drafts import ENGINE, PROMPTS, TARGET, Run, asked, bench, quantizer
 from tiny_models import tiny
+from trained_files import MIXTURE
 from waits import HANG_S, wait_until
 
 from duo import Duo, DuoError
@@ -183,10 +184,9 @@ def test_experts_get_fewer_bits_and_fewer_of_them_are_used(tmp_path: Path) -> No
 @pytest.mark.daily
 @pytest.mark.full
 def test_mtp_layers_stay_behind(tmp_path: Path) -> None:
-    target = tiny("glm4moe", TARGET, tmp_path / "target.gguf", n_mtp=1)
     out = tmp_path / "draft.gguf"
-    quantizer(target).write(DraftRecipe("q4_0"), out)
-    h, whole = read_header(out), read_header(target)
+    quantizer(MIXTURE).write(DraftRecipe("q4_0"), out)
+    h, whole = read_header(out), read_header(MIXTURE)
     assert whole.n_mtp == 1 and h.n_mtp == 0 and h.n_layer == h.n_trunk == whole.n_trunk
     with Duo(out, n_ctx=64) as d:
         assert d.generate("a", max_tokens=2, ignore_eos=True).tokens

@@ -59,7 +59,7 @@ def test_refused_requests(wanted: dict[str, Any], complaint: str, big: Path) -> 
     ("old", "new", "complaint"),
     [
         (b"GGUF", b"GGML", "not a complete GGUF"),
-        (b"llama", b"qwen3", "architecture 'qwen3' cannot be widened; only llama, qwen2 and gemma3 can"),
+        (b"llama", b"qwen3", "architecture 'qwen3' cannot be widened; only llama, qwen2, gemma3 and glm4moe can"),
         (b"blk.1.ffn_up.weight", b"blk.7.ffn_up.weight", "'blk.1.ffn_up.weight' is not in every layer"),
         (b"blk.1.ffn_up.weight", b"blk.0.ffn_up.weight", "not a complete GGUF .*duplicated"),
         (b"output_norm.weight", b"output_nose.weight", "tensor 'output_nose.weight' is unknown"),

@@ -19,11 +19,22 @@ HELD_OUT = (5, 37)  # documents whose index leaves this remainder
 OPTIONS = "--n-embd 192 --n-head 3 --n-ff 512 --rows 2048 --layers 1,2,3 --steps 5 --length 256 --lr 2e-3"
 
 
-def run(docs: Path, out: Path, more: list[str]) -> int:
+def divided(docs: Path) -> tuple[list[str], list[str]]:
+    """The documents to learn from, and those that were held out."""
     with lzma.open(docs) as file:
-        texts = [text for i, (_, _, text) in enumerate(json.load(file)) if i % HELD_OUT[1] != HELD_OUT[0]]
-    data = out.with_suffix(".jsonl")
+        texts = [text for _, _, text in json.load(file)]
+    held_out = texts[HELD_OUT[0] :: HELD_OUT[1]]
+    return [text for i, text in enumerate(texts) if i % HELD_OUT[1] != HELD_OUT[0]], held_out
+
+
+def write_data(texts: list[str], data: Path) -> Path:
+    """As `duo train-head` reads them."""
     data.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8")
+    return data
+
+
+def run(docs: Path, out: Path, more: list[str]) -> int:
+    data = write_data(divided(docs)[0], out.with_suffix(".jsonl"))
     target, _ = demo_pair()
     return main(["train-head", "-m", str(target), "--data", str(data), "-o", str(out), *OPTIONS.split(), *more])
 

@@ -12,6 +12,7 @@ measured).
   size and the number of query heads per KV head stay, so RoPE and the sharing of KV heads stay the same.
 - Layers: the norms of added layers are zero, so their input and their output are zero.
 - Biases of added heads are zero (qwen2).
+- A mixture of experts keeps its number of experts and its routing: widen_mixture.py.
 - gemma3 multiplies embeddings by the square root of its width, so the residual is s = sqrt(D/d) times as large in the
   wide model. What is added to the residual passes a norm first, which makes it s times as large, too, because its other
   values are zero. So norms of the residual are divided by s, and the other norms and epsilon stay. This is exact but
@@ -35,6 +36,7 @@ from gguf import GGMLQuantizationType as GgmlType
 
 from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.gguf_tools.whole_file import copy_field
+from duo.gguf_tools.widen_mixture import small_model
 from duo.gguf_tools.widen_plan import SmallModel, WidenedShape, WidenedTensor, choose_shape
 from duo.support.atomic import replacing
 
@@ -87,7 +89,7 @@ def widen(
     if source.exists() and out.exists() and out.samefile(source):
         raise BadValueError(f"{out}: is the source itself; write to another file")
     ggml_type = None if type.lower() == SAME else GgmlType[type.upper()]
-    small = SmallModel(source)
+    small = small_model(source)
     small.check(ggml_type, n_embd, n_ff, n_layer)
     if size is None:
         own = small.shape
@@ -130,9 +132,7 @@ def _write_header(
     changed: dict[str, int | float | str] = {
         "general.name": f"{name} widened to n_embd {shape.n_embd}, n_ff {shape.n_ff}, {shape.n_layer} layers",
         "general.quantization_version": gguf.GGML_QUANT_VERSION,
-        f"{arch}.embedding_length": shape.n_embd,
-        f"{arch}.feed_forward_length": shape.n_ff,
-        f"{arch}.block_count": shape.n_layer,
+        **{f"{arch}.{key}": value for key, value in source.keys(shape).items()},
         f"{arch}.attention.head_count": n_head,
         f"{arch}.attention.head_count_kv": n_head_kv,
     }
@@ -169,7 +169,7 @@ def _write_weights(
     with path.open("ab") as file:
         for tensor in plan:
             file.write(b"\0" * (-file.tell() % _ALIGN))
-            for rows in _rows(tensor, _own_noise(tensor) if noise is None else noise):
+            for rows in _rows(tensor, noise if noise is not None and tensor.type == type else _own_noise(tensor)):
                 file.write(rows.data)
                 n_done += rows.nbytes
                 if progress is not None:
@@ -185,22 +185,33 @@ def _own_noise(tensor: WidenedTensor) -> npt.NDArray[np.uint8]:
 
 def _rows(tensor: WidenedTensor, noise: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint8]]:
     """The stored bytes of a tensor, some rows at a time: the source's values, zeros below, noise to the right."""
-    n_rows, n_cols = math.prod(tensor.dims[:-1]), tensor.dims[-1]
+    n_matrices, n_rows = (1, 1, *tensor.dims[:-1])[-2:]
     block, block_bytes = gguf.GGML_QUANT_SIZES[tensor.type]
-    stored = np.empty((0, 0)) if tensor.source is None else np.atleast_2d(tensor.source.data)
-    own_cols = 0 if tensor.source is None else int(tensor.source.shape[0])
+    n_parts, part_bytes = tensor.n_parts, tensor.row_bytes // tensor.n_parts
+    own_cols = 0 if tensor.source is None and not tensor.is_blank else int(tensor.like.shape[0]) // n_parts
     own_bytes = -(-own_cols // block) * block_bytes
-    n_noise = 0 if len(tensor.dims) == 1 or tensor.name == "token_embd.weight" else tensor.row_bytes - own_bytes
-    n_chunk = max(1, _CHUNK // n_cols)
-    for start in range(0, n_rows, n_chunk):
-        # Zero bytes mean zeros in every ggml type.
-        rows = np.zeros((min(n_chunk, n_rows - start), tensor.row_bytes), np.uint8)
-        if n_noise:
-            rows[:, -n_noise:] = np.resize(noise, (len(rows), n_noise))
-        if tensor.source is not None and start < len(stored):
-            own = _convert(stored[start : start + n_chunk], tensor.source.tensor_type, tensor)
-            rows[: len(own), : own.shape[1]] = own
-        yield rows
+    is_noisy = len(tensor.dims) > 1 and not tensor.name.endswith(("token_embd.weight", "embed_tokens.weight"))
+    n_chunk = max(1, _CHUNK // tensor.dims[-1])
+    for matrix in range(n_matrices):
+        stored = _stored(tensor, matrix, n_matrices)
+        for start in range(0, n_rows, n_chunk):
+            # Zero bytes mean zeros in every ggml type.
+            rows = np.zeros((min(n_chunk, n_rows - start), n_parts, part_bytes), np.uint8)
+            if is_noisy and part_bytes > own_bytes:
+                rows[..., own_bytes:] = np.resize(noise, (len(rows), n_parts, part_bytes - own_bytes))
+            if tensor.source is not None and start < len(stored):
+                own = _convert(stored[start : start + n_chunk], tensor.source.tensor_type, tensor)
+                rows[: len(own), :, :own_bytes] = own.reshape(len(own), n_parts, -1)
+            yield rows
+
+
+def _stored(tensor: WidenedTensor, matrix: int, n_matrices: int) -> npt.NDArray[Any]:
+    """The source's rows of one of the tensor's matrices."""
+    if tensor.source is None:
+        return np.empty((0, 0))
+    data = np.atleast_2d(tensor.source.data)
+    rows: npt.NDArray[Any] = data.reshape(n_matrices, -1, data.shape[-1])[matrix]
+    return rows
 
 
 def _convert(stored: npt.NDArray[Any], type: GgmlType, tensor: WidenedTensor) -> npt.NDArray[np.uint8]:

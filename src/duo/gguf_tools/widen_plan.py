@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import gguf
 from gguf import GGMLQuantizationType as GgmlType
 
 from duo.errors import BadValueError
-from duo.gguf_tools.whole_file import whole_file
 
-ARCHITECTURES = ("llama", "qwen2", "gemma3")
+ARCHITECTURES = ("llama", "qwen2", "gemma3", "glm4moe")
 # The axes of rows and columns of each weight (of a bias: the rows of its weight). Other tensors are not supported.
-_AXES = {
+AXES = {
     "token_embd": ("vocab", "embd"),
     "output_norm": ("embd",),
     "output": ("vocab", "embd"),
@@ -36,7 +35,6 @@ _GEMMA3_AXES = {
     "post_attention_norm": ("embd",),
     "post_ffw_norm": ("embd",),
 }
-_OPTIONAL = {"output", "rope_freqs"}
 _INPUT_NORMS = ("attn_norm", "ffn_norm", "output_norm")  # of the residual
 _GEMMA3_27B_LAYERS = 62  # llama.cpp scales attention by another length in a gemma3 of so many layers
 _MAX_LAYERS = 512  # llama.cpp's limit
@@ -64,6 +62,8 @@ class WidenedTensor:
     source: gguf.ReaderTensor | None  # None: the tensor is in an added layer
     like: gguf.ReaderTensor  # the source's tensor of this kind
     scale: float = 1.0  # of its values, if it is a norm of the residual
+    n_parts: int = 1  # of its columns; each has the source's first
+    is_blank: bool = False  # in an added layer: zeros where the source's columns would be, instead of noise
 
     @property
     def row_bytes(self) -> int:
@@ -78,9 +78,12 @@ class WidenedTensor:
 class SmallModel:
     """The small model, opened and checked. Raises BadValueError, UnknownModelError."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.reader = whole_file(path)
+    ff_ratio = 2.75  # n_ff / n_embd of real models
+    _optional = frozenset({"output", "rope_freqs"})
+    _width_names: ClassVar[dict[str, str]] = {"embd": "n_embd", "ff": "n_ff", "q": "heads times head size,"}
+
+    def __init__(self, path: Path, reader: gguf.GGUFReader) -> None:
+        self.path, self.reader = path, reader
         if self.reader.endianess is not gguf.GGUFEndian.LITTLE:
             raise BadValueError(f"{path}: a big-endian GGUF; only little-endian ones can be widened")
         self.arch = self.value("general.architecture", str)
@@ -88,8 +91,7 @@ class SmallModel:
             raise BadValueError(f"{path}: architecture '{self.arch}' cannot be widened; only {_NAMES} can")
         if self.value("split.count", int, 1) != 1:
             raise BadValueError(f"{path}: one part of a split model; merge the parts first (llama-gguf-split --merge)")
-        keys = ("embedding_length", "feed_forward_length", "block_count")
-        self.shape = WidenedShape(*(self.value(f"{self.arch}.{key}", int) for key in keys))
+        self.shape = self._own_shape()
         self.n_head = self.value(f"{self.arch}.attention.head_count", int)
         self.n_head_kv = self.value(f"{self.arch}.attention.head_count_kv", int, self.n_head)
         is_sane = 0 < self.shape.n_layer <= _MAX_LAYERS and 0 < self.n_head_kv <= self.n_head
@@ -103,9 +105,24 @@ class SmallModel:
             )
         self.eps = self.value(f"{self.arch}.attention.layer_norm_rms_epsilon", float)
         self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
-        self._layer_tensors = [name[len("blk.0.") :] for name in self.tensors if name.startswith("blk.0.")]
-        self._axes = _AXES | (_GEMMA3_AXES if self.arch == "gemma3" else {})
+        self._axes = self._own_axes()
         self._check_tensors()
+
+    def _own_shape(self) -> WidenedShape:
+        keys = ("embedding_length", "feed_forward_length", "block_count")
+        return WidenedShape(*(self.value(f"{self.arch}.{key}", int) for key in keys))
+
+    def _own_axes(self) -> dict[str, tuple[str, ...]]:
+        """The axes of each weight that such a model may have."""
+        return AXES | (_GEMMA3_AXES if self.arch == "gemma3" else {})
+
+    def keys(self, shape: WidenedShape) -> dict[str, int]:
+        """Header values of this architecture that say the shape, without those of the heads."""
+        return {
+            "embedding_length": shape.n_embd,
+            "feed_forward_length": shape.n_ff,
+            "block_count": shape.n_layer,
+        }
 
     @property
     def is_scaled(self) -> bool:
@@ -136,21 +153,20 @@ class SmallModel:
         """
         widths, scale = self._widths(shape), math.sqrt(self.shape.n_embd / shape.n_embd)
         tensors = []
-        for name in self._names(shape.n_layer):
-            tensor, like = self.tensors.get(name), self._like(name)
+        for name, of, is_added in self._names(shape.n_layer):
+            like = self.tensors[of]
             own = like.shape.tolist()[::-1]
-            dims = tuple(widths.get(axis, own[i]) for i, axis in enumerate(self._axes_of(name)))
-            kind = GgmlType.F32 if len(dims) == 1 else like.tensor_type if type is None else type
-            is_input = name.removesuffix(".weight").rpartition(".")[2] in _INPUT_NORMS
-            tensors.append(WidenedTensor(name, dims, kind, tensor, like, scale if is_input else 1.0))
+            dims = tuple(widths.get(axis, own[i]) for i, axis in enumerate(self._axes_of(of)))
+            kind = like.tensor_type if type is None else type
+            tensor = WidenedTensor(name, dims, GgmlType.F32 if len(dims) == 1 else kind, like, like)
+            if name.removesuffix(".weight").rpartition(".")[2] in _INPUT_NORMS:
+                tensor = replace(tensor, scale=scale)
+            tensors.append(self._of_layer(tensor, is_added))
         return tensors
 
-    def _like(self, name: str) -> gguf.ReaderTensor:
-        """Its own tensor, or for an added layer that of one of the source's layers."""
-        if name in self.tensors:
-            return self.tensors[name]
-        _, layer, suffix = name.split(".", 2)
-        return self.tensors[f"blk.{int(layer) % self.shape.n_layer}.{suffix}"]
+    def _of_layer(self, tensor: WidenedTensor, is_added: bool) -> WidenedTensor:
+        """What is peculiar to a tensor of this architecture, or of an added layer."""
+        return replace(tensor, source=None) if is_added else tensor
 
     def check(self, type: GgmlType | None, n_embd: int | None, n_ff: int | None, n_layer: int | None) -> None:
         """Raises BadValueError: the model cannot have these dimensions."""
@@ -169,8 +185,8 @@ class SmallModel:
         self._check_widths(type, self._widths(WidenedShape(n_embd or self.shape.n_embd, n_ff or self.shape.n_ff, 1)))
 
     def _check_widths(self, type: GgmlType | None, widths: dict[str, int]) -> None:
-        names = {"embd": "n_embd", "ff": "n_ff", "q": "heads times head size,"}
-        matrices = [(self._axes_of(n)[1], t.tensor_type) for n, t in self.tensors.items() if len(t.shape) == 2]
+        names = self._width_names
+        matrices = [(self._axes_of(n)[-1], t.tensor_type) for n, t in self.tensors.items() if len(t.shape) > 1]
         for axis, kind in matrices if type is None else [(axis, type) for axis in names]:
             block = gguf.GGML_QUANT_SIZES[kind][0]
             if widths[axis] % block:
@@ -188,10 +204,21 @@ class SmallModel:
         q, kv = (n * self.head_dim for n in self.heads(shape.n_embd))
         return {"embd": shape.n_embd, "ff": shape.n_ff, "q": q, "kv": kv, "head": self.head_dim}
 
-    def _names(self, n_layer: int) -> list[str]:
-        """The tensors of a model of n_layer layers: each layer has the same tensors as the first one."""
-        layers = [f"blk.{layer}.{suffix}" for layer in range(n_layer) for suffix in self._layer_tensors]
-        return [name for name in self.tensors if not name.startswith("blk.")] + layers
+    def _names(self, n_layer: int) -> list[tuple[str, str, bool]]:
+        """The tensors of a model of n_layer layers: name, the source's of this kind, whether the layer was added."""
+        names = [(name, name, False) for name in self.tensors if not name.startswith("blk.")]
+        for to, (layer, is_added) in enumerate(self._layers(n_layer)):
+            names += [(f"blk.{to}.{x}", f"blk.{layer}.{x}", is_added) for x in self._suffixes(layer)]
+        return names
+
+    def _layers(self, n_layer: int) -> list[tuple[int, bool]]:
+        """Of a model of n_layer layers: the source's layer of this kind, and whether it is an added one."""
+        own = self.shape.n_layer
+        return [(layer % own, layer >= own) for layer in range(n_layer)]
+
+    def _suffixes(self, layer: int) -> list[str]:
+        """Each layer has the same tensors as the first one."""
+        return [name[len("blk.0.") :] for name in self.tensors if name.startswith("blk.0.")]
 
     def _check_tensors(self) -> None:
         widths = self._widths(self.shape)
@@ -206,11 +233,11 @@ class SmallModel:
                     f"{self.path}: tensor '{name}' is {dims}, which does not match the metadata; convert it again"
                 )
         weights = {name.split(".")[-2] for name in self.tensors if name.endswith(".weight")}
-        if missing := self._axes.keys() - _OPTIONAL - weights:
+        if missing := self._axes.keys() - self._optional - weights:
             raise BadValueError(
                 f"{self.path}: tensor '{min(missing)}' is missing; only plain {self.arch} models can be widened"
             )
-        if odd := self.tensors.keys() ^ set(self._names(self.shape.n_layer)):
+        if odd := self.tensors.keys() ^ {name for name, _, _ in self._names(self.shape.n_layer)}:
             raise BadValueError(f"{self.path}: '{min(odd)}' is not in every layer; only uniform models can be widened")
 
     def _axes_of(self, name: str) -> tuple[str, ...]:
@@ -221,7 +248,8 @@ class SmallModel:
 
 
 def choose_shape(source: SmallModel, type: GgmlType | None, size: float, dims: dict[str, int | None]) -> WidenedShape:
-    """The shape nearest to `size` bytes that resembles a real model: n_embd / n_layer near 96, n_ff / n_embd near 2.75.
+    """The shape nearest to `size` bytes that resembles a real model: n_embd / n_layer near 96, n_ff / n_embd near
+    `ff_ratio`.
 
     Raises BadValueError: the size is out of reach.
     """
@@ -242,14 +270,16 @@ def choose_shape(source: SmallModel, type: GgmlType | None, size: float, dims: d
     candidates: list[tuple[float, int, WidenedShape]] = []
     step = math.lcm(256, source.head_dim * (source.n_head // source.n_head_kv))
     for n_embd in choices("n_embd", step, _MAX_CHOSEN_EMBD):
-        # The size is base + n_layer * (per_layer + n_ff * per_unit) bytes: three plans give all three numbers.
-        one, two, wide = n_bytes(n_embd, 0, 1), n_bytes(n_embd, 0, 2), n_bytes(n_embd, 256, 1)
-        base = 2 * one - two
+        # Bytes are linear in n_layer and in n_ff: four plans tell them all.
+        first = source.shape.n_layer
+        narrow, narrow_2 = n_bytes(n_embd, 0, first), n_bytes(n_embd, 0, first + 1)
+        wide, wide_2 = n_bytes(n_embd, 256, first), n_bytes(n_embd, 256, first + 1)
         for n_ff in choices("n_ff", 256, 4 * n_embd):
-            per_layer = two - one + (wide - one) * n_ff // 256
+            per_layer = narrow_2 - narrow + (wide_2 - wide - narrow_2 + narrow) * n_ff // 256
+            base = narrow + (wide - narrow) * n_ff // 256 - first * per_layer
             n_layer = dims["n_layer"] or min(max(round((size - base) / per_layer), source.shape.n_layer), _MAX_LAYERS)
             total = base + n_layer * per_layer
-            cost = 30 * abs(math.log(total / size)) + abs(math.log2(n_ff / n_embd / 2.75))
+            cost = 30 * abs(math.log(total / size)) + abs(math.log2(n_ff / n_embd / source.ff_ratio))
             cost += 0.5 * abs(math.log2(n_embd / n_layer / 96))
             # A width ratio of 4, 16... keeps the norms, and so the logits, exact. That is worth an unusual shape.
             cost += 0 if math.log(n_embd / source.shape.n_embd, 4).is_integer() else 0.5

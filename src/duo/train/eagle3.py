@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import Tensor, nn
 
 from duo.train.layer_shape import LayerShape
-from duo.train.layers import RMSNorm, SwiGLU, frequencies, heads, rope
+from duo.train.layers import RMSNorm, SwiGLU, attend, frequencies, heads, rope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,22 +97,5 @@ class Eagle3Head(nn.Module):
         k = rope(heads(self.attn_k(x), s.n_head_kv), positions, self.freqs)
         v = heads(self.attn_v(x), s.n_head_kv)
         own.append((k.repeat_interleave(n_share, 1), v.repeat_interleave(n_share, 1)))
-        middle = state + self.attn_output(self._attend(q, own).transpose(1, 2).flatten(-2))
+        middle = state + self.attn_output(attend(q, own).transpose(1, 2).flatten(-2))
         return middle + self.ffn(self.ffn_norm(middle))
-
-    @staticmethod
-    def _attend(q: Tensor, own: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """Row r sees the true rows 0 ... r (step 0) and, of each later step, its own row alone."""
-        (k, v), *later = own
-        if not later:
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        n = q.shape[-2]
-        scores = q @ k.transpose(-1, -2)
-        future = torch.ones(n, n, dtype=torch.bool, device=q.device).triu(1)
-        scores = scores.masked_fill(future, float("-inf"))
-        scores = torch.cat((scores, *((q * k_i).sum(-1, keepdim=True) for k_i, _ in later)), -1)
-        weights = (scores.float() * q.shape[-1] ** -0.5).softmax(-1).to(v.dtype)
-        mixed = weights[..., :n] @ v
-        for i, (_, v_i) in enumerate(later):
-            mixed = mixed + weights[..., n + i : n + i + 1] * v_i
-        return mixed

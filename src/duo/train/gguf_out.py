@@ -18,6 +18,7 @@ from duo.support.atomic import replacing
 from duo.train.target_file import ModelFile
 
 CARD = "duo.training.card"  # the header's key for the card, which is JSON
+ROUTER = "ffn_gate_inp.weight"
 Values = Mapping[str, int | float | bool | str | list[int]]
 Tensors = Mapping[str, npt.NDArray[Any]]
 
@@ -29,7 +30,7 @@ def write_model(
     """Writes a model with the vocabulary of another. Returns the file's bytes. Raises DuoError.
 
     values: header keys of the architecture, without its name. tensors: rows first; matrices get weight_type, or f16
-    where rows do not fill its blocks; vectors stay f32, and integers as they are.
+    where rows do not fill its blocks; vectors and routers stay f32, and integers as they are.
     """
     try:
         with replacing(out) as part:
@@ -46,7 +47,8 @@ def write_model(
             for key, content, kind, sub_kind in vocabulary.tokenizer():
                 writer.add_key_value(key, content, kind, sub_type=sub_kind)
             for tensor, data in tensors.items():
-                stored, kind_stored = _stored(data, GgmlType[weight_type.upper()])
+                is_router = tensor.endswith(ROUTER)
+                stored, kind_stored = _stored(data, GgmlType["F32" if is_router else weight_type.upper()])
                 writer.add_tensor(tensor, stored, raw_dtype=kind_stored)
             writer.write_header_to_file()
             writer.write_kv_data_to_file()

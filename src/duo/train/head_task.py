@@ -20,18 +20,23 @@ class HeadTask:
         self.model = head
         self.n_positions = n_steps
 
-    def _column_of(self) -> Tensor:
-        """By token of the target: its row of the head's output, or -1."""
+    def _column_of(self) -> Tensor | None:
+        """By token of the target: its row of the head's output, or -1. None: they are equal."""
         d2t = self.model.d2t
         columns = torch.full((self.model.shape.n_vocab,), -1, dtype=torch.int64, device=d2t.device)
         columns[d2t] = torch.arange(len(d2t), device=d2t.device)
         return columns
 
+    def _states(self, batch: Batch) -> Tensor:
+        """What the head reads of the target."""
+        assert batch.features is not None
+        return batch.features.float()
+
     def loss(self, batch: Batch) -> Tensor:
         column_of = self._column_of()
         ids = columns_of(batch.top_ids, column_of)
         total, weights = torch.zeros((), device=ids.device), 0.0
-        for i, state in enumerate(self.model.steps(batch.tokens, _features(batch), self.n_positions)):
+        for i, state in enumerate(self.model.steps(batch.tokens, self._states(batch), self.n_positions)):
             here = slice(1 + i, None)  # the teacher's rows
             n = ids.shape[1] - 1 - i
             known = batch.behind(0)[:, here]
@@ -51,12 +56,7 @@ class HeadTask:
         counted = (rows + 2 >= batch.n_given[:, None]) & batch.behind(1 + self.n_positions)[:, :-1]
         right = counted.clone()
         n_right = []
-        for i, state in enumerate(self.model.steps(batch.tokens, _features(batch), self.n_positions)):
+        for i, state in enumerate(self.model.steps(batch.tokens, self._states(batch), self.n_positions)):
             right &= hits(self.model.logits(state), shifted(following, i), column_of)
             n_right.append(int(right.sum()))
         return Acceptance(int(counted.sum()), tuple(n_right))
-
-
-def _features(batch: Batch) -> Tensor:
-    assert batch.features is not None
-    return batch.features.float()

@@ -28,8 +28,12 @@ class SwiGLU(nn.Module):
         self.gate, self.up = nn.Linear(n_embd, n_ff, bias=False), nn.Linear(n_embd, n_ff, bias=False)
         self.down = nn.Linear(n_ff, n_embd, bias=False)
 
+    def hidden(self, x: Tensor) -> Tensor:
+        """What `down` reads."""
+        return F.silu(self.gate(x)) * self.up(x)
+
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(F.silu(self.gate(x)) * self.up(x))
+        return self.down(self.hidden(x))
 
 
 def frequencies(n_rot: int, base: float, factors: Tensor | None = None) -> Tensor:
@@ -66,3 +70,21 @@ def start_matrices(model: nn.Module, seed: int, n_branches: int) -> None:
                 scale /= n_branches**0.5
             with torch.no_grad():
                 p.copy_(torch.randn(p.shape, generator=generator) * scale)
+
+
+def attend(q: Tensor, own: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Attention of a head that goes on from its own states: q [batch, heads, rows, n], own: keys and values of each
+    step so far. Row r sees the true rows 0 ... r (step 0) and, of each later step, its own row alone."""
+    (k, v), *later = own
+    if not later:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    n = q.shape[-2]
+    scores = q @ k.transpose(-1, -2)
+    future = torch.ones(n, n, dtype=torch.bool, device=q.device).triu(1)
+    scores = scores.masked_fill(future, float("-inf"))
+    scores = torch.cat((scores, *((q * k_i).sum(-1, keepdim=True) for k_i, _ in later)), -1)
+    weights = (scores.float() * q.shape[-1] ** -0.5).softmax(-1).to(v.dtype)
+    mixed = weights[..., :n] @ v
+    for i, (_, v_i) in enumerate(later):
+        mixed = mixed + weights[..., n + i : n + i + 1] * v_i
+    return mixed

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import Tensor, nn
 
 from duo.train.layer_shape import LayerShape
-from duo.train.layers import RMSNorm, SwiGLU, frequencies, heads, rope
+from duo.train.layers import RMSNorm, SwiGLU, attend, frequencies, heads, rope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +40,24 @@ class Layer(nn.Module):
         self.attn_v, self.attn_output = nn.Linear(n, n_kv, bias=False), nn.Linear(n_q, n, bias=False)
         self.ffn = SwiGLU(n, s.n_ff)
 
-    def forward(self, x: Tensor, positions: Tensor, freqs: Tensor) -> Tensor:
+    def attended(
+        self, x: Tensor, positions: Tensor, freqs: Tensor, own: list[tuple[Tensor, Tensor]] | None = None
+    ) -> Tensor:
+        """x and what attention adds. own: keys and values of a head's earlier steps, to which these are added
+        (`attend`)."""
         y = self.attn_norm(x)
         q = rope(heads(self.attn_q(y), self.n_head), positions, freqs)
         n_share = self.n_head // self.n_head_kv
         k = rope(heads(self.attn_k(y), self.n_head_kv), positions, freqs).repeat_interleave(n_share, 1)
         v = heads(self.attn_v(y), self.n_head_kv).repeat_interleave(n_share, 1)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.attn_output(mixed.transpose(1, 2).flatten(-2))
+        own = [] if own is None else own
+        own.append((k, v))
+        return x + self.attn_output(attend(q, own).transpose(1, 2).flatten(-2))
+
+    def forward(
+        self, x: Tensor, positions: Tensor, freqs: Tensor, own: list[tuple[Tensor, Tensor]] | None = None
+    ) -> Tensor:
+        x = self.attended(x, positions, freqs, own)
         return x + self.ffn(self.ffn_norm(x))
 
 
@@ -67,9 +76,13 @@ class Llama(nn.Module):
         self.register_buffer("rope_factors", rope_factors, persistent=False)
         self.register_buffer("freqs", frequencies(s.n_head_dim, s.rope_base, rope_factors), persistent=False)
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def states(self, tokens: Tensor) -> Tensor:
+        """What the output matrix reads: [batch, n, n_embd]."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.embedding(tokens)
         for layer in self.layers:
             x = layer(x, positions, self.freqs)
-        return self.output(self.output_norm(x)).float()
+        return self.output_norm(x)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.output(self.states(tokens)).float()

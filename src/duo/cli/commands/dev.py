@@ -41,7 +41,7 @@ def parse_size(text: str) -> float:
     "--size", metavar="SIZE", help="Wanted file size (600M, 1.5G, 2GiB); sets the dimensions that are not given."
 )
 @click.option("--n-embd", metavar="N", type=int, help="Width of the model.")
-@click.option("--n-ff", metavar="N", type=int, help="Width of the feed-forward layers.")
+@click.option("--n-ff", metavar="N", type=int, help="Width of the feed-forward layers; of a mixture: of each expert.")
 @click.option("--n-layer", metavar="N", type=int, help="Number of layers.")
 @click.option("--type", "type_", metavar="TYPE", default="q8_0", show_default=True,
               help="Type of the weights: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0; or same: each keeps its own."
@@ -61,9 +61,10 @@ def widen(
     """Make a model of any size that writes exactly what a small one writes.
 
     The added weights cost as much time and memory as real ones and change nothing. Use it to measure the speed of
-    large models without having one. Only llama, qwen2 and gemma3 models and EAGLE-3 heads are supported. If --n-embd is
-    4 or 16 times the width of the small model, the logits are equal to the last bit (gemma3: but for the epsilon of two
-    norms). Otherwise they differ by rounding. --type same keeps each weight's blocks, also those of K-quants.
+    large models without having one. Only llama, qwen2, gemma3 and glm4moe models and EAGLE-3 heads are supported. If
+    --n-embd is 4 or 16 times the width of the small model, the logits are equal to the last bit (gemma3: but for the
+    epsilon of two norms). Otherwise they differ by rounding. --type same keeps each weight's blocks, also those of
+    K-quants. A mixture of experts (glm4moe) keeps its number of experts and chooses among them as before.
 
     \b
     Examples:
