@@ -136,8 +136,8 @@ what they mean.
     yield f"Options of other programs end with an error that names the program: {programs}.\n"
     open_to_others = (
         "With `--host 0.0.0.0`, or another address that other machines can reach, and without `--api-key`, `duo serve` "
-        "starts with a warning, as everybody who reaches the port can use the model; `--insecure` silences it. Behind a "
-        "proxy that passes on its clients' name it needs `--allowed-hosts` or a key."
+        "starts with a warning, as everybody who reaches the port can use the model; `--insecure` silences it. Behind "
+        "a proxy that passes on its clients' name it needs `--allowed-hosts` or a key."
     )
     yield fill(open_to_others, 120) + "\n"
 

@@ -99,8 +99,8 @@ class ServeOptions(TypedDict, total=False):
     allowed_hosts: Annotated[
         str | None,
         opt(None, "Names by which clients may call the server (Host header), comma-separated; *: any. Names of "
-                  "this machine, addresses, and names without a dot (not over 127.0.0.1) are always allowed. Default: no "
-                  "others if no key is needed; otherwise any.", "--allowed-hosts", metavar="NAME,..."),
+                  "this machine, addresses, and names without a dot (not over 127.0.0.1) are always allowed. Default: "
+                  "no others if no key is needed; otherwise any.", "--allowed-hosts", metavar="NAME,..."),
     ]  # fmt: skip
     cors_origins: Annotated[
         str,
