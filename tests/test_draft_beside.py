@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gguf_files import rewrite
+from gguf_files import STR, rewrite
 from hosts import KERNELS
 from mtp_models import foreseeing
 from other_vocabularies import shuffled
 from tiny_models import tiny
 
+from duo import _core
 from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.models.beside import find
 from duo.models.demo import demo_head, demo_pair
@@ -86,6 +87,16 @@ def test_one_that_needs_no_translation_comes_first(target: Path) -> None:
     assert find(str(target)).path == str(target.with_name("draft-a.gguf"))
     shutil.copy(DRAFT, target.with_name("draft-b.gguf"))
     assert find(str(target)).path == str(target.with_name("draft-b.gguf"))
+
+
+def test_one_translation_is_enough(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shuffled(DRAFT, target.with_name("draft-a.gguf"))
+    rewrite(DRAFT, target.with_name("draft-b.gguf"), put={"tokenizer.ggml.pre": (STR, "qwen2")})
+    tried: list[bytes] = []
+    check = _core.vocab_check
+    monkeypatch.setattr(_core, "vocab_check", lambda *a: (tried.append(a[1]), check(*a))[1])
+    assert find(str(target)).path == str(target.with_name("draft-a.gguf"))
+    assert [Path(os.fsdecode(x)).name for x in tried] == ["draft-a.gguf"]
 
 
 def test_a_link_to_the_target_has_what_lies_beside_both(target: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from duo.models.paths import model_bytes
 
 # llama.cpp's common/preset.cpp: beside a model in its own folder, such a file is its draft.
 PREFIXES = ("mtp-", "dspark-", "dflash-", "eagle3-", "draft-")
+TOKENIZER = ("tokenizer.ggml.model", "tokenizer.ggml.pre")
 NO_MODEL = "mmproj"
 _MATRIX = "imatrix"  # ends the name of an importance matrix; models that were made with one may have it inside theirs
 _KINDS = tuple(prefix.strip("-") for prefix in PREFIXES)
@@ -45,6 +46,8 @@ def find(target: str) -> DraftSource:
         return DraftSource(own=True)
     why_not, translated = "", None
     for path in _beside(Path(target)):
+        if translated is not None and _has_other_tokenizer(path, header):
+            continue  # building another translation takes time, and it would not be preferred
         reason, same = _verdict(path, target, header)
         if not reason and same:
             return DraftSource(path=str(path))
@@ -99,6 +102,15 @@ def _verdict(draft: Path, target: str, header: Header) -> tuple[str, bool]:
         return str(found["mismatch"]), not found["difference"]
     except DuoError as e:
         return str(e), True
+
+
+def _has_other_tokenizer(draft: Path, header: Header) -> bool:
+    """Whether its header alone says that its vocabulary is not that of the target with this header."""
+    try:
+        own = read_header(draft).values
+    except DuoError:
+        return False
+    return any(key in own and own[key] != header.values.get(key) for key in TOKENIZER)
 
 
 def _beside(target: Path) -> list[Path]:
