@@ -97,7 +97,7 @@ _WORK_OF_OTHERS = {
     "any client of OpenAI's routes talks with a server that runs": """
         --server-base
     """,
-    "-hf takes models of Hugging Face, which has most of Docker's, too": """
+    "-hf takes models of Hugging Face; duo does not read what docker model pull has stored": """
         --docker-repo -dr
     """,
     "duo check prints the memory that a pair needs, and where": """
