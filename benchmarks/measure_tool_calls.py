@@ -174,17 +174,23 @@ def main() -> None:
     p.add_argument("--slots", default=",".join(map(str, SLOTS)), help="numbers of chats at once")
     p.add_argument("--rounds", type=int, default=2, help="chats for each slot and case")
     p.add_argument("--modes", default="sync,async")
+    p.add_argument("--guesses", help="only these, by their names in the table, comma-separated")
     p.add_argument("--out", type=Path, required=True)
     args = p.parse_args()
     found: dict[str, Any] = json.loads(args.out.read_text("utf-8")) if args.out.exists() else {"pairs": {}}
     slots, clean = tuple(map(int, args.slots.split(","))), True
     with tempfile.TemporaryDirectory() as folder:
-        for name in (n for n in args.pairs.split(",") if n not in found["pairs"]):
+        for name in args.pairs.split(","):
+            key = f"{name}: {args.guesses}" if args.guesses else name
+            if key in found["pairs"]:
+                continue
             drafted, proof = PAIRS[name](Path(folder)), Proof(progress)
+            if args.guesses:
+                drafted = drafted.only(args.guesses.split(","))
             wish = Wish(args.chats, slots, args.rounds, tuple(args.modes.split(",")))
             head = {k: v for k, v in head_of([], command_of(sys.argv), {}).items() if k != "settings"}
             for target in measure(drafted, wish, proof):
-                found["pairs"][name] = {**head, **record(drafted, proof, target)}
+                found["pairs"][key] = {**head, **record(drafted, proof, target)}
                 args.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
             clean = clean and is_clean(proof.tallies)
     print(file=sys.stderr)

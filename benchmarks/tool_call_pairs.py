@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import real_models  # tools/real_models.py
@@ -27,6 +27,14 @@ class Drafted:
     name: str
     target: str
     loads: tuple[Load, ...]
+
+    def only(self, names: Sequence[str]) -> Drafted:
+        """With these guesses alone. Raises SystemExit: there are none of a name."""
+        known = {g.name for load in self.loads for g in load.guesses}
+        if wrong := [name for name in names if name not in known]:
+            raise SystemExit(f"{self.name} has no guesses {', '.join(wrong)}; it has {', '.join(sorted(known))}")
+        left = (replace(load, guesses=tuple(g for g in load.guesses if g.name in names)) for load in self.loads)
+        return replace(self, loads=tuple(load for load in left if load.guesses))
 
 
 def _named(name: str, path: Path | str, *, with_ngrams: bool = True) -> Load:

@@ -103,7 +103,9 @@ def test_lines_of_a_pipe_are_turns(run: Run, tmp_path: Path) -> None:
 def test_a_saved_conversation_goes_on(run: Run, tmp_path: Path) -> None:
     whole = run("chat", *FAST, stdin=b"Tell me a tale.\nMore\n")[1]
     saved = tmp_path / "talk.json"
-    first = run("chat", *FAST, stdin=b"Tell me a tale.\n/save %s\n/reset\n/exit\nnever read" % os.fsencode(saved))[1]
+    lines = b"Tell me a tale.\n/save %s\n/reset\n/exit\nnever read" % os.fsencode(saved)
+    _, first, err = run("chat", *FAST, stdin=lines)
+    assert err.splitlines()[-1] == "duo: 2 messages removed"
     then = run("chat", *FAST, stdin=b"/load %s\nMore\n" % os.fsencode(saved))[1]
     assert first + then == whole
 

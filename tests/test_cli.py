@@ -71,6 +71,8 @@ def test_escapes_in_a_prompt(run: Run) -> None:
         (["-p"], b"", "requires an argument"), (["-p", "a", "-md", DRAFT], b"", "a draft was given without a target"),
         (["-p", "a", "-m", "no.gguf"], b"", "there is no file no.gguf; check the path"),
         (["-p", "a", "-m", TARGET, "-md", "no.gguf"], b"", "there is no file no.gguf"),
+        (["-p", "a", "-m", "demo"], b"", "no file demo (-m), but a pair has this name; give it as --pair demo"),
+        (["-p", "a", "-m", TARGET, "-md", "me/X-GGUF:Q8_0"], b"", "or write -hfd me/X-GGUF:Q8_0 for a repository"),
         (["-p", "a", "--trace", "no/such/file"], b"", "the trace file no/such/file cannot be written"),
         (["-p", "a", "--trace", "/dev/full"], b"", "the trace file /dev/full cannot be written (No space left"),
         (["-p", "a", "--log-file", "no/such/file"], b"", "the log file no/such/file cannot be written"),

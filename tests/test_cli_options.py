@@ -13,7 +13,7 @@ from waits import first_bytes
 
 import duo
 from duo.cli.commands.run import command
-from duo.cli.llama_cpp_options import NOT_IN_DUO
+from duo.cli.llama_cpp_options import WORK_OF_OTHERS
 from duo.cli.main import main
 from duo.cli.options import given_options
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
@@ -99,13 +99,10 @@ def test_llama_duos_command_line_as_typed() -> None:
 
 
 def test_unsupported_llama_cpp_options_are_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in sorted(NOT_IN_DUO):
+    for name, what in WORK_OF_OTHERS.items():
         for args in ([name], [name, "1"], [f"{name}=1"] if name.startswith("--") else [name]):
             assert main(["-p", "x", *args]) == 1
-            assert (
-                capsys.readouterr().err
-                == f"duo: llama.cpp's {name} is not in duo; leave it out, or use llama.cpp for it\n"
-            )
+            assert capsys.readouterr().err == f"duo: {name} is not in duo: {what}; leave it out here\n"
 
 
 def test_misspelt_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,10 +112,22 @@ def test_misspelt_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
         ("--drft", "--draft"),
         ("-mdx", "-md"),
         ("--jinj", "--jinja"),
+        ("--top-K", "--top-k"),  # the case
+        ("--ctx", "--ctx-size"),  # the beginning
+        ("--tmep", "--temp"),  # two letters are swapped
     ):
         assert main(["-p", "x", wrong, "5"]) == 1
         err = capsys.readouterr().err
         assert err.startswith(f"duo: unknown option {wrong}; did you mean {meant}")
+    for name, wrong, said in (
+        ("serve", "--prot", "unknown option --prot; did you mean --port?"),
+        ("check", "--temp", "--temp is an option of duo run; leave it out here"),
+        ("sreve", "--port", "unknown command sreve; did you mean duo serve?"),
+    ):
+        assert main([name, wrong, "5"]) == 1
+        assert capsys.readouterr().err == f"duo: {said}\n"
+    assert main(["chatt", "me", "up"]) == 1  # a prompt, perhaps
+    assert capsys.readouterr().err.endswith('did you mean duo chat? (to give a prompt write: duo -p "chatt ...")\n')
     assert main(["-p", "x", "--zzzzzzzzzz"]) == 1
     assert capsys.readouterr().err == "duo: unknown option --zzzzzzzzzz; see duo run --help-all\n"
 

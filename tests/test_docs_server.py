@@ -101,10 +101,24 @@ def test_settings_of_codex(server: Server) -> None:
         "reasoning": {"effort": "medium", "summary": "auto"}, "include": ["reasoning.encrypted_content"],
         "prompt_cache_key": "0", "text": {"verbosity": "medium"},
     }  # fmt: skip
-    answer = httpx.post(address(server, provider["base_url"]) + "/responses", json=body, timeout=HANG_S)
-    assert answer.status_code == 200, answer.text
-    names = [name for name, _ in parsed(answer.text)]
-    assert names[0] == "response.created" and names[-1] in ("response.completed", "response.incomplete")
+    url = address(server, provider["base_url"]) + "/responses"
+    # A program that embeds Codex gives its own name, and a gateway may leave only the tools.
+    for headers in (
+        {"User-Agent": "codex_cli_rs/0.147.0 (Debian 12)"},
+        {"User-Agent": "Some-IDE/1", "originator": "ide"},
+        {},
+    ):
+        answer = httpx.post(url, json=body, headers=headers, timeout=HANG_S)
+        assert answer.status_code == 200, answer.text
+        names = [name for name, _ in parsed(answer.text)]
+        assert names[0] == "response.created" and names[-1] in ("response.completed", "response.incomplete")
+    function, _, searches = body["tools"]
+    for tools, code in (
+        ([function, {"type": "local_shell"}], 200),
+        ([function, searches], 400),
+        ([{"type": "x"}], 400),
+    ):
+        assert httpx.post(url, json={**body, "tools": tools}, timeout=HANG_S).status_code == code
 
 
 def test_settings_of_claude_code(server: Server) -> None:
@@ -123,8 +137,7 @@ def test_settings_of_claude_code(server: Server) -> None:
             {"role": "user", "content": [
                 {"type": "tool_result", "tool_use_id": "toolu_1", "content": "pass", "is_error": False}]},
         ],
-        "tools": [{"name": "Read", "description": "Reads.", "input_schema": read},
-                  {"type": "web_search_20250305", "name": "web_search"}],
+        "tools": [{"name": "Read", "description": "Reads.", "input_schema": read}],
         "metadata": {"user_id": "u"}, "max_tokens": 8, "temperature": 1, "stream": True,
         "thinking": {"type": "enabled", "budget_tokens": 1024},
     }  # fmt: skip

@@ -244,6 +244,11 @@ def test_devices_names_the_cpu_and_its_kernels(capsys: pytest.CaptureFixture[str
     out = capsys.readouterr().out
     assert out.startswith("CPU: ")
     assert f"CPU kernels: {'duo' if kernels.available() else 'stock'}" in out
+    assert main(["devices", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [f"{d['name']}: " for d in told["devices"] if d["type"] == "cpu"] == ["CPU: "]
+    assert (told["cpu_kernels"] or "") == kernels.available() and str(told["cores"]) + " cores" in out
+    assert isinstance(told["trials"], dict) and "races" not in told
 
 
 @needs_kernels
@@ -255,3 +260,7 @@ def test_devices_shows_every_race(
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     verdicts = {line.split("│")[1].strip(): line.split("│")[-2].strip() for line in rows if "│" in line}
     assert verdicts == {"q8_0": "duo", "q4_K": "stock", "bf16": "duo with a draft"}
+    assert main(["devices", "--measure", "--json"]) == 0
+    races_told = json.loads(capsys.readouterr().out)["races"]
+    assert {r["type"]: r["faster"] for r in races_told} == verdicts
+    assert set(races_told[0]["duo"]) == {str(w) for w in kernels.WIDTHS}

@@ -8,15 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gguf_files import rewrite
+from gguf_files import STR, rewrite
 from hosts import KERNELS
 from mtp_models import foreseeing
 from other_vocabularies import shuffled
 from tiny_models import tiny
 
+from duo import _core
 from duo.errors import BadValueError, DoesNotFitError, DuoError
 from duo.models.beside import find
-from duo.models.demo import demo_pair
+from duo.models.demo import demo_head, demo_pair
 from duo.models.file_name import base_name
 
 pytestmark = pytest.mark.usefixtures("empty_lists")
@@ -61,11 +62,58 @@ def test_a_file_beside_the_target_is_found(name: str, target: Path) -> None:
     "name", ["mtp-other-Q8_0.gguf", "draft-x.gguf", "Some-Model-8B-Q8_0.gguf", "Some-Model-8Bx.gguf"]
 )
 def test_where_other_models_lie_a_draft_names_its_target(name: str, target: Path) -> None:
-    shutil.copy(TARGET, target.with_name("Another-3B-Q4_0.gguf"))
+    shutil.copy(TARGET, target.with_name("Another-3B-imatrix-Q4_0.gguf"))  # made with one
     shutil.copy(DRAFT, target.with_name(name))
     assert find(str(target)).path is None
     shutil.copy(DRAFT, target.with_name("mtp-Some-Model-8B-F16.gguf"))
     assert find(str(target)).path == str(target.with_name("mtp-Some-Model-8B-F16.gguf"))
+
+
+def test_of_several_a_head_comes_first_and_then_the_smallest(target: Path) -> None:
+    for n, name in enumerate(("draft-b-Q8_0.gguf", "draft-a-Q4_0.gguf", "Some-Model-8B-imatrix.gguf")):
+        shutil.copy(DRAFT, target.with_name(name))
+        os.truncate(target.with_name(name), DRAFT.stat().st_size + 8 * n)
+    (target.parent / "draft-folder.gguf").mkdir()
+    (target.parent / "locked").mkdir(mode=0)
+    target.with_name("draft-locked.gguf").symlink_to(target.parent / "locked" / "draft.gguf")
+    target.with_name("eagle3-nowhere.gguf").symlink_to("nowhere")
+    assert find(str(target)).path == str(target.with_name("draft-b-Q8_0.gguf"))
+    head = Path(shutil.copy(demo_head(), target.with_name("some-model-8b-eagle3.gguf")))
+    assert find(str(target)).path == str(head)
+
+
+def test_one_that_needs_no_translation_comes_first(target: Path) -> None:
+    shuffled(DRAFT, target.with_name("draft-a.gguf"))
+    assert find(str(target)).path == str(target.with_name("draft-a.gguf"))
+    shutil.copy(DRAFT, target.with_name("draft-b.gguf"))
+    assert find(str(target)).path == str(target.with_name("draft-b.gguf"))
+
+
+def test_one_translation_is_enough(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shuffled(DRAFT, target.with_name("draft-a.gguf"))
+    rewrite(DRAFT, target.with_name("draft-b.gguf"), put={"tokenizer.ggml.pre": (STR, "qwen2")})
+    tried: list[bytes] = []
+    check = _core.vocab_check
+    monkeypatch.setattr(_core, "vocab_check", lambda *a: (tried.append(a[1]), check(*a))[1])
+    assert find(str(target)).path == str(target.with_name("draft-a.gguf"))
+    assert [Path(os.fsdecode(x)).name for x in tried] == ["draft-a.gguf"]
+
+
+def test_a_link_to_the_target_has_what_lies_beside_both(target: Path, tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "it.gguf"
+    link.symlink_to(target)
+    assert find(str(link)).path is None
+    shutil.copy(DRAFT, target.with_name("draft-far.gguf"))
+    assert find(str(link)).path == str(target.with_name("draft-far.gguf"))
+    shutil.copy(DRAFT, link.with_name("draft-near.gguf"))
+    assert find(str(link)).path == str(link.with_name("draft-near.gguf"))
+
+
+def test_a_whole_model_with_mtp_layers_is_a_target(tmp_path: Path) -> None:
+    target = tiny("hy_v3", DRAFT, tmp_path / "some-model-Q8_0.gguf")
+    tiny("hy_v3", DRAFT, tmp_path / "some-model-mtp-Q8_0.gguf", n_mtp=1)
+    assert "is a whole model with MTP layers, which draft for it if it is the target (-m)" in find(str(target)).why_not
 
 
 def test_the_command_uses_it_and_says_so(target: Path, run: Run) -> None:
@@ -76,14 +124,40 @@ def test_the_command_uses_it_and_says_so(target: Path, run: Run) -> None:
     assert (code, text) == (0, alone[1])
     assert "+ draft draft-small.gguf" in err
     assert "draft-small.gguf lies beside the target and drafts for it; -md none does without it" in err
+    assert "draft-small.gguf lies beside the target" in run("-m", target, "-md", "auto", *LINE)[2]
     for said in (("-md", "none"), ("--spec-type", "none"), ("--mode", "plain"), ("--spec-type", "ngram-map-k")):
         code, text, err = run("-m", target, *said, *LINE)
         assert (code, text) == (0, alone[1]) and "draft-small" not in err, said
 
 
+def test_the_kind_of_head_that_is_asked_for(target: Path, run: Run) -> None:
+    line = ("-m", target, "--spec-type", "draft-eagle3", *LINE)
+    code, text, err = run(*line)
+    assert code == 0 and "no draft was given" in err
+    shutil.copy(DRAFT, target.with_name("draft-small.gguf"))
+    shutil.copy(demo_head(), target.with_name("eagle3-any.gguf"))
+    code, drafted, err = run(*line)
+    assert (code, drafted) == (0, text) and "+ draft eagle3-any.gguf" in err
+    assert "eagle3-any.gguf lies beside the target and is the head that --spec-type names" in err
+    assert "eagle3-any" not in run("-m", target, "--spec-type", "draft-dflash", *LINE)[2]
+    code, out, err = run("race", "-m", target, "--spec-type", "draft-eagle3", "-n", "8", "-c", "256", *KERNELS)
+    assert code == 0 and "same text: yes" in out and err.count("eagle3-any.gguf lies") == 1
+
+
+def test_check_takes_it_too(target: Path, run: Run) -> None:
+    code, out, _ = run("check", target)
+    assert code == 0 and "draft-small" not in out
+    shutil.copy(DRAFT, target.with_name("draft-small.gguf"))
+    code, out, err = run("check", target)
+    assert code == 0 and "the draft fits the target" in out
+    assert err == "duo: draft-small.gguf lies beside the target and is checked as its draft\n"
+    assert "demo is the name of a pair, which has both models; give it alone" in run("check", "demo", target)[2]
+
+
 def test_the_demo_target_alone(run: Run) -> None:
     code, _, err = run("-md", "none", *LINE)
     assert code == 0 and "no draft was given" in err and "duo-demo-draft" not in err
+    assert "+ draft duo-demo-draft" in run("-md", "auto", *LINE)[2]
 
 
 def test_a_file_that_does_not_fit_is_named(target: Path, run: Run) -> None:

@@ -4,6 +4,7 @@ import json
 import pickle
 import warnings
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import llama_cpp
@@ -13,7 +14,7 @@ from conftest import llama_and_duo
 from llama_cpp import LlamaCache, LlamaGrammar
 from sizes import mostly_daily
 
-from duo import Duo, DuoError
+from duo import BadValueError, Duo, DuoError
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
@@ -212,3 +213,51 @@ def test_where_the_cache_and_prompts_are_computed() -> None:
             assert (d.placed.target.offload_kqv, d.placed.draft.offload_kqv) == (options.get("offload_kqv", True),) * 2
             assert d.placed.target.op_offload == (options.get("op_offload") is not False)
             assert comparable(d(PROMPT, **GREEDY)) == comparable(llama(PROMPT, **GREEDY))
+
+
+def test_a_cache_of_states_is_shared() -> None:
+    """As in llama-cpp-python's tests: what one has read, the other need not read again."""
+    cache, ids = LlamaCache(), [7, 8, 9, 10, 11]
+    with Duo(**LOAD) as writer:
+        writer.set_cache(cache)
+        right = writer(ids, **GREEDY)["choices"][0]["text"]
+        assert writer.cache is cache and next(iter(cache.cache_state))[: len(ids)] == tuple(ids)
+    drawn = {"max_tokens": 8, "temperature": 1.0}
+    with Duo(**LOAD | {"seed": 42}) as alone:
+        drawn_text = alone(ids, **drawn)["choices"][0]["text"]
+    for stream in (False, True):
+        loaded: list[Any] = []
+        with Duo(**LOAD | {"seed": 42}) as reader:
+            load = reader.load_state
+
+            def counted(state: Any, load: Any = load, loaded: list[Any] = loaded) -> None:
+                load(state)
+                loaded.append(state)
+
+            reader.load_state = counted  # type: ignore[method-assign]
+            reader.set_cache(cache)
+            found = reader(ids, stream=stream, **GREEDY)
+            assert (texts(found) if stream else found["choices"][0]["text"]) == right and len(loaded) == 1
+            assert reader(ids, **GREEDY)["choices"][0]["text"] == right and len(loaded) == 1  # it has it itself
+            assert reader(ids, **drawn)["choices"][0]["text"] == drawn_text  # with its own seed, not the writer's
+            with pytest.raises(BadValueError, match="set_cache got int"):
+                reader.set_cache(5)
+            reader.set_cache(None)
+            chat(reader)
+            assert reader.cache is None and len(loaded) == 1
+
+
+def test_a_cache_of_states_ends_no_text() -> None:
+    """It may hold what other models have written, and it cannot be used while the thread has a stream open."""
+    cache, ids = LlamaCache(), [7, 8, 9, 10, 11]
+    with Duo(**LOAD, n_parallel=2) as d:
+        right = d(ids, **GREEDY)["choices"][0]["text"]
+        d(ids[::-1], **GREEDY)
+        cache[ids] = SimpleNamespace(input_ids=np.array(ids), llama_state_size=1)
+        d.set_cache(cache)
+        assert d(ids, **GREEDY)["choices"][0]["text"] == right
+        kept = len(cache.cache_state)
+        assert kept == 2
+        with d.stream(ids[:3], max_tokens=8) as other:
+            next(other)
+            assert d(ids, **GREEDY)["choices"][0]["text"] == right and len(cache.cache_state) == kept

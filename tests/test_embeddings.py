@@ -71,6 +71,11 @@ def test_many_texts_are_as_one_by_one(encoder: str) -> None:
         assert alike(found, d.embed(texts[:8]))
 
 
+def test_a_context_may_be_smaller_than_a_pass_of_many_texts(encoder: str) -> None:
+    with Duo(encoder, embedding=True) as large, Duo(encoder, embedding=True, n_ctx=16, n_batch=16, n_ubatch=16) as d:
+        assert all(alike(a, b) for a, b in zip(d.embed(TEXTS), large.embed(TEXTS), strict=True))
+
+
 def test_openais_answer(encoder: str) -> None:
     with Duo(encoder, embedding=True) as d:
         answer = d.create_embedding(TEXTS)

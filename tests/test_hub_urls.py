@@ -15,6 +15,7 @@ from parsed_line import params
 from vision_models import png, projector
 
 from duo import Duo, DuoError
+from duo.cli.commands.serve import name_of
 from duo.cli.opening import open_duo
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
@@ -101,6 +102,11 @@ def test_without_a_network_the_cache_is_used(hub: Hub, fake: FakeHub, monkeypatc
     assert error_of(hub, f"{ELSEWHERE}/x.gguf").startswith("127.0.0.1:9 cannot be reached (")
 
 
+def test_a_server_does_not_name_its_model_by_a_signature() -> None:
+    for model, name in (("https://h/a/m%20b.Q4.gguf?X-Sig=ab.cd&path=x/y", "m b.Q4"), ("/a/m.b.gguf", "m.b")):
+        assert name_of({"pair": None, "hf_repo": None, "model": model}) == name
+
+
 def test_what_cannot_be_downloaded_is_named(
     hub: Hub, fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +115,9 @@ def test_what_cannot_be_downloaded_is_named(
     assert [p for p in tmp_path.rglob("*") if p.is_file() and p.suffix != ".lock"] == []
     secret = url_in(fake, "no.gguf").replace("://", "://me:password@") + "?signature=secret"
     assert error_of(hub, secret) == f"{url_in(fake, 'no.gguf')} does not exist (404); check the URL"
+    n_requests = fake.requests.total()
+    assert "is one of 3 parts of a model" in error_of(hub, url_in(fake, "big-00001-of-00003.gguf"))
+    assert fake.requests.total() == n_requests
     fake.wrong_size = 10
     assert "did not have the" in error_of(hub, url_in(fake))
     monkeypatch.setattr(url_file.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
@@ -202,3 +211,16 @@ def test_a_projector_by_its_url(fake: FakeHub, tmp_path: Path, monkeypatch: pyte
         with open_duo(params("run", "-m", str(target), "-md", "none", *args, "-p", "x", "-c", "256")) as d:
             found = d.local_model.projector
             assert (found is not None and found.sees) is sees
+
+
+def test_models_by_their_urls(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(url_file, "cache_folder", lambda: tmp_path / "duo")
+    monkeypatch.setenv("HF_ENDPOINT", ELSEWHERE)
+    for name, file in zip(("t.gguf", "d.gguf"), demo_pair(), strict=True):
+        fake.repos[REPO][name] = file.read_bytes()
+    texts = []
+    for args in ((), ("-mu", url_in(fake, "t.gguf"), "-md", url_in(fake, "d.gguf"))):
+        with open_duo(params("run", *args, "-p", "x", "-c", "256")) as d:
+            assert d.draft is not None
+            texts.append(d.generate("Once upon a time", max_tokens=8, temperature=0).tokens)
+    assert texts[0] == texts[1]

@@ -12,8 +12,11 @@ def test_the_url_of_a_file_of_the_hub(monkeypatch: pytest.MonkeyPatch, run: Run)
     hub = "https://huggingface.co/ggml-org/models/resolve/main/tinyllamas/stories%20260K.gguf?download=true"
     for found in (params("run", "-mu", hub), params("serve", "--model-url", hub)):
         assert (found["hf_repo"], found["hf_file"]) == ("ggml-org/models", "tinyllamas/stories 260K.gguf")
-    code, _, err = run("-mu", "https://example.com/model.gguf", "-p", "x")
-    assert code == 1 and "only files of huggingface.co" in err
+    assert (
+        params("run", "-mu", "https://example.com/model.gguf", "-p", "x")["model"] == "https://example.com/model.gguf"
+    )
+    code, _, err = run("-mu", "model.gguf", "-p", "x")
+    assert code == 1 and "-mu model.gguf: it has to be a URL" in err
     monkeypatch.setenv("LLAMA_ARG_MODEL_URL", hub)
     assert params("run", "-p", "x")["hf_repo"] == "ggml-org/models"
 

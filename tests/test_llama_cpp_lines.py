@@ -5,28 +5,33 @@ tests/llama_cpp_lines.json has them with their sources. M and D stand for the mo
 
 import json
 import shlex
+import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import click
+import httpx
 import pytest
-from sizes import mostly_proof
+from sizes import mostly_daily
 from vision_models import projector
+from waits import HANG_S, join, wait_until
 
-from duo.cli.main import _command_of, command_named, main
+from duo.cli.main import _command_of, command_named, main, program
 from duo.cli.options import given_options
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
-from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, SERVE_OPTIONS
-from duo.options.validate import engine_options, generate_options, serve_options
+from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
+from duo.options.validate import engine_options, generate_options
+from duo.server.lifecycle import Serving
+from duo.server.listening import ListeningSocket, is_loopback, listeners
 
 LINES: list[dict[str, str]] = json.loads((Path(__file__).parent / "llama_cpp_lines.json").read_text("utf-8"))
 TARGET, DRAFT = map(str, demo_pair())
 SERVERS = ("llama-server", "server")
 # What lines say that duo does not have, or takes otherwise, and duo's answer.
 REFUSED = {
-    "--image": "llama.cpp's --image is not in duo",
     "--instruct": "unknown option --instruct",  # llama.cpp has removed these
     "-ins": "unknown option -ins",
     "--chatml": "unknown option --chatml",
@@ -73,15 +78,23 @@ def refusal(x: dict[str, str]) -> str:
     return next((why for what, why in REFUSED.items() if f" {what} " in said), "")
 
 
-def checked(command: str, args: list[str]) -> None:
-    """All that is checked before models are loaded."""
+def checked(command: str, args: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is checked before models are loaded and ports are opened. Raises ClickException and ValueError."""
+    if command == "serve":
+        monkeypatch.setattr("duo.server.listening.listeners", lambda _options: [])
+        monkeypatch.setattr("duo.server.lifecycle.Serving.run", lambda _self: None)
+        program.main(["serve", *args], "duo", standalone_mode=False)
+        return
     found = command_named(command)
     assert found is not None
     with found.make_context(command, list(args)) as ctx:
         engine_options(given_options(ctx.params, ENGINE_OPTIONS))
         generate_options(given_options(ctx.params, GENERATE_OPTIONS))
-        if command == "serve":
-            serve_options(given_options(ctx.params, SERVE_OPTIONS))
+
+
+def following(args: list[str], name: str) -> str:
+    """The value of an option; empty: it is not there."""
+    return next((value for word, value in pairwise(args) if word == name), "")
 
 
 @pytest.fixture
@@ -113,60 +126,101 @@ def test_there_are_many_and_their_sources() -> None:
 
 
 @pytest.mark.parametrize("x", LINES, ids=ids)
-def test_a_line_is_taken(x: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_taken(
+    x: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("os.setpriority", lambda *_: None)
-    args = words(x, folder)
+    args = with_folders(words(x, folder))
     command = command_for(x, args)
     if why := refusal(x):
         with pytest.raises((click.ClickException, ValueError)) as e:
-            checked(command, args)
+            checked(command, args, monkeypatch)
         said = e.value.format_message() if isinstance(e.value, click.ClickException) else str(e.value)
         assert why in said
-    else:
-        checked(command, args)
+        return
+    checked(command, args, monkeypatch)
+    host = following(args, "--host")
+    is_open = command == "serve" and bool(host) and not is_loopback(host) and "--api-key" not in args
+    warning = f"duo: --host {host} without a key: everybody who reaches the port can use the model; give --api-key"
+    assert capsys.readouterr().err.count(warning) == is_open
+
+
+def test_what_is_said_to_be_refused_is_in_some_line() -> None:
+    said = [f" {' '.join(shlex.split(x['line']))} " for x in LINES]
+    assert [what for what in REFUSED if not any(f" {what} " in line for line in said)] == []
 
 
 def runs(x: dict[str, str]) -> bool:
     return not refusal(x) and not any(f" {what} " in f" {x['line']} " for what in ELSEWHERE)
 
 
+def with_folders(args: list[str]) -> list[str]:
+    """Those of this test in place of somebody else's."""
+    mine = {"--models-dir": "models", "--path": "models", "--models-preset": "models.ini"}
+    return [mine.get(before, word) for before, word in zip(["", *args], args, strict=False)]
+
+
 RUN = [x for x in LINES if runs(x)]
-# Each takes up to a second. The ordinary run has some of them, `make proof` all.
-SOME = RUN[::20]
+# Each takes up to a second, a router six. The ordinary run has some for each command; `make test-daily` has all.
+SOME = RUN[2::16]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("x", mostly_proof(RUN, SOME, RUN[::10]), ids=[ids(x) for x in RUN])
+@pytest.mark.parametrize("x", mostly_daily(RUN, SOME), ids=[ids(x) for x in RUN])
 def test_a_line_starts_and_answers(
     x: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., tuple[int, str, str]]
 ) -> None:
     monkeypatch.setattr("os.setpriority", lambda *_: None)
-    args = words(x, folder)
-    if command_for(x, args) != "serve":
-        prompt = [] if {"-p", "--prompt", "-f", "--file"} & {*args} or "-sys" in args else ["-p", "Once upon a time"]
-        code, out, err = run(*args, *prompt, "-n", "16", stdin=b"Hello.\n")
-        assert code == 0 and out.strip(), err
+    args = with_folders(words(x, folder))
+    if command_for(x, args) == "serve":
+        assert answer_of_server(args, monkeypatch)
         return
+    prompt = [] if {"-p", "--prompt", "-f", "--file"} & {*args} or "-sys" in args else ["-p", "Once upon a time"]
+    code, out, err = run(*args, *prompt, "-n", "16", stdin=b"Hello.\n")
+    assert code == 0 and out.strip(), err
+
+
+def answer_of_server(args: list[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Starts the server as it was typed, but on a free port of an address that this machine has; asks it; ends it."""
+    opened: list[ListeningSocket] = []
     answers: list[Any] = []
+    serve = Serving.run
 
-    def run_once(self: Any) -> None:
-        """In place of the loop of the server: loads what it would serve, and answers with its defaults."""
-        with self._load() as d:
-            if self.service.settings.embeds:
-                answers.append(d.vectors([d.tokenize("Once upon a time")])[0].tolist())
-            else:
-                answers.append(d.generate("Once upon a time", max_tokens=8).text)
+    def open_port(o: Any) -> list[ListeningSocket]:
+        host = o["host"] if o["host"] == "0.0.0.0" else "127.0.0.1"
+        opened.extend(listeners({**o, "host": host, "port": 0}))
+        return opened
 
-    def of_router(self: Any) -> None:
-        answers.append(list(self.service.fleet.members))
+    def ask(serving: Serving) -> None:
+        key = following(args, "--api-key")
+        url = opened[0].url("http").replace("0.0.0.0", "127.0.0.1") + serving.service.settings.api_prefix
+        with httpx.Client(base_url=url, headers={"X-Api-Key": key} if key else {}, timeout=HANG_S) as client:
+            try:
+                wait_until(lambda: serving.is_listening)
+                wait_until(lambda: client.get("/health").status_code == 200)
+                answers.append(answer_to(client, serving.service.settings.embeds))
+            finally:
+                serving.end()
+                serving.end()  # at once
 
-    monkeypatch.setattr("duo.server.lifecycle.Serving.run", run_once)
-    monkeypatch.setattr("duo.server.router.serving.RouterServing.run", of_router)
-    monkeypatch.setattr("duo.server.listening.listeners", lambda _options: [])
-    for i, word in enumerate(args):  # folders of somebody else's machine
-        if i and args[i - 1] in ("--models-dir", "--models-preset", "--path"):
-            args[i] = {"--models-preset": "models.ini"}.get(args[i - 1], "models")
-        elif i and args[i - 1] == "--host" and word in ("0.0.0.0", "192.168.1.1"):
-            args[i] = "127.0.0.1"  # for others duo asks for a key, or --insecure
+    def run_and_ask(serving: Serving) -> None:
+        client = threading.Thread(target=ask, args=(serving,), name="client")
+        client.start()
+        serve(serving)
+        join(client)
+
+    monkeypatch.setattr("duo.server.listening.listeners", open_port)
+    monkeypatch.setattr(Serving, "run", run_and_ask)
     assert main(["serve", *args]) == 0
-    assert len(answers) == 1 and answers[0]
+    return answers[0]
+
+
+def answer_to(client: httpx.Client, embeds: bool) -> Any:
+    """Of one of the models."""
+    name = client.get("/v1/models").json()["data"][0]["id"]
+    if embeds:
+        answer = client.post("/embedding", json={"model": name, "content": "Once upon a time"})
+    else:
+        answer = client.post("/v1/completions", json={"model": name, "prompt": "Once upon a time", "max_tokens": 8})
+    assert answer.status_code == 200, answer.text
+    return answer.json()[0]["embedding"] if embeds else answer.json()["choices"][0]["text"]

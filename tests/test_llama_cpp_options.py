@@ -10,8 +10,10 @@ from llama_cpp_table import ARGS, CHAT, IN_DUO, RUN, SERVE, TEXT, Run, options_o
 from parsed_line import params
 from sizes import mostly_daily
 
+from duo import __version__
+from duo._openmp import wait_policy
 from duo.cli.docs import SHARES
-from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, OF_PROMPT, PROGRAM, SAYS_CHAT
+from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, OF_PROMPT, PROGRAM, SAYS_CHAT, WORK_OF_OTHERS
 from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, TakenOption
 from duo.cli.main import COMMANDS as COMMANDS_OF_DUO
 from duo.cli.main import command_named, main
@@ -25,15 +27,27 @@ COMMANDS = {"--usage", "--version", "--completion-bash"}
 def test_every_option_has_one_class() -> None:
     for arg in ARGS:
         for name in arg["names"]:
-            classes = [name in IN_DUO or name in COMMANDS, name in OF_NAME, name in PROGRAM, name in NOT_IN_DUO]
+            classes = [name in IN_DUO or name in COMMANDS, name in OF_NAME, name in PROGRAM, name in WORK_OF_OTHERS]
             others = {c for t in OF_NAME.get(name, ()) for c in t.commands}  # that take what one of duo's commands has
             both = name in IN_DUO and others and not any(name in options_of(c) for c in others)
             assert sum(classes) == (2 if both else 1), f"{name}: {classes}"
     known = {name for arg in ARGS for name in arg["names"]} | LATER
-    assert known >= OF_NAME.keys() | PROGRAM.keys() | NOT_IN_DUO
+    assert known >= OF_NAME.keys() | PROGRAM.keys() | WORK_OF_OTHERS.keys()
     assert CHAT.keys() | OF_NAME.keys() >= IN_CHAT and not IN_CHAT & RUN.keys()
     assert {"-i", "--interactive"} == SAYS_CHAT - IN_CHAT and RUN.keys() - SERVE.keys() >= OF_PROMPT
     assert SERVE.keys() >= IN_SERVE and not IN_SERVE & (RUN.keys() | CHAT.keys())
+
+
+def test_what_is_a_command_in_duo(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ((), ("run",), ("serve",), ("chat",)):
+        assert main([*command, "--version"]) == 0 and capsys.readouterr().out == f"duo {__version__}\n"
+        helps = []
+        for name in ("--usage", "--help"):
+            assert main([*command, name]) == 0
+            helps.append(capsys.readouterr().out)
+        assert helps[0] == helps[1] != ""
+        assert main([*command, "--completion-bash"]) == 1
+        assert "write: duo completion bash" in capsys.readouterr().err
 
 
 def test_options_take_as_many_values_as_in_llama_cpp() -> None:
@@ -44,14 +58,25 @@ def test_options_take_as_many_values_as_in_llama_cpp() -> None:
         assert takes[name] != IN_DUO[name].is_flag or name in ("-co", "--color"), name
 
 
-@pytest.mark.parametrize(("name", "n_taken", "n_all"), SHARES)
-def test_most_options_of_the_programs_are_taken(name: str, n_taken: int, n_all: int) -> None:
+@pytest.mark.parametrize(("name", "n_taken", "n_less", "n_all"), SHARES)
+def test_most_options_of_the_programs_are_taken(name: str, n_taken: int, n_less: int, n_all: int) -> None:
     """Those that `duo serve`, `duo chat` and `duo` stand for. An option counts once, however many names it has."""
     program = name.removeprefix("llama-").upper()
     options = [arg["names"] for arg in ARGS if {"COMMON", program} & set(arg["programs"])]
-    missing = [names for names in options if {*names} & (NOT_IN_DUO | PROGRAM.keys())]
+    missing = [names for names in options if {*names} & (WORK_OF_OTHERS.keys() | PROGRAM.keys())]
     assert len(missing) <= 0.05 * len(options), f"{len(missing)} of {len(options)}: {missing}"
-    assert (len(options) - len(missing), len(options)) == (n_taken, n_all), "correct SHARES, which docs/cli.md quotes"
+    less = [names for names in options if any(t.kind == "less" for n in names for t in OF_NAME.get(n, ()))]
+    counts = len(options) - len(missing), len(less), len(options)
+    assert counts == (n_taken, n_less, n_all), "correct SHARES, which docs/cli.md quotes"
+
+
+def test_classes_of_what_is_taken() -> None:
+    for t in TAKEN:
+        assert not t.loud or t.kind == "less", t.names
+        assert not t.instead or t.kind == "means", t.names
+    for name, t, value in values():
+        if t.means is not None and value is not None and t.means(value):
+            assert t.kind == "means", name
 
 
 def values() -> Iterator[tuple[str, TakenOption, str | None]]:
@@ -110,8 +135,10 @@ def test_values_that_change_something_are_refused_with_what_is_possible(run: Run
         (["--cache-reuse", "x"], "--cache-reuse x: it has to be a whole number"),
         (["--cache-reuse", "1.5"], "--cache-reuse 1.5: it has to be a whole number"),
         (["--log-colors", "maybe"], "--log-colors maybe: it has to be on, off or auto"),
-        (["--docker_repo", "x"], "--docker-repo is not in duo"),
-        (["--poll=101"], "--poll 101: it has to be a whole number from 0 to 100"),
+        (["--docker_repo", "x"], "--docker-repo is not in duo: -hf takes models of Hugging Face"),
+        (["--poll=101"], "invalid value for '--poll': 101 is not in the range 0<=x<=100"),
+        (["--poll-batch=101"], "--poll-batch 101: it has to be a whole number from 0 to 100"),
+        (["--fit-ctx", "-1"], "fit_ctx (-fitc) is '-1'"),
         (["--rope-scale", "0"], "--rope-scale 0: it has to be a number above 0"),
         (["--samplers", "top_k;typical"], "(--samplers) is 'top_k;typical', but duo has no sampler 'typical'"),
         (["--sampling-seq", "tz"], "--sampling-seq tz: duo has no sampler 'z'"),
@@ -173,6 +200,27 @@ def test_priority(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setattr(os, "setpriority", refuse)
     code, text, err = run(*TEXT, "--prio", "3")
     assert code == 0 and text and "--prio 3 is not possible here (Permission denied)" in err
+
+
+def test_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long idle threads wait awake, as OpenMP's libraries read it once."""
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+    for given, found in (
+        ([], ["active", "2000", "1"]),
+        (["--poll", "50"], ["active", "2000", "1"]),
+        (["--poll", "0"], ["passive", "0", "0"]),
+        (["--poll", "100", "--poll-batch", "1"], ["active", "4000", "1"]),
+    ):
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+        params("run", *given, "-p", "x")
+        wait_policy.set()
+        assert [os.environ[name] for name in names] == found
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
+    params("run", "-p", "x")
+    wait_policy.set()
+    assert os.environ["GOMP_SPINCOUNT"] == "7"  # the user's
 
 
 def test_options_of_conversations_and_servers_choose_the_command(

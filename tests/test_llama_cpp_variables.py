@@ -4,7 +4,7 @@ import pytest
 from llama_cpp_table import ARGS, IN_DUO, TEXT, Run
 from parsed_line import params
 
-from duo.cli.llama_cpp_options import NOT_IN_DUO, PROGRAM
+from duo.cli.llama_cpp_options import PROGRAM, WORK_OF_OTHERS
 from duo.cli.llama_cpp_taken import TAKEN
 from duo.cli.main import command_named
 
@@ -20,14 +20,14 @@ def test_every_variable_is_known() -> None:
         own = [IN_DUO[name] for name in names if name in IN_DUO]
         if own:
             assert all(variable in ([p.envvar] if isinstance(p.envvar, str) else p.envvar or ()) for p in own), variable
-        elif not {*names} & (NOT_IN_DUO | PROGRAM.keys()):
+        elif not {*names} & (WORK_OF_OTHERS.keys() | PROGRAM.keys()):
             assert {of_taken[name] for name in names if of_taken.get(name)} == {variable}, variable
 
 
 def test_a_variable_is_refused_as_its_option_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value, why in (
         ("LLAMA_ARG_GRP_ATTN_N", "4", "only 1 is possible in duo"),
-        ("LLAMA_ARG_LAZY_MODE", "on", "only auto is possible in duo"),
+        ("LLAMA_ARG_LAZY_MODE", "now", "it has to be auto, on or off"),
         ("LLAMA_ARG_CACHE_REUSE", "x", "it has to be a whole number"),
     ):
         with monkeypatch.context() as m:
@@ -92,7 +92,7 @@ def test_a_variable_that_cannot_be_followed_is_named(
     code, text, err = run(*TEXT)
     assert (code, text) == (0, plain)
     assert [x for x in err.splitlines() if "LLAMA_ARG" in x] == [
-        "duo: the variable LLAMA_ARG_TOOLS has no effect, because llama.cpp's --tools is not in duo"
+        "duo: the variable LLAMA_ARG_TOOLS has no effect, because duo has no --tools"
     ]
     monkeypatch.setenv("LLAMA_ARG_FIT", "maybe")
     wrong = "duo: llama.cpp's variable LLAMA_ARG_FIT=maybe: it has to be on or off; change the value or unset it\n"

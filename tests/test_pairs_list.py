@@ -29,19 +29,26 @@ def test_the_list_has_a_dozen_real_pairs_and_the_demo() -> None:
 
 def test_the_list_has_the_families_that_people_run() -> None:
     known = {name: e.pair for name, e in pairs.entries().items()}
-    mixtures = {"gpt-oss-20b", "gpt-oss-120b", "qwen3-30b-a3b", "qwen3-coder-30b-a3b", "qwen3.6-35b-a3b", "glm-4.5-air"}
+    mixtures = {
+        "gpt-oss-20b", "gpt-oss-120b", "qwen3-30b-a3b", "qwen3-coder-30b-a3b", "qwen3.6-35b-a3b", "glm-4.5-air",
+        "gemma-4-26b-a4b", "glm-4.7-flash", "glm-5.1", "kimi-k2", "minimax-m2.7", "nemotron-3-nano", "step-3.5-flash",
+        "qwen3-coder-next", "deepseek-v4-flash", "lfm2-8b-a1b",
+    }  # fmt: skip
     assert all(known[name].target.dense_gb for name in mixtures)
+    assert all(p.ngrams for p in known.values() if p.target.repo is not None), "each says when n-grams help"
     assert {name for name, p in known.items() if p.own_layers} >= {"qwen3.6-27b", "qwen3.5-9b", "glm-4.5-air"}
     assert known["demo-eagle3"].head == "eagle3"
     assert all(p.sources for p in known.values() if p.gain)
 
 
 def test_every_gain_says_who_measured_it() -> None:
-    """A thread (llama.cpp #1) or a repository (user/repo) stands in brackets behind each of them."""
-    gains = [e.pair.gain for e in pairs.entries().values() if e.pair.gain]
-    assert len(gains) >= 6
-    for one in (claim for gain in gains for claim in gain.split(";")):
-        assert re.search(r"\(([\w.-]+/[\w.-]+|[\w./-]+ #\d+)\)$", one), one
+    """A thread (llama.cpp #1), a repository (user/repo) or a page (site/path) stands in brackets behind each one."""
+    claims = [(e.pair, claim) for e in pairs.entries().values() for claim in (e.pair.gain or "").split(";") if claim]
+    assert len(claims) >= 20
+    for pair, claim in claims:
+        who = re.search(r"\(([\w.-]+((/[\w.-]+)+|(/[\w.-]+)* #\d+))\)$", claim)
+        assert who, claim
+        assert any(who[1] in re.sub(r"/(pull|issues)/", " #", x) for x in pair.sources), f"{pair.name}: {who[1]}"
 
 
 def test_no_text_of_the_list_ends_at_a_hash() -> None:

@@ -4,10 +4,12 @@ import re
 from typing import Any
 
 import pytest
+from gguf_files import U32, rewrite
 from test_memory import GB, both
 
 from duo import Duo, DuoError, _core
 from duo.errors import DoesNotFitError
+from duo.models.demo import demo_pair
 from duo.options.model import ModelOptions
 from duo.options.tables import ENGINE_OPTIONS
 from duo.placement.devices import Device, default_devices
@@ -17,6 +19,13 @@ from duo.placement.resolve_auto import resolve_auto
 def options(**given: Any) -> tuple[ModelOptions, ModelOptions]:
     auto = {"n_gpu_layers": "auto", "n_gpu_layers_draft": "auto"}
     return both({n: o.default for n, o in ENGINE_OPTIONS.items()} | auto | given)
+
+
+@pytest.fixture(scope="module")
+def long_target(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The demo target, as if it had been made for long texts."""
+    to = tmp_path_factory.mktemp("long") / "long.gguf"
+    return str(rewrite(demo_pair()[0], to, put={"llama.context_length": (U32, 16384)}))
 
 
 CPU = Device("CPU", "cpu", "cpu", 16 * GB, 32 * GB)
@@ -33,6 +42,46 @@ def test_auto_becomes_numbers_on_made_up_devices() -> None:
         resolve_auto(*options(split_mode="none", main_gpu=2), gpus)
     _, _, p = resolve_auto(*options(split_mode="none", main_gpu=1), gpus)
     assert p is not None and p.target.devices == ("B",)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "given", "n_ctx", "layers"),
+    [
+        (GB, {"fit_ctx": 512}, 16384, 5),  # all of the model's own fits
+        (45_000_000, {"fit_ctx": 512}, 4352, 5),  # as much as the device holds
+        (20_000_000, {"fit_ctx": 512}, 512, 4),  # the least, and layers leave the device
+        (20_000_000, {"fit_ctx": 65536}, 16384, 0),
+        (45_000_000, {"fit_ctx": 512, "n_ctx": 1024}, 1024, 5),  # -c counts more
+        (45_000_000, {"fit_ctx": 0, "n_gpu_layers": 0}, 16384, 0),  # of the machine's memory
+        (45_000_000, {"n_ctx": 4608}, 4608, 4),  # a larger one takes a layer away
+        (45_000_000, {}, None, 5),
+    ],
+)
+def test_the_context_is_fitted_if_its_least_is_given(
+    gpu: int, given: dict[str, Any], n_ctx: int | None, layers: int, long_target: str
+) -> None:
+    o = {n: o.default for n, o in ENGINE_OPTIONS.items()} | {"n_gpu_layers": "auto", **given}
+    t, _, _ = resolve_auto(ModelOptions.of(o, "target", long_target), None, [Device("A", "", "gpu", gpu, gpu), CPU])
+    assert (t.n_ctx, t.n_gpu_layers) == (n_ctx, layers)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "given", "n_ctx", "texts"),
+    [
+        (45_000_000, {}, 2048, 1),  # 4352 without a draft
+        (45_000_000, {"n_parallel": "auto"}, 512, 3),  # as many texts as hold the least
+        (60_000_000, {"n_parallel": "auto"}, 1024, 4),
+    ],
+)
+def test_the_context_is_fitted_to_a_draft_and_to_several_texts(
+    gpu: int, given: dict[str, Any], n_ctx: int, texts: int, long_target: str
+) -> None:
+    o = {n: o.default for n, o in ENGINE_OPTIONS.items()} | {"n_gpu_layers": "auto", "fit_ctx": 512, **given}
+    o |= {"n_gpu_layers_draft": "auto"}
+    target, draft = ModelOptions.of(o, "target", long_target), options(**o)[1]
+    t, d, _ = resolve_auto(target, draft, [Device("A", "", "gpu", gpu, gpu), CPU])
+    assert d is not None
+    assert (t.n_ctx, t.n_parallel, d.n_parallel) == (n_ctx, texts, texts)
 
 
 def test_a_tight_device_takes_the_draft_and_a_part_of_the_target() -> None:

@@ -223,6 +223,8 @@ def test_what_duo_does_not_have_is_refused_by_name(server: Server, path: str) ->
         ({"prompt": "a", "draft": {"n_least": 3}}, "n_least"),
         ({"prompt": "a", "repeat_penalty": -1}, "repeat_penalty"),
         ({"prompt": {"prompt_string": "a", "multimodal_data": ["x"]}}, "picture's data is not base64"),
+        ({"prompt": {"a": 1}}, "the prompt is {'a': 1}, without a prompt_string"),
+        ({"prompt": {"prompt_string": 5}}, "the prompt is {'prompt_string': 5}, whose prompt_string is no text"),
         ({"prompt": "a\0b"}, "NUL"),
         ({"prompt": ["a"] * 2000}, "2000 prompts"),
         ({"prompt": ["a"] * 105}, "105 texts"),

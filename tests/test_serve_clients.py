@@ -124,11 +124,9 @@ def test_openai_responses(client: openai.OpenAI, right: str) -> None:
     assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == right
     assert [e.sequence_number for e in events] == list(range(len(events)))
     tool = {"type": "function", **CALLED["function"], "strict": True}
-    called = client.responses.create(
-        model="demo", input="Roll.", tools=[tool, {"type": "web_search"}], tool_choice="required"
-    )
-    with pytest.raises(openai.BadRequestError, match="tool 0 is of type 'web_search'"):
-        client.responses.create(model="demo", input="Roll.", tools=[{"type": "web_search"}])
+    called = client.responses.create(model="demo", input="Roll.", tools=[tool], tool_choice="required")
+    with pytest.raises(openai.BadRequestError, match="tool 1 is of type 'web_search'"):
+        client.responses.create(model="demo", input="Roll.", tools=[tool, {"type": "web_search"}])
     (call,) = [x for x in called.output if x.type == "function_call"]
     told = ["Roll.", call.model_dump(), {"type": "function_call_output", "call_id": call.call_id, "output": "4"}]
     items = [{"role": "user", "content": told[0]}, *told[1:]]

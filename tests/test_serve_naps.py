@@ -41,6 +41,8 @@ def test_it_sleeps_answers_quiet_questions_and_wakes(server: Server) -> None:
             assert now.json() == answer.json()
     assert server.get("/props").json() == {**before["/props"].json(), "is_sleeping": True}
     assert "duo_ready 1.0" in server.get("/metrics").text
+    for headers in ({"Sec-Fetch-Site": "cross-site"}, {"User-Agent": "Mozilla/5.0"}):  # a page's picture
+        assert server.get("/lora-adapters", headers=headers).status_code == 403
     assert server.service.is_asleep  # nothing of that woke it
     assert server.post("/completion", BODY).json()["content"] == first
     assert not server.service.is_asleep and server.duo is not loaded

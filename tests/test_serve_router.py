@@ -161,6 +161,14 @@ def test_who_names_no_model(folder: Path, tmp_path: Path, right: str) -> None:
         assert s.get("/health").json() == {"status": "ok"} and "duo_ready 1.0" in s.get("/metrics").text
     (tmp_path / "only.gguf").symlink_to(TARGET)
     with routed(tmp_path) as s:
+        unsaid = {"User-Agent": "Mozilla/5.0", "Referer": "http://evil.example/"}
+        for headers in (
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Origin": "https://evil.example"},
+            unsaid,
+        ):  # a picture, a page
+            answer = httpx.get(f"{s.url}/props?model=only&autoload=1", headers=headers)
+            assert answer.status_code == 400 and s.states() == {"only": "unloaded"}
         assert s.post("/completion", BODY).json()["content"] == right
 
 

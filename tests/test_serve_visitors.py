@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import time
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from served import Server, all_of, one_answer, raw, served
+from served import Server, served
 
 from duo.errors import BadValueError
+from duo.server import visitors as visitors_of
 from duo.server.settings import ServerSettings
-from duo.server.visitors import Visitors, host_of
+from duo.server.visitors import PageHeaders, Visitors, host_of
 
 COMPLETION = {"prompt": "once", "n_predict": 2}
 EVIL = "evil.example:9100"
@@ -30,12 +30,6 @@ def open_to_names() -> Iterator[Server]:
         yield s
 
 
-@pytest.fixture(scope="module")
-def keyed() -> Iterator[Server]:
-    with served({"api_key": "k", "host": "127.0.0.1", "allowed_hosts": "duo"}) as s:
-        yield s
-
-
 def status(s: Server, method: str, path: str, host: str = "", **more: Any) -> int:
     headers = ({"Host": host} if host else {}) | more.pop("headers", {})
     return (s.get(path, headers=headers) if method == "GET" else s.post(path, COMPLETION, headers=headers)).status_code
@@ -46,7 +40,7 @@ def test_names_of_this_machine_are_known(server: Server, host: str) -> None:
     assert status(server, "GET", "/v1/models", host) == status(server, "POST", "/completion", host) == 200
 
 
-@pytest.mark.parametrize("host", [EVIL, "127.0.0.1.evil.example", "localhost.evil", "192.168.0.1", "[fe80::1]", "x y"])
+@pytest.mark.parametrize("host", [EVIL, "127.0.0.1.evil.example", "localhost.evil", "duo", "docker.internal", "x y"])
 def test_a_page_that_gives_its_name_this_address_reads_nothing(server: Server, host: str) -> None:
     before = server.n_refused("host")
     for method, path in (("GET", "/v1/models"), ("GET", "/"), ("GET", "/health"), ("POST", "/completion")):
@@ -86,11 +80,19 @@ def test_a_request_across_sites_that_needs_no_permission_is_refused_before_work(
         ({}, EVIL, False),
         ({"host": "localhost,::1"}, EVIL, False),
         ({"host": "/run/duo.sock,127.0.0.1"}, EVIL, False),
-        ({"host": "0.0.0.0", "insecure": True}, EVIL, True),
+        ({}, "192.168.0.7:8080", True),
+        ({}, "[fe80::1]", True),
+        ({"host": "0.0.0.0", "insecure": True}, EVIL, False),
+        ({"host": "0.0.0.0"}, EVIL, False),
+        ({"host": "0.0.0.0"}, "duo:8080", True),  # a container's service
+        ({"host": "0.0.0.0", "allowed_hosts": "duo.example"}, "192.168.0.7:8080", True),
+        ({"host": "0.0.0.0", "allowed_hosts": "duo.example"}, f"{socket.gethostname()}:8080", True),
+        ({}, "host.docker.internal:8080", True),
+        ({}, "evil.docker.internal", False),
         ({"api_key": "k"}, EVIL, True),
         ({"api_key": "k", "allowed_hosts": "duo"}, EVIL, False),
-        ({"host": "0.0.0.0", "allowed_hosts": "duo,b"}, EVIL, False),
-        ({"host": "0.0.0.0", "allowed_hosts": "duo,b"}, "b:80", True),
+        ({"host": "0.0.0.0", "allowed_hosts": "duo,b.c"}, EVIL, False),
+        ({"host": "0.0.0.0", "allowed_hosts": "duo,b.c"}, "b.c:80", True),
         ({"allowed_hosts": "*"}, EVIL, True),
         ({}, "", True),
     ],
@@ -99,8 +101,46 @@ def test_who_has_to_call_the_server_by_its_name(given: dict[str, Any], host: str
     assert ServerSettings.of(given, "demo").visitors.knows_host(host) is known
 
 
+@pytest.mark.parametrize(
+    ("given", "host", "known"),
+    [
+        ({}, EVIL, False),
+        ({"insecure": True}, EVIL, False),
+        ({}, "", True),
+        ({}, "127.0.0.1:8080", True),
+        ({}, "192.168.0.7:8080", True),
+        ({}, "duo:8080", False),  # of a machine of the local network, perhaps
+        ({}, "box:8080", True),
+        ({}, "box.local", True),
+        ({}, "box.lab.example", True),
+        ({}, "box.evil.example", False),
+        ({"allowed_hosts": "duo.example"}, "duo.example", True),
+        ({"allowed_hosts": "*"}, EVIL, True),
+        ({"api_key": "k"}, EVIL, True),
+    ],
+)
+def test_a_browser_of_this_machine_is_not_fooled_by_an_open_address(
+    given: dict[str, Any], host: str, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where --host 0.0.0.0 has no key: a foreign name that means 127.0.0.1."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "Box")
+    monkeypatch.setattr(visitors_of, "_whole_name", lambda: "box.lab.example")
+    visitors = ServerSettings.of({"host": "0.0.0.0", **given}, "demo").visitors
+    assert visitors.knows_host(host, over_loopback=True) is known
+
+
+def test_an_open_server_refuses_what_pages_of_others_send() -> None:
+    with served({"host": "0.0.0.0"}, n_parallel=1) as s:
+        here = Server(s.url.replace("0.0.0.0", "127.0.0.1"), s.service, s.serving)
+        assert status(here, "POST", "/completion") == 200
+        assert status(here, "GET", "/v1/models", EVIL) == 403  # its name was made to mean 127.0.0.1
+        for path in ("/completion", "/slots/0?action=erase", "/lora-adapters", "/props"):
+            assert status(here, "POST", path, headers={"Origin": "https://evil.example"}) == 403
+            assert status(here, "POST", path, EVIL, headers={"Origin": f"http://{EVIL}"}) == 403
+
+
 def test_pages_that_may_use_it() -> None:
-    ours = Visitors.of(None, "https://ours.example, localhost", only_here=False)
+    ours = Visitors.of(None, "https://ours.example, localhost", keyed=False)
     for origin, known in (
         ("https://ours.example", True), ("https://ours.example.evil", False), ("http://ours.example", False),
         ("http://127.0.0.1:5000", True), ("https://duo.example:8443", True), ("https://duo.example", False),
@@ -111,8 +151,29 @@ def test_pages_that_may_use_it() -> None:
         "POST", "https://duo.example", "127.0.0.1:8080", fetch_site="same-origin"
     )  # behind a proxy
     assert not ours.knows_origin("POST", "https://evil", "127.0.0.1:8080", fetch_site="cross-site")
-    assert Visitors.of(None, "*", only_here=True).knows_origin("POST", "null", "x")
-    assert not Visitors.of(None, "", only_here=True).knows_origin("POST", "http://localhost", "127.0.0.1:1")
+    for origin, site, may in (
+        ("", "", True), ("", "cross-site", False), ("", "same-origin", True), ("https://evil", "", False),
+        ("https://ours.example", "cross-site", True),
+    ):  # fmt: skip
+        assert ours.may_load(PageHeaders(origin, "duo.example", site)) is may, (origin, site)
+    assert Visitors.of(None, "*").knows_origin("POST", "null", "x")
+    assert not Visitors.of(None, "").knows_origin("POST", "http://localhost", "127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("referer", "agent", "may"),
+    [
+        ("", "curl/8", True), ("", "", True), ("", "Mozilla/5.0 (X11)", False),
+        ("http://192.168.0.7:8080/", "Mozilla/5.0 (X11)", True),
+        ("http://192.168.0.7:9000/", "Mozilla/5.0 (X11)", False),
+        ("http://evil.example/", "Mozilla/5.0 (X11)", False), ("http://localhost:3000/a", "Mozilla/5.0 (X11)", True),
+    ],
+)  # fmt: skip
+def test_a_picture_of_a_page_loads_no_model_of_a_server_with_an_address(referer: str, agent: str, may: bool) -> None:
+    """There browsers do not say that a request is across sites, and a page can leave out the Referer."""
+    page = PageHeaders(host="192.168.0.7:8080", referer=referer, agent=agent)
+    assert Visitors.of(None, "localhost").may_load(page) is may
+    assert Visitors.of(None, "*").may_load(page)
 
 
 @pytest.mark.parametrize(
@@ -127,9 +188,9 @@ def test_pages_that_may_use_it() -> None:
 def test_names_of_allowed_hosts(value: str, means: str | None) -> None:
     if means is None:
         with pytest.raises(BadValueError, match=r"--allowed-hosts .* is not a name; write it as"):
-            Visitors.of(value, "", only_here=True)
+            Visitors.of(value, "")
     else:
-        assert Visitors.of(value, "", only_here=True).hosts == {means}
+        assert Visitors.of(value, "").hosts == {means}
 
 
 @pytest.mark.parametrize(
@@ -148,9 +209,9 @@ def test_names_of_allowed_hosts(value: str, means: str | None) -> None:
 def test_origins_that_are_allowed(value: str, means: str | None) -> None:
     if means is None:
         with pytest.raises(BadValueError, match=r"--cors-origins .* is not an origin; write it as"):
-            Visitors.of(None, value, only_here=True)
+            Visitors.of(None, value)
     else:
-        assert Visitors.of(None, value, only_here=True).origins == (means,)
+        assert Visitors.of(None, value).origins == (means,)
 
 
 def test_names_without_ports() -> None:
@@ -161,81 +222,21 @@ def test_names_without_ports() -> None:
         assert host_of(text) == name
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"POST /completion HTTP/1.1\r\nHost: localhost\r\n",
-        b"POST /completion HTTP/1.1\r\nHost: evil.example\r\n",
-        b"POST /v1/nothing HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: wrong\r\n",
-        b"OPTIONS /completion HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n"
-        b"Access-Control-Request-Method: POST\r\n",
-    ],
-)
-def test_a_request_whose_end_is_in_doubt_is_the_last(keyed: Server, head: bytes) -> None:
-    """RFC 9112 6.3: a proxy may see another end, and take the rest for a request of somebody else's."""
-    hidden = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    ends = b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" % (5 + len(hidden))
-    with raw(keyed, head + ends + hidden) as s:
-        found = all_of(s)
-    preflight = head.startswith(b"OPTIONS")  # is answered before anything is read
-    assert found.startswith(b"HTTP/1.1 200" if preflight else b"HTTP/1.1 400") and found.count(b"HTTP/1.1") == 1
-    assert preflight or b"connection: close" in found
-
-
-@pytest.mark.parametrize(
-    "head", [b"NONSENSE", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b", b"GET / HTTP/1.1\r\nBad header: x"]
-)
-def test_what_is_no_request_gets_the_shape_of_all_errors(server: Server, head: bytes) -> None:
-    with raw(server, head + b"\r\n\r\n") as s:
-        top, _, body = all_of(s).partition(b"\r\n\r\n")
-    assert top.startswith(b"HTTP/1.1 400") and b"application/json" in top
-    error = json.loads(body)["error"]
-    assert error["code"] == 400 and error["type"] == "invalid_request_error"
-    assert error["message"] == "this is no HTTP request, or its head is too large"
-
-
-HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-REFUSED = b"POST /completion HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 3\r\n\r\n"
-
-
-@pytest.mark.parametrize(
-    ("pieces", "codes"),
-    [
-        ([b"GET /health HTTP/1.1\nHost: localhost\n\n"], [400]),
-        ([b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\nY: b\r\n\r\n"], [400]),
-        ([b"GET /health HTTP/1.1", b"\nHost: localhost\r\n\r\n"], [400]),
-        ([b"GET /health HTTP/1.1\r", b"\nHost: localhost\r\nX: a", b"\n\r\n"], [400]),
-        # Behind another request, behind its body, and behind that of a request that was refused by its head.
-        ([HEALTH + b"GET /health HTTP/1.1\nHost: localhost\r\n\r\n"], [200, 400]),
-        ([b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15\r\n\r\n{\"content\":\n\"\"}"
-          b"GET /health HTTP/1.1\nHost: localhost\r\n\r\n"], [200, 400]),
-        ([REFUSED, b"123GET /health HTTP/1.1\nHost: localhost\n\n"], [403, 400]),
-        # Fields behind a chunked body.
-        ([b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-          b"0\r\nX: a\n\n" + HEALTH], [400]),
-        ([HEALTH + HEALTH + b"NONSENSE\r\n\r\n"], [200, 200, 400]),
-    ],
-)  # fmt: skip
-def test_no_request_hides_behind_a_line_end(server: Server, pieces: list[bytes], codes: list[int]) -> None:
-    """RFC 9112 2.2 lets a server take LF alone, but a proxy may not see that end."""
-    with raw(server, pieces[0]) as s:
-        found = b""
-        for piece in pieces[1:]:
-            if pieces[0] == REFUSED:
-                found += one_answer(s)
-            else:
-                time.sleep(0.02)  # most likely they arrive apart; the answer is the same if not
-            s.sendall(piece)
-        found += all_of(s)
-    assert [int(x[:3]) for x in found.split(b"HTTP/1.1 ")[1:]] == codes
-
-
 def test_tools_that_only_others_would_run_are_refused_by_name(server: Server) -> None:
     messages = [{"role": "user", "content": "Who won?"}]
-    for path, body in (
-        ("/v1/messages", {"messages": messages, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
-        ("/v1/chat/completions", {"messages": messages, "tools": [{"type": "web_search"}]}),
-        ("/v1/responses", {"input": "Who won?", "tools": [{"type": "web_search"}]}),
+    function = {"name": "roll", "parameters": {"type": "object"}}
+    tool, searches = {"type": "function", "function": function}, {"type": "web_search"}
+    of_anthropic = [
+        {"name": "roll", "input_schema": {"type": "object"}},
+        {"type": "web_search_1", "name": "web_search"},
+    ]
+    for path, body, tools in (
+        ("/v1/messages", {"messages": messages}, of_anthropic),
+        ("/v1/messages/count_tokens", {"messages": messages}, of_anthropic),
+        ("/v1/chat/completions", {"messages": messages}, [tool, searches]),
+        ("/v1/responses", {"input": "Who won?"}, [{"type": "function", **function}, searches]),
     ):
-        answer = server.post(path, {**body, "max_tokens": 4})
-        assert answer.status_code == 400 and "web_search" in answer.json()["error"]["message"], answer.text
+        for some, number in ((tools, 1), (tools[1:], 0)):  # beside a function, and alone
+            answer = server.post(path, {**body, "tools": some, "max_tokens": 4})
+            said = answer.json()["error"]["message"]
+            assert answer.status_code == 400 and f"tool {number} " in said and "web_search" in said, answer.text

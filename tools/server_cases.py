@@ -66,7 +66,7 @@ class Reasons:
             if name in (file, "*") and (kind != "choice" or run != REFERENCE):
                 text, n = re.subn(rf"(?m)^( +)(?=\S)({pattern.pattern})$", rf"\1pass  # left out: {why}", text)
                 if not n and name == file:
-                    raise SystemExit(f"{file} has no line {pattern.pattern}; correct llama_server_cases.json")
+                    raise SystemExit(f"{file} has no line {pattern.pattern}; correct the file of reasons")
         return text
 
     def found(self, case: Case) -> tuple[str, str] | None:

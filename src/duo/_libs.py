@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-from duo._openmp import set_wait_policy
+from duo._openmp import wait_policy
 from duo.build_advice import BUNDLE, is_bundled, package, rebuild
 
 
@@ -83,7 +83,7 @@ def load_core() -> ModuleType:
     own, so its names are not for the whole process: llama_cpp may be in it, too.
     """
     path = libllama()
-    set_wait_policy()
+    wait_policy.set()
     if is_bundled():
         _refuse_another()
     try:

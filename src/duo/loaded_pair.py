@@ -37,7 +37,9 @@ def _save_lookup(engine: _core.Engine, file: Path) -> None:
         with replacing(file) as fresh:
             engine.save_lookup(os.fsencode(fresh))
     except OSError as e:
-        raise DuoError(f"the n-gram cache {quoted(str(file))} could not be written ({one_line(e)})") from None
+        raise DuoError(
+            f"the n-gram cache {quoted(str(file))} could not be written ({e.strerror or one_line(e)})"
+        ) from None
 
 
 class LoadedPair:

@@ -11,6 +11,7 @@ from duo.cli import show
 from duo.errors import BadValueError
 from duo.options.option import Mode
 from duo.options.tables import GENERATE_OPTIONS
+from duo.support.wording import plural
 
 if TYPE_CHECKING:
     from duo.conversation import Conversation
@@ -62,7 +63,10 @@ class Commands:
         self._commands[name](rest.strip())
 
     def _reset(self, _rest: str) -> None:
+        n = len(self._talk.messages)
         self._talk.reset()
+        kept = "; the system prompt stays" if self._talk.messages else ""
+        show.warn(f"{plural(n - len(self._talk.messages), 'message')} removed{kept}")
 
     def _save(self, rest: str) -> None:
         self._talk.save(self._file(rest, "/save"))

@@ -52,7 +52,7 @@ TABLES: tuple[tuple[str, tuple[type, ...]], ...] = (
 )
 _GROUP_OF = {
     **dict.fromkeys((*MODELS, "hf_file", "hf_file_draft", "hf_token", "offline"), _MODELS),
-    **dict.fromkeys(("verbose", "log_file", "log_prefix", "log_timestamps", "log_jsonl", "prio"), _LOGS),
+    **dict.fromkeys(("verbose", "log_file", "log_prefix", "log_timestamps", "log_jsonl", "prio", "poll"), _LOGS),
 }
 for _title, _tables in TABLES:
     for _name in (name for table in _tables for name in table.__annotations__):

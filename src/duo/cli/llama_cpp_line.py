@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import islice
 
-from duo.cli.llama_cpp_options import NOT_IN_DUO
+from duo.cli.llama_cpp_options import WORK_OF_OTHERS
 from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, TakenOption
 from duo.cli.on_off import OFF, VARIABLE
 
@@ -95,7 +95,7 @@ def without_effect() -> dict[str, str]:
     """Variables of llama.cpp that are set, and whose options duo does not have: option by variable."""
     on = [x for x, value in os.environ.items() if x.startswith(VARIABLE) and value.lower() not in ("", *OFF)]
     options = {x: "--" + x.removeprefix(VARIABLE).lower().replace("_", "-") for x in on}
-    return {x: option for x, option in options.items() if option in NOT_IN_DUO}
+    return {x: option for x, option in options.items() if option in WORK_OF_OTHERS}
 
 
 def taken_by(name: str, command: str, own_options: Collection[str]) -> TakenOption | None:

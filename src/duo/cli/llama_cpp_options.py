@@ -59,9 +59,6 @@ _ELSEWHERE = {
         --epochs --learning-rate --learning-rate-decay-epochs --learning-rate-min --optimizer
         --val-split --weight-decay -decay-epochs -epochs -lr -lr-min -opt -val-split -wd
     """,
-    "llama-fit-params": """
-        --fit-print -fitp
-    """,
     "llama-imatrix": """
         --chunk --chunks --from-chunk --in-file --no-ppl --output-format --output-frequency
         --parse-special --ppl --process-output --save-frequency --show-statistics -ofreq
@@ -92,11 +89,25 @@ _ELSEWHERE = {
 }
 PROGRAM = {name: program for program, names in _ELSEWHERE.items() for name in names.split()}
 
-# Those of llama-server, llama-cli and llama-completion that duo does not have.
-NOT_IN_DUO = frozenset(
-    """
-    --agent --docker-repo --mcp-servers-config --mcp-servers-json --server-base
-    --spec-synth-len --spec-synth-rates --tools --tools-runtime --ui-mcp-proxy --video --webui-mcp-proxy -ag
-    -dr
-    """.split()  # noqa: SIM905 (a line for each otherwise)
-)
+# Those of llama-server and llama-cli that are the work of another program, by what does it.
+_WORK_OF_OTHERS = {
+    "an agent runs tools, and duo serve writes its texts (docs/server.md)": """
+        --agent -ag --mcp-servers-config --mcp-servers-json --tools --tools-runtime --ui-mcp-proxy --webui-mcp-proxy
+    """,
+    "any client of OpenAI's routes talks with a server that runs": """
+        --server-base
+    """,
+    "-hf takes models of Hugging Face; duo does not read what docker model pull has stored": """
+        --docker-repo -dr
+    """,
+    "duo check prints the memory that a pair needs, and where": """
+        --fit-print -fitp
+    """,
+    "duo bench --synthetic pretends acceptance": """
+        --spec-synth-len --spec-synth-rates
+    """,
+    "ffmpeg makes pictures of a video, and --image takes them": """
+        --video
+    """,
+}
+WORK_OF_OTHERS = {name: what for what, names in _WORK_OF_OTHERS.items() for name in names.split()}

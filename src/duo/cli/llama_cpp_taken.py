@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from duo.cli.llama_cpp_presets import OF_PORT, OF_VECTORS, arguments
 from duo.cli.llama_cpp_values import (
@@ -24,6 +25,9 @@ from duo.cli.llama_cpp_values import (
 )
 from duo.cli.on_off import AUTO, OFF, ON
 
+# means: it stands for options of duo. so: duo is like that anyway. less: what it asks for is not done.
+Kind = Literal["means", "so", "less"]
+
 
 @dataclass(frozen=True)
 class TakenOption:
@@ -36,11 +40,11 @@ class TakenOption:
     commands: tuple[str, ...] = ()  # commands of duo that take the option; empty: all that have options of a run
     needs: str = ""  # an option that a command must have for this
     env: str = ""  # variable of the environment; its value is checked, too
-    loud: bool = False  # duo does less than llama.cpp, so the note is shown without -v
+    loud: bool = False  # of kind less, and more than speed may suffer: the note is shown without -v
+    kind: Kind = "so"
 
 
 _MARKS = "duo chooses by itself which states of a model it keeps"
-_WAITS = "duo's threads wait as OpenMP does"
 _SAMPLING = "tokens are chosen on the CPU, which gives the same text"
 _ROWS = "measured times decide which guesses are verified"
 _QUIET = "llama.cpp's log is shown only with -v, and its lines are plain"
@@ -86,32 +90,50 @@ TAKEN: tuple[TakenOption, ...] = (
         env="LLAMA_ARG_CACHE_IDLE_SLOTS",
     ),
     TakenOption(
-        ("--cache-reuse",), "only the beginnings of prompts are reused", integer(), env="LLAMA_ARG_CACHE_REUSE"
+        ("--cache-reuse",),
+        "what stands behind a change of the prompt is read again, so that its text is that of a new prompt",
+        integer(),
+        env="LLAMA_ARG_CACHE_REUSE",
+        kind="less",
     ),
     TakenOption(("-sps", "--slot-prompt-similarity"), "a text goes where most of its prompt is cached", number()),
     TakenOption(
-        ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"), _MARKS, integer(), env="LLAMA_ARG_CTX_CHECKPOINTS"
+        ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"),
+        _MARKS,
+        integer(),
+        env="LLAMA_ARG_CTX_CHECKPOINTS",
+        kind="less",
     ),
-    TakenOption(("-cms", "--checkpoint-min-step"), _MARKS, integer(), env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT"),
+    TakenOption(
+        ("-cms", "--checkpoint-min-step"), _MARKS, integer(), env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT", kind="less"
+    ),
     TakenOption(
         ("-dt", "--defrag-thold"), "it has no effect in llama.cpp either", number(), env="LLAMA_ARG_DEFRAG_THOLD"
     ),
     TakenOption(("--warmup", "--no-warmup"), "loading tries one pass"),
-    TakenOption(("-fit", "--fit"), _FIT, fit, needs="-ngl", env="LLAMA_ARG_FIT"),
-    TakenOption(("-mu", "--model-url"), "it means -hf and -hff", model_url, needs="-hf", env="LLAMA_ARG_MODEL_URL"),
+    TakenOption(("-fit", "--fit"), _FIT, fit, needs="-ngl", env="LLAMA_ARG_FIT", kind="means"),
+    TakenOption(
+        ("-mu", "--model-url"),
+        "it means -hf and -hff, or -m for other URLs",
+        model_url,
+        needs="-hf",
+        env="LLAMA_ARG_MODEL_URL",
+        kind="means",
+    ),
     TakenOption(
         ("--kv-unified-per-slot",),
-        "-c is the context of each text",
+        "it means -c, which is the context of each text",
         lambda n: {"n_ctx": n},
         needs="-c",
         env="LLAMA_ARG_KV_UNIFIED_PER_SLOT",
+        kind="means",
     ),
-    TakenOption(("-fitc", "--fit-ctx"), "a context is never made smaller than -c", integer(0), env="LLAMA_ARG_FIT_CTX"),
     TakenOption(
         ("-lzm", "--lazy-mode"),
-        "libllama decides that, so only auto is taken",
-        only("auto"),
+        "libllama decides what it reads from the disk when it is needed",
+        only("auto", "on", "off", words="auto, on or off"),
         env="LLAMA_ARG_LAZY_MODE",
+        kind="less",
     ),
     TakenOption(
         ("-gan", "--grp-attn-n"),
@@ -120,15 +142,23 @@ TAKEN: tuple[TakenOption, ...] = (
         env="LLAMA_ARG_GRP_ATTN_N",
     ),
     TakenOption(("-gaw", "--grp-attn-w"), "duo has no group attention", integer(), env="LLAMA_ARG_GRP_ATTN_W"),
-    TakenOption(_for_all("poll"), _WAITS, integer(0, 100, "a whole number from 0 to 100")),
+    TakenOption(
+        _for_all("poll")[1:],
+        "all threads wait as --poll says",
+        integer(0, 100, "a whole number from 0 to 100"),
+        kind="less",
+    ),
     TakenOption(
         _for_all("prio")[1:],
         "all threads have the priority that --prio gives",
         integer(-1, 3, "a whole number from -1 to 3"),
+        kind="less",
     ),
-    TakenOption(_for_all("cpu-strict"), "threads may use any CPU of their mask, so only 0 is taken", only("0")),
-    TakenOption(_of_prompts("cpu-mask", "-Cb", "-Cbd"), _ONE_TEAM, any_text, loud=True),
-    TakenOption(_of_prompts("cpu-range", "-Crb", "-Crbd"), _ONE_TEAM, any_text, loud=True),
+    TakenOption(
+        _for_all("cpu-strict"), "threads may use any CPU of their mask", only("0", "1", words="0 or 1"), kind="less"
+    ),
+    TakenOption(_of_prompts("cpu-mask", "-Cb", "-Cbd"), _ONE_TEAM, any_text, loud=True, kind="less"),
+    TakenOption(_of_prompts("cpu-range", "-Crb", "-Crbd"), _ONE_TEAM, any_text, loud=True, kind="less"),
     TakenOption(("--threads-http",), "the server needs one thread for HTTP", integer(), env="LLAMA_ARG_THREADS_HTTP"),
     TakenOption(("-bs", "--backend-sampling"), _SAMPLING, env="LLAMA_ARG_BACKEND_SAMPLING"),
     TakenOption(
@@ -141,6 +171,7 @@ TAKEN: tuple[TakenOption, ...] = (
         "it means --samplers, which takes the letters, too",
         samplers,
         needs="--samplers",
+        kind="means",
     ),
     TakenOption(
         ("--spec-draft-p-split", "--draft-p-split"),
@@ -154,6 +185,7 @@ TAKEN: tuple[TakenOption, ...] = (
         rope_scale,
         needs="--rope-freq-scale",
         env="LLAMA_ARG_ROPE_SCALE",
+        kind="means",
     ),
     TakenOption(("--perf", "--no-perf"), "the figures cost nothing", env="LLAMA_ARG_PERF"),
     TakenOption(
@@ -161,16 +193,18 @@ TAKEN: tuple[TakenOption, ...] = (
         "it means --reasoning-format none",
         instead=("--reasoning-format", "none"),
         commands=("chat",),
+        kind="means",
     ),
     TakenOption(("--no-skip-chat-parsing",), "answers are parsed", commands=("chat",)),
     TakenOption(("--log-disable",), _QUIET),
     TakenOption(("--log-colors",), _QUIET, only(*AUTO, *ON, *OFF, words="on, off or auto"), env="LLAMA_ARG_LOG_COLORS"),
-    TakenOption(("--log-verbose",), "it means -v", instead=("-v",)),
+    TakenOption(("--log-verbose",), "it means -v", instead=("-v",), kind="means"),
     TakenOption(
         ("-lv", "--verbosity", "--log-verbosity"),
         "4 and 5 mean -v; below, " + _QUIET,
         verbosity,
         env="LLAMA_ARG_LOG_VERBOSITY",
+        kind="means",
     ),
     TakenOption(("--verbose-prompt",), "duo run prints the prompt; elsewhere it does nothing"),
     TakenOption(("--simple-io",), "duo run reads nothing from a terminal", commands=("run",)),
@@ -181,15 +215,23 @@ TAKEN: tuple[TakenOption, ...] = (
         "a pasted block is one turn, and Alt-Enter begins a line",
         commands=("chat", "run"),
     ),
-    TakenOption(("--no-mmproj-auto",), "it means --no-mmproj", instead=("--no-mmproj",), needs="--no-mmproj"),
     TakenOption(
-        ("-mmu", "--mmproj-url"), "it means --mmproj", mmproj_url, needs="--mmproj", env="LLAMA_ARG_MMPROJ_URL"
+        ("--no-mmproj-auto",), "it means --no-mmproj", instead=("--no-mmproj",), needs="--no-mmproj", kind="means"
+    ),
+    TakenOption(
+        ("-mmu", "--mmproj-url"),
+        "it means --mmproj",
+        mmproj_url,
+        needs="--mmproj",
+        env="LLAMA_ARG_MMPROJ_URL",
+        kind="means",
     ),
     TakenOption(
         ("-mmdev", "--mmproj-device"),
         "pictures are encoded on the first GPU, or without one",
         any_text,
         env="MTMD_BACKEND_DEVICE",
+        kind="less",
     ),
     TakenOption(("--video-ffmpeg-dir",), _NO_VIDEO, any_text, env="LLAMA_ARG_VIDEO_FFMPEG_DIR"),
     TakenOption(
@@ -207,6 +249,7 @@ TAKEN: tuple[TakenOption, ...] = (
         commands=("serve",),
         loud=True,
         env="LLAMA_ARG_UI_CONFIG",
+        kind="less",
     ),
     TakenOption(
         ("--ui-config-file", "--webui-config-file"),
@@ -215,15 +258,19 @@ TAKEN: tuple[TakenOption, ...] = (
         commands=("serve",),
         loud=True,
         env="LLAMA_ARG_UI_CONFIG_FILE",
+        kind="less",
     ),
     TakenOption(
         ("--spec-default",),
         "it means --spec-type draft-simple,ngram-mod",
         instead=("--spec-type", "draft-simple,ngram-mod"),
         needs="--spec-type",
+        kind="means",
     ),
     # Not at the pinned commit.
-    TakenOption(("--spec-autotune",), "it means --draft auto", instead=("--draft", "auto"), needs="--draft"),
+    TakenOption(
+        ("--spec-autotune",), "it means --draft auto", instead=("--draft", "auto"), needs="--draft", kind="means"
+    ),
     TakenOption(("--spec-ngram-mod-n-min",), _ROWS, integer(0, 1024, "a whole number from 0 to 1024")),
     TakenOption(("-no-ag", "--no-agent", "--no-ui-mcp-proxy", "--no-webui-mcp-proxy"), "the server's page has neither"),
     TakenOption(("-st", "--single-turn"), "duo run writes one text", commands=("run",)),
@@ -236,7 +283,7 @@ def _presets() -> Iterator[TakenOption]:
     for name in (*OF_PORT, *OF_VECTORS):
         for commands in (("serve",), ("run", "chat"))[: 2 if name in OF_PORT else 1]:
             args = arguments(name, serves=commands == ("serve",))
-            yield TakenOption((name,), f"it means {' '.join(args)}", instead=args, commands=commands)
+            yield TakenOption((name,), f"it means {' '.join(args)}", instead=args, commands=commands, kind="means")
 
 
 TAKEN = (*TAKEN, *_presets())

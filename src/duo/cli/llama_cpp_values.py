@@ -56,9 +56,10 @@ _OF_HUB = re.compile(r"https?://(?:huggingface\.co|hf\.co)/([^/?#]+/[^/?#]+)/(?:
 
 
 def model_url(value: str) -> list[str]:
-    if (match := _OF_HUB.fullmatch(value)) is None:
-        raise ValueError("only files of huggingface.co (/USER/REPO/resolve/main/FILE) are possible in duo")
-    return ["-hf", match[1], "-hff", unquote(match[2])]
+    if "://" not in value:
+        raise ValueError("it has to be a URL")
+    match = _OF_HUB.fullmatch(value)
+    return ["-m", value] if match is None else ["-hf", match[1], "-hff", unquote(match[2])]
 
 
 def mmproj_url(value: str) -> list[str]:

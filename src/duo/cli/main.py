@@ -18,6 +18,7 @@ from click.shell_completion import CompletionItem
 
 from duo import __version__
 from duo.cli.messages_stream import ignore_a_full_disk
+from duo.cli.nearest import nearest
 
 # pydantic would look for plugins in all installed packages: 20 ms of each start.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -114,13 +115,13 @@ class Program(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if (not args and not ctx.resilient_parsing and sys.stdin is not None and not sys.stdin.isatty()) or (
-            args and args[0].startswith("-") and args[0] not in (*HELP, "--version")
+            args and args[0].startswith("-") and args[0] not in (*HELP, "--usage", "--version")
         ):
             command = _command_of(args)
             if command == "chat" and not ctx.resilient_parsing and (why := _unsaid(args)):
                 click.echo(f"duo: {why} is for conversations, so this is duo chat", err=True)
             args = [command, *args]
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, ["--help"] if args[:1] == ["--usage"] else args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # click's own list would import every command.
@@ -145,7 +146,12 @@ class Program(click.Group):
         if args[0] in MOVED:
             raise click.ClickException(f"duo {args[0]} is now duo {MOVED[args[0]]}")
         if args[0] not in COMMANDS:
-            raise click.ClickException(f'unknown command {args[0]}; to give a prompt write: duo -p "{args[0]} ..."')
+            close = nearest(args[0], [*COMMANDS, *MOVED])
+            how = f'to give a prompt write: duo -p "{args[0]} ..."'
+            if close:
+                more = len(args) > 1 and not args[1].startswith("-")  # a prompt, perhaps
+                how = f"did you mean duo {close}?" + (f" ({how})" if more else "")
+            raise click.ClickException(f"unknown command {args[0]}; {how}")
         return super().resolve_command(ctx, args)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +14,7 @@ from click.core import ParameterSource
 from duo.cli import show
 from duo.cli.complete import by_metavar, pair_names
 from duo.cli.options import given_options
-from duo.errors import BadValueError
+from duo.errors import BadValueError, DuoError, UnknownModelError
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 TARGET = {"model": "-m", "hf_repo": "-hf"}
 DRAFT = {"model_draft": "-md", "hf_repo_draft": "-hfd"}
 LISTINGS = "duo.hub.listings"  # key in click's context
-NO_DRAFT = "none"  # in place of a file
+NO_DRAFT, FOUND_DRAFT = "none", "auto"  # in place of a file; auto: as if -md was not given
+_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+(:[\w.-]+)?(?<!\.gguf)", re.ASCII)
 NAMES = (*TARGET, *DRAFT, "pair", "hf_file", "hf_file_draft", "hf_token", "offline")
 
 
@@ -30,6 +33,10 @@ class Models(NamedTuple):
 
     target: str | None
     draft: str | None
+
+
+def _left_to_duo(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    return None if value == FOUND_DRAFT else value
 
 
 def model_sources(*, heads: bool = True) -> list[click.Option]:
@@ -42,13 +49,17 @@ def model_sources(*, heads: bool = True) -> list[click.Option]:
         )
     return [
         click.Option(["model", "-m", "--model"], type=str, metavar="FILE", envvar="LLAMA_ARG_MODEL",
-                     shell_complete=by_metavar, help="The target: a GGUF file. Default: the demo pair."),
+                     shell_complete=by_metavar,
+                     help="The target: a GGUF file, or its URL, which is downloaded into duo's cache. Default: the "
+                          "demo pair."),
         click.Option(["model_draft", "-md", "--model-draft", "--draft-model", "--spec-draft-model"], type=str,
                      metavar="FILE", envvar="LLAMA_ARG_SPEC_DRAFT_MODEL", shell_complete=by_metavar,
-                     help="The draft: a GGUF file. Default: the target's own MTP layers, a draft beside it (mtp-*, "
-                          "eagle3-*, dflash-*, dspark-*, draft-*), or the draft that a list of pairs has for it, "
-                          "if it is on this machine. duo run, chat and serve let n-grams guess, too, alone or beside a "
-                          "draft model, where they cannot change the text. none: no draft."),
+                     callback=_left_to_duo,
+                     help="The draft: a GGUF file, or its URL. Default: the target's own MTP layers, a draft beside it "
+                          "(mtp-*, eagle3-*, dflash-*, dspark-*, draft-*), or the draft that a list of pairs has for "
+                          "it, if it is on this machine. duo run, chat and serve let n-grams guess, too, alone or "
+                          "beside a draft model, where they cannot change the text. auto: the default; none: no "
+                          "draft."),
         click.Option(["pair", "--pair"], metavar="NAME", shell_complete=pair_names,
                      help="Target and draft by the name of a pair (see duo pairs). The first use downloads them. -md "
                           "none leaves the draft out."),
@@ -103,7 +114,7 @@ def chosen_models(params: dict[str, Any]) -> Models:
     both = {"pair": "--pair"}
     target = _one_of(params, TARGET | both)
     if target == "pair" and params["model_draft"] == NO_DRAFT and params["hf_repo_draft"] is None:
-        return _models_of(params, target, None)
+        return _at_hand(params, _models_of(params, target, None))
     draft = _one_of(params, DRAFT | both)
     if params.get("pair") is not None and "pair" not in (target, draft):
         both = {}  # --pair came from the environment, and another option overrides it
@@ -118,11 +129,60 @@ def chosen_models(params: dict[str, Any]) -> Models:
             raise BadValueError(
                 f"{flag} names a file in a repository, but no repository was given; give it with {needed}"
             )
-    return _models_of(params, target, draft)
+    if target == "model":
+        _check_name(params, "model", "-m", "-hf")
+    if draft == "model_draft" and params["model_draft"] != NO_DRAFT:
+        _check_name(params, "model_draft", "-md", "-hfd")
+    return _at_hand(params, _models_of(params, target, draft))
+
+
+def _at_hand(params: dict[str, Any], models: Models) -> Models:
+    """With files in place of URLs, downloaded if necessary. Raises DuoError."""
+    if not any(x is not None and "://" in x for x in models):
+        return models
+    from duo.models.hub.url_file import fetch_url
+    from duo.options.validate import engine_options
+
+    engine_options(given_options(params, ENGINE_OPTIONS))  # reports a bad value before a long download
+    hub = hub_of(params)
+    return Models(*(str(fetch_url(hub, x)) if x is not None and "://" in x else x for x in models))
+
+
+def _check_name(params: dict[str, Any], name: str, flag: str, hub_flag: str) -> None:
+    """Raises UnknownModelError: there is no such file, but a pair has this name, or a repository may have it."""
+    path = params[name]
+    if "://" in path or os.path.exists(path):
+        return
+    from duo.models.pairs import entries
+
+    try:
+        is_pair = path in entries()
+    except DuoError:
+        is_pair = False  # the commands that need the user's list report its errors
+    if is_pair:
+        instead = f"give it as --pair {path}" if "pair" in params else f"give a file (duo pairs show {path} names both)"
+        raise UnknownModelError(f"there is no file {path} ({flag}), but a pair has this name; {instead}")
+    if _REPOSITORY.fullmatch(path):
+        raise UnknownModelError(
+            f"there is no file {path} ({flag}); check the path, or write {hub_flag} {path} for a repository of the hub"
+        )
 
 
 def _draft_file(params: dict[str, Any]) -> str | None:
     return None if params["model_draft"] == NO_DRAFT else str(params["model_draft"])
+
+
+def _asked_head(params: dict[str, Any]) -> str | None:
+    """The file beside the target of -m with a head of the kind that --spec-type names. Raises DuoError."""
+    if params.get("model") is None or params.get("spec_type") is None or params.get("draft_host") is not None:
+        return None
+    from duo.models.beside import head_beside
+    from duo.models.hub.head_files import kinds_of
+
+    found = head_beside(params["model"], kinds_of(params["spec_type"]))
+    if found is not None:
+        show.warn(f"{Path(found).name} lies beside the target and is the head that --spec-type names")
+    return found
 
 
 def hub_of(params: dict[str, Any]) -> Hub:
@@ -170,7 +230,7 @@ def _models_of(params: dict[str, Any], target: str | None, draft: str | None) ->
             from duo.models.demo import demo_pair
 
             return Models(str(demo_pair()[0]), None)
-        return Models(params["model"] if target else None, _draft_file(params) if draft else None)
+        return Models(params["model"] if target else None, _draft_file(params) if draft else _asked_head(params))
     from duo.models import pairs
     from duo.models.hub.head_files import kinds_of
     from duo.models.hub.repository import parse

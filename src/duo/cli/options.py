@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -13,12 +12,13 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import click
 from click.core import ParameterSource
 
+from duo import __version__
+from duo._openmp import wait_policy
 from duo.cli.complete import by_metavar
-from duo.cli.help_groups import HELP_ALL, help_all, write_options
-from duo.cli.llama_cpp_line import Meant, commands_of, meaning_of, of_environment, taken_by, without_effect
-from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, OF_PROMPT, PROGRAM
-from duo.cli.llama_cpp_taken import OF_NAME
+from duo.cli.help_groups import help_all, write_options
+from duo.cli.llama_cpp_line import Meant, meaning_of, of_environment, without_effect
 from duo.cli.on_off import Flag
+from duo.cli.unknown_option import unknown_option
 from duo.errors import BadValueError
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
@@ -109,6 +109,11 @@ def _set_priority(ctx: click.Context, _option: click.Parameter, value: int | Non
     return value
 
 
+def _set_poll(_ctx: click.Context, _option: click.Parameter, value: int | None) -> int | None:
+    wait_policy.poll = value
+    return value
+
+
 def _log_options() -> Iterator[click.Option]:
     for name, text in (
         ("prefix", "its level, such as I or W"),
@@ -128,6 +133,11 @@ def model_options(without: Collection[str] = (), defaults: Mapping[str, Any] | N
         yield click.Option(["prio", "--prio"], type=click.IntRange(-1, 3), metavar="N",
                            callback=_set_priority,
                            help="Priority of the process: -1 low, 0 normal, 1 medium, 2 high, 3 realtime.")  # fmt: skip
+        yield click.Option(["poll", "--poll"], type=click.IntRange(0, 100), metavar="N",
+                           callback=_set_poll,
+                           help="How long idle threads of the CPU wait awake for work: 0 (they sleep at once, which "
+                                "saves power) to 100. Default: 50, unless OMP_WAIT_POLICY or GOMP_SPINCOUNT is "
+                                "set.")  # fmt: skip
     if "log_prefix" not in without:
         yield from _log_options()
     for o in table_options(GenerateOptions, GENERATE_OPTIONS):
@@ -228,6 +238,11 @@ class ModelCommand(click.Command):
             super().format_options(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:1] == ["--version"]:  # as llama.cpp's programs, which have no commands
+            click.echo(f"duo {__version__}", color=ctx.color)
+            ctx.exit()
+        if args[:1] == ["--usage"]:
+            args = ["--help", *args[1:]]
         own_options: dict[str, click.Option | None] = {
             s: p for p in self.params if isinstance(p, click.Option) for s in (*p.opts, *p.secondary_opts)
         }
@@ -253,7 +268,7 @@ class ModelCommand(click.Command):
             meant = Meant(args, {}, {}, {})
         ctx.default_map = {**(ctx.default_map or {}), **meant.defaults}
         for name, option in ({} if ctx.resilient_parsing else without_effect()).items():
-            click.echo(f"duo: the variable {name} has no effect, because llama.cpp's {option} is not in duo", err=True)
+            click.echo(f"duo: the variable {name} has no effect, because duo has no {option}", err=True)
         rest = super().parse_args(ctx, meant.args)
         for host, name in (("draft_host", "n_gpu_layers_draft"), ("verify_host", "n_gpu_layers")):
             if ctx.params.get(host) is not None and ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP:
@@ -262,25 +277,3 @@ class ModelCommand(click.Command):
         for name, why in ({} if ctx.resilient_parsing else notes).items():
             click.echo(f"duo: llama.cpp's {name}: {why}", err=True)
         return rest
-
-
-def unknown_option(name: str, own_options: Collection[str], command: str) -> str:
-    """The message for an option that this command does not have."""
-    if name.startswith("--"):
-        name = name.replace("_", "-")  # as in llama.cpp
-    if name in IN_CHAT:
-        return f"{name} is an option of conversations; write: duo chat {name}"
-    if name in IN_SERVE:
-        return f"{name} is an option of the server; write: duo serve {name}"
-    if name in OF_PROMPT and command == "serve":
-        return f"{name} is an option of duo run; the server gets prompts from its clients, so leave it out"
-    if commands := commands_of(name):
-        return f"{name} is an option of {' and '.join(f'duo {c}' for c in commands)}; leave it out here"
-    if name in PROGRAM:
-        return f"{name} is an option of {PROGRAM[name]}; use that program, or leave it out"
-    if name in NOT_IN_DUO:
-        return f"llama.cpp's {name} is not in duo; leave it out, or use llama.cpp for it"
-    of_llama_cpp = (x for x in OF_NAME if taken_by(x, command, own_options))
-    close = difflib.get_close_matches(name, [*own_options, *of_llama_cpp], 1, 0.7)
-    how = HELP_ALL if HELP_ALL in own_options else "--help"
-    return f"unknown option {name}; " + (f"did you mean {close[0]}?" if close else f"see duo {command} {how}")

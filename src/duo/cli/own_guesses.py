@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duo.cli import show
-from duo.cli.models import TARGET, Models, chosen_models
+from duo.cli.models import TARGET, Models, chosen_models, names_draft
 from duo.options.speculation import leaves_guesses, says_plain
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def with_targets_own(params: dict[str, Any]) -> tuple[dict[str, Any], Models]:
         params = {**params, "pair": None, "model": models.target}
     elif not has_target:
         return params, models
+    if models.draft is not None and not names_draft(params):  # the head that --spec-type names
+        return {**params, "model_draft": models.draft}, models
     if not left_to_duo(params, models):
         return params, models
     source = draft_of_target(models)

@@ -144,11 +144,12 @@ def _of_guesses(t: Timings) -> Iterator[tuple[str, str]]:
 
 
 def _why(t: Timings) -> str:
-    """Words for the speeds that the planner expects with and without guesses; empty: they are unknown, or guesses are
-    faster."""
+    """Words for whether guesses pay: the speeds that the planner expects at the end, with them and without."""
     plain, *others = (t["promised_per_second"][way] for way in ("plain", "by_turn", "ahead"))
     guessing = max(others)
-    return f": guesses promise {guessing:.1f} tokens/s, and {plain:.1f} come without" if 0 < guessing < plain else ""
+    if not guessing or not plain:
+        return ": too little was measured to say whether guesses pay"
+    return f": at the end guesses promise {guessing:.1f} tokens/s, and {plain:.1f} come without"
 
 
 def _of_models(t: Timings) -> Iterator[tuple[str, str]]:

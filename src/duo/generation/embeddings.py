@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # By llama.cpp's numbers (llama_pooling_type); the model's own is -1.
 POOLINGS = ("none", "mean", "cls", "last", "rank")
+N_LEAST = 64  # tokens of a pass: libllama has an output for each of the texts that the embedder puts into one
 N_SCALE = 32760.0  # norm 0 makes the largest number fit into 16 bits
 
 
@@ -43,7 +44,11 @@ def open_embedder(
     file: str, o: EngineOptions, pooling: str, progress: Callable[[str, float], None] | None
 ) -> _core.Embedder:
     """Loads a model for embeddings, alone on its devices. Raises DuoError."""
-    return _core.Embedder(place_alone(ModelOptions.of({**o, "n_parallel": 1}, "target", file)), pooling, progress)
+    m = place_alone(ModelOptions.of({**o, "n_parallel": 1}, "target", file))
+    m.n_batch = max(m.n_batch, N_LEAST)
+    if m.n_ctx:
+        m.n_ctx = max(m.n_ctx, N_LEAST)
+    return _core.Embedder(m, pooling, progress)
 
 
 def normalized(vectors: Vectors, norm: int) -> Vectors:

@@ -104,7 +104,8 @@ class PromptCache:
         except CancelledError:
             raise
         except (OSError, MemoryError, DuoError) as e:
-            self._warn(f"could not be written ({one_line(e)})")
+            why = e.strerror if isinstance(e, OSError) and e.strerror else one_line(e)
+            self._warn(f"could not be written ({why})")
             return
         self._n_file = n_same(heads[0].tokens, self._tokens)
         self.notes.append(f"{len(heads[0].tokens)} tokens were written to {self._path} ({gigabytes(n_bytes)})")

@@ -12,7 +12,7 @@ from duo.options.option import Opt, opt
 
 # Options that a draft does not have: it is split over its devices by their free memory.
 NOT_A_DRAFTS = (
-    "tensor_split", "split_mode", "main_gpu", "n_cpu_ffn",
+    "tensor_split", "split_mode", "main_gpu", "n_cpu_ffn", "fit_ctx",
     *(name for name in ContextOptions.__annotations__ if name != "numa"),
 )  # fmt: skip
 

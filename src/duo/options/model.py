@@ -34,7 +34,7 @@ _AS_GIVEN = (
     "n_gpu_layers", "split_mode", "main_gpu", "n_ctx", "n_batch", "n_threads", "n_threads_batch", "flash_attn",
     "type_k", "type_v", "load_mode", "offload_kqv", "op_offload", "cpu_kernels", "strict",
     "n_parallel", "draft_pack", "draft_vocab", "check_tensors", "host_buffers", "repack", "packed",
-    "special",
+    "special", "fit_ctx",
 )  # fmt: skip
 
 
@@ -73,6 +73,7 @@ class ModelOptions:
     packed: str  # auto, off, or a file
     special: bool
     fit_target: tuple[int, ...]  # MiB that auto leaves free on each device, or on all; empty: its own choice
+    fit_ctx: int | None  # tokens: the least context that is chosen by the free memory; None: it is not
     context: ContextOptions  # complete
     n_contexts: int = 1  # the cache has room for so many texts of n_ctx tokens
     n_cpu_moe: int = 0  # auto keeps the experts of so many layers on the CPU, by override_tensors

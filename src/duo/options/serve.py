@@ -98,9 +98,9 @@ class ServeOptions(TypedDict, total=False):
     ]
     allowed_hosts: Annotated[
         str | None,
-        opt(None, "Names by which clients may call the server (Host header), comma-separated; *: any. Names and "
-                  "addresses of this machine are always allowed. Default: no others if only this machine can reach "
-                  "the server and no key is needed; otherwise any.", "--allowed-hosts", metavar="NAME,..."),
+        opt(None, "Names by which clients may call the server (Host header), comma-separated; *: any. Names of "
+                  "this machine, addresses, and names without a dot (not over 127.0.0.1) are always allowed. Default: "
+                  "no others if no key is needed; otherwise any.", "--allowed-hosts", metavar="NAME,..."),
     ]  # fmt: skip
     cors_origins: Annotated[
         str,
@@ -118,7 +118,7 @@ class ServeOptions(TypedDict, total=False):
     ]
     insecure: Annotated[
         bool,
-        opt(False, "Listen to other machines without a key and without TLS, because the network is trusted.",
+        opt(False, "Do not warn that other machines may use the server without a key, because the network is trusted.",
             "--insecure/--no-insecure"),
     ]  # fmt: skip
     slots: Annotated[

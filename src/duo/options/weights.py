@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from typing_extensions import TypedDict
 
-from duo.options.markers import BeforeValidator
-from duo.options.option import opt
+from duo.options.markers import BeforeValidator, Field
+from duo.options.option import Int, opt
 
 
 def _margins(value: Any) -> Any:
@@ -67,4 +67,10 @@ class WeightOptions(TypedDict, total=False):
         opt(None, "MiB that -ngl auto leaves free on each device: one number for all devices, or one for each. "
                   "Default: 1024, or a sixteenth of a small device.",
             "-fitt", "--fit-target", env="FIT_TARGET", metavar="MIB,..."),
+    ]  # fmt: skip
+    fit_ctx: Annotated[
+        Annotated[Int, Field(ge=0, le=2**31 - 2)] | None,
+        opt(None, "Without -c, choose the context by the free memory: as large as it holds without a layer leaving its "
+                  "device, N tokens at least, and the model's own at most. Default: see -c.",
+            "-fitc", "--fit-ctx", env="FIT_CTX"),
     ]  # fmt: skip

@@ -14,7 +14,14 @@ from duo.options.model import ModelOptions, with_mtp
 from duo.options.validate import engine_options
 from duo.placement.fit import PairPlacement
 from duo.placement.memory import Need
-from duo.placement.resolve_auto import contexts, needs, placement_of, texts_that_fit, with_experts_placed
+from duo.placement.resolve_auto import (
+    contexts,
+    needs,
+    placement_of,
+    texts_that_fit,
+    with_context_fitted,
+    with_experts_placed,
+)
 from duo.placement.states import way_back
 
 if TYPE_CHECKING:
@@ -135,7 +142,7 @@ def check_pair(
     if mtp and of_draft is not None:
         of_target, of_draft = with_mtp(of_target, of_draft)
     headers = [read_header(path) for path in (target, draft) if path is not None]
-    of_target = with_experts_placed(of_target, of_draft, devices)
+    of_target = with_experts_placed(with_context_fitted(of_target, of_draft, devices), of_draft, devices)
     if of_target.n_parallel == "auto":
         n = texts_that_fit(of_target, of_draft, devices)
         of_target, of_draft = of_target.for_texts(n), None if of_draft is None else of_draft.for_texts(n)

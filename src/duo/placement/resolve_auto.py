@@ -14,6 +14,7 @@ from duo.models.header import Header, read_header
 from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
 from duo.placement import kernels, packed
+from duo.placement.context_fit import with_largest_context, with_least_context
 from duo.placement.devices import Device, default_devices, default_flash_attn
 from duo.placement.fit import ModelPlacement, PairPlacement, PlacementRequest, Room, place_layers
 from duo.placement.memory import Need, context, kept_on_cpu, most_texts, need_of
@@ -167,6 +168,19 @@ def with_experts_placed(target: ModelOptions, draft: ModelOptions | None, device
     return without_experts(target, headers[0], lambda t: placement_of(t, draft, headers, devices))
 
 
+def with_context_fitted(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> ModelOptions:
+    """The target with the context of --fit-ctx. Raises BadValueError or DoesNotFitError."""
+    if target.fit_ctx is None:
+        return target
+    headers = [read_header(m.path) for m in (target, draft) if m is not None]
+    return with_largest_context(
+        target,
+        headers[0],
+        lambda t: placement_of(t, draft, headers, devices),
+        lambda t, least: _fits(t, draft, (least, draft), headers, devices),
+    )
+
+
 def texts_that_fit(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> int:
     """The number of -np auto: as many whole contexts as fit, N_TEXTS_MOST at most.
 
@@ -191,7 +205,7 @@ def _fits(
     headers: Sequence[Header],
     devices: Sequence[Device],
 ) -> bool:
-    """Whether there is memory for this, with as many layers on the devices as for one text."""
+    """Whether there is memory for this, with as many layers on the devices as for the other."""
     try:
         placed, of_one = (placement_of(*o, headers, devices).models for o in ((target, draft), one))
     except DoesNotFitError:
@@ -217,7 +231,12 @@ def resolve_auto(
     target, draft = _spared(target, devices), None if draft is None else _spared(draft, devices)
     readable = all(os.path.isfile(m.path) for m in (target, draft) if m is not None)  # if not, loading reports why
     if readable:
-        target = with_experts_placed(target, draft, devices)
+        # With --fit-ctx texts are counted first, or else the context of one text would take their room.
+        least = with_least_context(target, read_header(target.path))
+        if least is not target and target.n_parallel == "auto":
+            n = texts_that_fit(with_experts_placed(least, draft, devices), draft, devices)
+            target, draft = target.for_texts(n), None if draft is None else draft.for_texts(n)
+        target = with_experts_placed(with_context_fitted(target, draft, devices), draft, devices)
     if target.n_parallel == "auto":
         n = texts_that_fit(target, draft, devices)
         target, draft = target.for_texts(n), None if draft is None else draft.for_texts(n)

@@ -31,6 +31,7 @@ from duo.server.visitors import LOCALHOST
 if TYPE_CHECKING:
     from duo.model import Duo
 
+N_SHOWN = 200  # characters of an unknown path
 # Options of the server that runs the app.
 OF_SERVER = (
     "host", "port", "reuse_port", "drain", "timeout", "keep_alive", "header_timeout", "ssl_key_file", "ssl_cert_file",
@@ -45,7 +46,7 @@ def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack
 
     `app.mount("/llm", create_app(d))` adds it to another app, and `uvicorn.run(create_app(d))` serves it. Without
     `api_key`, every machine that can reach the server may use it, if the request's Host header is a name of this
-    machine or one of `allowed_hosts`.
+    machine, an address, or one of `allowed_hosts`.
 
     Args:
         duo: The models. The caller closes it when the server has ended.
@@ -132,4 +133,6 @@ async def _raise(_request: Request, e: Exception) -> Response:
 async def _refused(request: Request, e: Exception) -> Response:
     assert isinstance(e, HTTPException)
     what = {404: "there is no route", 405: "the method is not allowed for"}.get(e.status_code, str(e.detail))
-    raise as_api_error(ApiError(e.status_code, f"{what} {request.url.path}", headers=dict(e.headers or {})))
+    path = request.url.path
+    shown = path if len(path) <= N_SHOWN else f"{path[:N_SHOWN]}..."
+    raise as_api_error(ApiError(e.status_code, f"{what} {shown}", headers=dict(e.headers or {})))

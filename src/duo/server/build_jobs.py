@@ -48,7 +48,10 @@ def tokens_of(duo: Duo, prompt: Any, *, add_special: bool = True, parse_special:
     if isinstance(prompt, Mapping):
         if pictures := prompt.get("multimodal_data"):
             return _seen(duo, prompt.get("prompt_string"), pictures, add_special=add_special)
-        prompt = prompt.get("prompt_string")
+        if not isinstance(text := prompt.get("prompt_string"), str):
+            wrong = "whose prompt_string is no text" if "prompt_string" in prompt else "without a prompt_string"
+            raise BadValueError(f"the prompt is {quoted(prompt)}, {wrong}; give one, or text")
+        prompt = text
     if isinstance(prompt, str):
         return duo.tokenize(prompt, add_special, parse_special)
     if not isinstance(prompt, list):

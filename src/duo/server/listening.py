@@ -55,14 +55,15 @@ def is_loopback(host: str) -> bool:
     return is_path(host) or is_loopback_address(host.strip("[]"))
 
 
-def check_open(o: ServeOptions, *, has_keys: bool) -> None:
-    """Raises BadValueError: other machines could use the server, and nothing says that they may."""
+def openness(o: ServeOptions, *, has_keys: bool) -> str | None:
+    """A warning: other machines may use the server, and nothing says that this is wanted."""
     others = [h for h in hosts_of(o["host"]) if not is_loopback(h)]
-    if others and not has_keys and o["ssl_cert_file"] is None and not o["insecure"]:
-        raise BadValueError(
-            f"--host {others[0]} lets other machines use this server; give --api-key-file, or --ssl-key-file and "
-            "--ssl-cert-file, or --insecure if you trust the network"
-        )
+    if not others or has_keys or o["insecure"]:
+        return None
+    return (
+        f"--host {others[0]} without a key: everybody who reaches the port can use the model; give --api-key, or "
+        "--insecure if the network is trusted; a proxy that passes on its clients' names needs --allowed-hosts"
+    )
 
 
 def hosts_of(host: str) -> list[str]:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from duo.errors import Cancelled
 from duo.server.errors import ApiError
+from duo.server.listening import is_loopback_address
 from duo.server.page_files import KINDS
 from duo.server.protocol import is_ambiguous
 from duo.server.route_table import ServedRoute
 from duo.server.sse import Message, Receive, Send, dumped
+from duo.server.visitors import READING, PageHeaders
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
@@ -72,9 +74,21 @@ class Gate:
         if naps is None or scope["method"] == "OPTIONS" or not naps.wakes(self._route(scope)):
             await self._app(scope, receive, send)
             return
+        if self._service.is_asleep and not self._may_wake(scope):
+            raise ApiError(
+                403,
+                "this may come from a page of another site, which may not wake the models; see --cors-origins",
+                reason="origin",
+            )
         with naps.visit():
             await naps.wake()
             await self._app(scope, receive, send)
+
+    def _may_wake(self, scope: Any) -> bool:
+        """What pages may send to change something has been checked."""
+        if scope["method"] not in READING or _is_of_unix(scope):
+            return True
+        return self._service.settings.visitors.may_load(PageHeaders.of(scope["headers"]))
 
     def _route(self, scope: Any) -> str:
         """The path below the one at which another app may have mounted this one, and below --api-prefix."""
@@ -89,13 +103,13 @@ class Gate:
 
     def _check_visitor(self, scope: Any) -> None:
         visitors = self._service.settings.visitors
-        named = (b"host", b"origin", b"sec-fetch-site")
-        headers = {k: v.decode("latin-1") for k, v in scope["headers"] if k in named}
-        host, origin, site = (headers.get(name, "") for name in named)
-        of_unix = scope["server"] is not None and scope["server"][1] is None  # a socket that no browser opens
-        if not of_unix and not visitors.knows_host(host):
+        origin, host, site, *_ = PageHeaders.of(scope["headers"])
+        own_address = (scope["server"] or ("",))[0]
+        if not _is_of_unix(scope) and not visitors.knows_host(host, over_loopback=is_loopback_address(own_address)):
             raise ApiError(
-                403, f"this server is not called {quoted(host)}; start it with --allowed-hosts", reason="host"
+                403,
+                f"this server is not called {quoted(host)}; start it with --allowed-hosts, or ask it by its address",
+                reason="host",
             )
         if not visitors.knows_origin(scope["method"], origin, host, fetch_site=site):
             raise ApiError(403, f"the page {origin} may not use this server; see --cors-origins", reason="origin")
@@ -146,6 +160,11 @@ class Gate:
                 headers=CLOSE,
                 reason="body_too_slow",
             ) from None
+
+
+def _is_of_unix(scope: Any) -> bool:
+    """Whether it came over a Unix socket, which no browser opens."""
+    return bool(scope["server"]) and scope["server"][1] is None
 
 
 class _Gone(Exception):  # noqa: N818 - no error

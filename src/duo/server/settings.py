@@ -12,7 +12,6 @@ from typing import Any
 from duo.errors import BadValueError
 from duo.options.serve import ServeOptions
 from duo.options.validate import serve_options
-from duo.server.listening import hosts_of, is_loopback
 from duo.server.media import Media
 from duo.server.prompt_files import made_folder
 from duo.server.visitors import Visitors
@@ -72,11 +71,7 @@ class ServerSettings:
             n_queue=o["queue"],
             keys=keys,
             api_prefix=prefix,
-            visitors=Visitors.of(
-                o["allowed_hosts"],
-                o["cors_origins"],
-                only_here=not keys and all(map(is_loopback, hosts_of(o["host"]))),
-            ),
+            visitors=Visitors.of(o["allowed_hosts"], o["cors_origins"], keyed=bool(keys)),
             timeout_s=o["timeout"],
             keep_alive_s=o["keep_alive"],
             header_timeout_s=o["header_timeout"],

@@ -5,18 +5,25 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from duo.errors import BadValueError
-from duo.server.listening import is_loopback_address
 from duo.support.comma_separated import comma_separated
 from duo.support.wording import quoted
 
 LOCALHOST = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 PORTS = {"http": 80, "https": 443}  # which an origin leaves out
 READING = ("GET", "HEAD", "OPTIONS")  # a page of another site cannot see the answer
+BROWSERS = "Mozilla/"  # how all of them begin their User-Agent
+_OF_PAGES = (b"origin", b"host", b"sec-fetch-site", b"referer", b"user-agent")  # in the order of PageHeaders
+# How containers call the machine that runs them. Nobody can register a name below .internal.
+OF_CONTAINERS = ("host.docker.internal", "host.containers.internal")
 
 
 def host_of(value: str) -> str:
@@ -57,6 +64,46 @@ def _name(value: str) -> str | None:
     return value if re.fullmatch(r"[a-z0-9_.-]+", value) else None
 
 
+def _is_own(name: str, *, over_loopback: bool) -> bool:
+    """Whether no page of a stranger can have this name and this machine's address. What is left are machines of the
+    local network: they may claim a name without a dot, or one of .local. Over the network they reach the server anyway;
+    over loopback they would not, so there it has to be this machine's name."""
+    with suppress(ValueError):
+        return bool(ipaddress.ip_address(name))  # a page at an address is that machine's own
+    if name.endswith(".localhost") or name in ("localhost", *OF_CONTAINERS):  # RFC 6761
+        return True
+    own = socket.gethostname().lower()
+    short = own.partition(".")[0]
+    if name in (own, short, f"{short}.local"):
+        return True
+    if re.fullmatch(r"[a-z0-9_-]+", name):
+        return not over_loopback
+    return name.startswith(f"{short}.") and name == _whole_name()
+
+
+@cache
+def _whole_name() -> str:
+    """This machine's name with its domain. It may have to ask the network, and does so once."""
+    return socket.getfqdn().lower()
+
+
+class PageHeaders(NamedTuple):
+    """What a browser says of a request: the page that sends it, how it calls the server, what it thinks of both, the
+    page's address, and its own name. Empty: nothing."""
+
+    origin: str = ""
+    host: str = ""
+    fetch_site: str = ""
+    referer: str = ""
+    agent: str = ""
+
+    @classmethod
+    def of(cls, headers: Iterable[tuple[bytes, bytes]]) -> PageHeaders:
+        """headers: of a request, with names in small letters."""
+        sent = {k: v.decode("latin-1") for k, v in headers}
+        return cls(*(sent.get(name, "") for name in _OF_PAGES))
+
+
 @dataclass(frozen=True)
 class Visitors:
     """hosts: names that a request may call the server by, beside those of this machine; None: any. origins: of pages
@@ -66,18 +113,19 @@ class Visitors:
     origins: tuple[str, ...] = ("localhost",)
 
     @classmethod
-    def of(cls, allowed_hosts: str | None, cors_origins: str, *, only_here: bool) -> Visitors:
-        """only_here: nobody but this machine can reach the server, and it asks for no key. Raises BadValueError."""
+    def of(cls, allowed_hosts: str | None, cors_origins: str, *, keyed: bool = False) -> Visitors:
+        """keyed: the server asks for a key, which no page of a stranger has. Raises BadValueError."""
         names = comma_separated(allowed_hosts)
-        anybody = "*" in names if allowed_hosts is not None else not only_here
+        anybody = "*" in names if allowed_hosts is not None else keyed
         hosts = frozenset(allowed_name(x) for x in names if x != "*")
         return cls(None if anybody else hosts, tuple(map(allowed_origin, comma_separated(cors_origins))))
 
-    def knows_host(self, host: str) -> bool:
-        """A request without a Host comes from no browser."""
+    def knows_host(self, host: str, *, over_loopback: bool = False) -> bool:
+        """A request without a Host comes from no browser. over_loopback: the connection never left this machine."""
+        if not host or self.hosts is None:
+            return True
         name = host_of(host)
-        own = is_loopback_address(name) or name.endswith(".localhost")  # RFC 6761
-        return self.hosts is None or not host or own or name in self.hosts
+        return name in self.hosts or _is_own(name, over_loopback=over_loopback)
 
     def knows_origin(self, method: str, origin: str, host: str, *, fetch_site: str = "") -> bool:
         """Whether a request may do more than read. origin: of the page that sends it; empty: it is no page. fetch_site:
@@ -87,3 +135,18 @@ class Visitors:
         if "localhost" in self.origins and re.fullmatch(LOCALHOST, origin):
             return True
         return fetch_site == "same-origin" or urlsplit(origin).netloc.lower() == host.strip().lower()
+
+    def may_load(self, page: PageHeaders) -> bool:
+        """Whether a request that only reads may load a model, too. Pages of other sites may send it, even without an
+        origin (as for a picture). Then their browsers say that it is across sites, but not to an address such as
+        http://192.168.1.5; there a browser has to say from which page it comes."""
+        if page.origin:
+            return self.knows_origin("POST", page.origin, page.host, fetch_site=page.fetch_site)
+        if "*" in self.origins:
+            return True
+        if page.fetch_site:
+            return page.fetch_site != "cross-site"
+        if page.referer:
+            referer = urlsplit(page.referer)
+            return self.knows_origin("POST", f"{referer.scheme}://{referer.netloc}", page.host)
+        return not page.agent.startswith(BROWSERS)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from duo.cli import show
 from duo.cli.check_report import print_check
 from duo.cli.complete import files
 from duo.cli.models import hub_of, model_sources
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
 HELP = """Say whether a draft fits a target, how much memory both need, and where they would be placed.
 
 TARGET and DRAFT are GGUF files (of a split model the first part) or repositories of the hub (user/repo[:quant]). A
-single argument may also be the name of a pair. The draft of a single model is its own MTP layers, if it has any. duo
-reads only the headers, and downloads only the headers of models on the hub. The rules are the same as for loading. A
-draft may have another vocabulary, if a tenth of the smaller one is shared: its guesses are translated. The exit code is
-1 if the draft does not fit the target.
+single argument may also be the name of a pair. The draft of a single model is its own MTP layers, if it has any, or the
+one that `duo -m` would use for this file. duo reads only the headers, and downloads only the headers of models on the
+hub. The rules are the same as for loading. A draft may have another vocabulary, if a tenth of the smaller one is
+shared: its guesses are translated. The exit code is 1 if the draft does not fit the target.
 
 \b
 Examples:
@@ -82,9 +83,11 @@ class StandIns:
 def _paths(models: tuple[str, ...], stand_in: Callable[[HubModel], Path]) -> tuple[str, str | None]:
     """The paths of target and draft; the same one twice: a model with MTP layers; None: none. Raises DuoError."""
     if len(models) == 1 and (os.path.exists(models[0]) or models[0].lower().endswith(".gguf")):
-        return models[0], _own_layers(models[0])
+        return models[0], _own_layers(models[0]) or _found_beside(models[0])
     if len(models) not in (1, 2):
         raise BadValueError(f"{len(models)} models were given; give a target and a draft, or the name of a pair")
+    if len(models) == 2:
+        _refuse_pairs(models)
     if len(models) == 2 and all(map(is_file, models)):
         return models[0], models[1]
     from duo.models.hub.head_files import KINDS
@@ -110,6 +113,27 @@ def _own_layers(model: str) -> str | None:
 
     h = read_header(model)
     return model if h.n_mtp and _core.runs_mtp(h.architecture) else None
+
+
+def _found_beside(model: str) -> str | None:
+    """The draft that `duo -m` would use for this file; None: there is none. Raises DuoError."""
+    from duo.models.beside import find
+
+    source = find(model)
+    if source.path is not None:
+        show.warn(f"{Path(source.path).name} {source.where} and is checked as its draft")
+    elif source.why_not:
+        show.warn(f"a file beside the target has the name of a draft, but is not used: {source.why_not}")
+    return source.path
+
+
+def _refuse_pairs(models: tuple[str, ...]) -> None:
+    """Raises BadValueError: one of two models is the name of a pair."""
+    from duo.models import pairs
+
+    for name in models:
+        if "/" not in name and not os.path.exists(name) and name in pairs.entries():
+            raise BadValueError(f"{name} is the name of a pair, which has both models; give it alone")
 
 
 def _of_pair(name: str, stand_in: Callable[[HubModel], Path]) -> tuple[Path, Path]:

@@ -46,12 +46,16 @@ N_PARALLEL = 4
 def name_of(params: dict[str, Any]) -> str:
     """The model's name in answers, if --alias gives none: the pair's, the repository's, or the file's."""
     from pathlib import Path
+    from urllib.parse import unquote, urlsplit
 
     if params["pair"] is not None:
         return str(params["pair"])
     if params["hf_repo"] is not None:
         return str(params["hf_repo"])
-    return Path(params["model"]).stem if params["model"] is not None else "demo"
+    if params["model"] is None:
+        return "demo"
+    # What stands behind a URL's path may be a signature.
+    return Path(unquote(urlsplit(params["model"]).path) if "://" in params["model"] else params["model"]).stem
 
 
 def serve(params: dict[str, Any]) -> None:
@@ -68,7 +72,7 @@ def serve(params: dict[str, Any]) -> None:
     from duo.generation.job import check_early
     from duo.options.validate import engine_options, serve_options
     from duo.server.lifecycle import Serving
-    from duo.server.listening import check_open, check_tls, listeners
+    from duo.server.listening import check_tls, listeners
     from duo.server.service import Service
     from duo.server.settings import ServerSettings
 
@@ -82,11 +86,11 @@ def serve(params: dict[str, Any]) -> None:
         thoughts=thoughts_of(params, complete_options), variables=variables, verbose=params["verbose"],
     )  # fmt: skip
     check_tls(o)
-    check_open(o, has_keys=bool(settings.keys))
     if params["n_parallel"] is None:
         params["n_parallel"] = N_PARALLEL if params["draft_host"] is None and params["verify_host"] is None else 1
     engine_options(given_options(params, ENGINE_OPTIONS))
     sockets = listeners(o)
+    _warn_if_open(o, settings)
     context = click.get_current_context()
 
     def load() -> Duo:
@@ -123,6 +127,15 @@ def serve(params: dict[str, Any]) -> None:
         show.warn("the server has ended")
 
 
+def _warn_if_open(o: ServeOptions, settings: ServerSettings) -> None:
+    from duo.server.listening import openness
+
+    warning = openness(o, has_keys=bool(settings.keys))
+    with suppress(OSError):
+        if warning is not None:
+            show.warn(warning)
+
+
 def _announce(d: Duo, settings: ServerSettings, options: GenerateOptions, where: str) -> None:
     """Tells the user what is served, and where. options: of the command line, complete."""
     from pathlib import Path
@@ -154,7 +167,7 @@ def serve_many(params: dict[str, Any]) -> None:
     from duo.cli.typed import spelled_by, typed_args
     from duo.models.hub.repository import cached_models
     from duo.options.validate import serve_options
-    from duo.server.listening import check_open, check_tls, listeners
+    from duo.server.listening import check_tls, listeners
     from duo.server.router.service import Router
     from duo.server.router.serving import RouterServing
     from duo.server.router.sources import ModelSource, known_models, presets_of
@@ -166,7 +179,6 @@ def serve_many(params: dict[str, Any]) -> None:
     o = serve_options(typed)
     settings = ServerSettings.of({**typed, "ui": False}, "duo")
     check_tls(o)
-    check_open(o, has_keys=bool(settings.keys))
     context = click.get_current_context()
     file = None if o["models_preset"] is None else Path(o["models_preset"])
     spelled, own = spelled_by(context.command, "serve", OF_ROUTER), typed_args(context, NOT_OF_MODELS)
@@ -181,6 +193,7 @@ def serve_many(params: dict[str, Any]) -> None:
 
     sources = read()
     sockets = listeners(o)
+    _warn_if_open(o, settings)
 
     def ready() -> None:
         where = addresses(sockets, o, settings.api_prefix)

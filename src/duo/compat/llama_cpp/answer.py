@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -89,13 +89,23 @@ class Reading:
 
 
 class CompletionAnswer:
-    """A stream that becomes a Completion, or the parts of one. model: the name that the dicts carry; None: the path."""
+    """A stream that becomes a Completion, or the parts of one. model: the name that the dicts carry; None: the path.
+    ended: called with the tokens of the text."""
 
-    def __init__(self, local_model: _core.Model, stream: Stream, prompt: str, n_prompt: int, model: str | None) -> None:
+    def __init__(
+        self,
+        local_model: _core.Model,
+        stream: Stream,
+        prompt: str,
+        n_prompt: int,
+        model: str | None,
+        ended: Callable[[Sequence[int]], None],
+    ) -> None:
         import uuid
 
         self._model, self._stream, self._prompt, self._n_prompt = local_model, stream, prompt, n_prompt
         self._lists = LogprobLists(local_model, len(prompt))
+        self._ended = ended
         self.spelled = Spelled(local_model)
         self.dicts = AnswerDicts(local_model.path if model is None else model, str(uuid.uuid4()))
 
@@ -117,6 +127,7 @@ class CompletionAnswer:
             for chunk in s:
                 self.spelled.add(chunk)
             r = s.result
+        self._ended(r.tokens)
         logprobs = self._lists.of([t for t in r.logprobs if self._is_text(t.token)]) if s.with_logprobs else None
         if head is not None and logprobs is not None:
             logprobs = joined_lists(head, logprobs)
@@ -135,6 +146,7 @@ class CompletionAnswer:
                 if chunk.text or logprobs is not None:
                     yield chunk.text, logprobs, None
             yield "", None, finish_reason(s.finish_reason)
+        self._ended(s.result.tokens)
 
     def parts(self) -> Iterator[CompletionChunk]:
         """The same as dicts. Raises DuoError."""

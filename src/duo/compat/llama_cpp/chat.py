@@ -20,7 +20,7 @@ from duo.compat.llama_cpp.evaluation import Evaluation
 from duo.compat.llama_cpp.members import CHAT_ARGUMENTS, merged_arguments
 from duo.compat.openai.shapes import ChatChunk, ChatCompletion
 from duo.errors import BadValueError, MissingPackageError
-from duo.generation.begin import start
+from duo.generation.begin import checked, open_stream
 from duo.generation.pictures import seen_tokens
 from duo.generation.texts import text_defaults
 from duo.grammar.grammar import grammar_of_schema
@@ -186,8 +186,10 @@ class Chats(Evaluation):
         keywords |= prompt.shape
         if logprobs:
             keywords["logprobs"] = top_logprobs or 0
-        stream_of = start(self.session, prompt.tokens, keywords, "create_chat_completion")
-        text = CompletionAnswer(self.local_model, stream_of, "", len(prompt.tokens), model)
+        job = checked(self.session, prompt.tokens, keywords, "create_chat_completion")
+        keep = self._recalled(job.tokens)
+        stream_of = open_stream(self.session, job)
+        text = CompletionAnswer(self.local_model, stream_of, "", len(prompt.tokens), model, keep)
         if named := prompt.choice.named:
             answer: ChatAnswer = NamedCallAnswer(text, named)
         else:

@@ -95,11 +95,12 @@ class Completions(LlamaMembers):
         scored = None
         if (n_top := job.options["logprobs"]) is not None and echo and not stream:
             scored = job.tokens[0], score(self.session, job.tokens, n_top, job.options["lora_scales"] or ())
+        keep = self._recalled(job.tokens)
         text_stream = open_stream(self.session, job)
         text = prompt if isinstance(prompt, str) else ""
         if not isinstance(prompt, str) and (echo or n_top is not None):  # offsets count from the prompt's begin
             text = self.decode([int(t) for t in prompt])
-        answer = CompletionAnswer(self.local_model, text_stream, text, len(job.tokens), model)
+        answer = CompletionAnswer(self.local_model, text_stream, text, len(job.tokens), model, keep)
         return answer.parts() if stream else answer.completion(echo=bool(echo), scored=scored)
 
     def _prompt_tokens(self, prompt: Prompt) -> Sequence[int]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from duo import _core
 from duo.compat.llama_cpp.given import GivenArguments
 from duo.compat.llama_cpp.names import ANY_SEED
+from duo.compat.llama_cpp.state_cache import StateCache
 from duo.errors import BadValueError
+from duo.generation.pictures import pictures_of
 from duo.generation.texts import Texts
 from duo.models.header import read_header
 from duo.options.engine import EngineOptions
@@ -84,7 +86,8 @@ class LlamaMembers(GivenArguments):
     """Figures are of the target, or of the draft if the target is on another machine."""
 
     options: EngineOptions  # `Duo` sets them
-    cache = None  # see set_cache
+    cache: object = None  # see set_cache
+    _state_cache: StateCache | None = None
     _draws_seeds = False  # see set_seed
 
     if not TYPE_CHECKING:  # checkers would take it for the type of every name
@@ -202,7 +205,35 @@ class LlamaMembers(GivenArguments):
             return {"seed": self.defaults["seed"]}
 
     def set_cache(self, cache: object) -> None:
-        """Has no effect: the models' own caches keep what texts have in common."""
+        """Completions and chats look for their beginning in this cache, and put their state there when they have ended.
+
+        The models' own caches keep what texts have in common anyway. This one may be shared by several `Duo`s, or be on
+        the disk. A state is a copy of the models' caches, and is made while no text is written. A state that belongs to
+        another model or setting is not used. Seeds of later texts stay as they are, other than in llama_cpp.
+
+        Args:
+            cache: As in llama_cpp, such as llama_cpp.LlamaRAMCache. None: no cache.
+
+        Raises:
+            BadValueError: It is no cache, or the target is on another machine.
+        """
+        if cache is not None:
+            self._needs_target("set_cache")
+        # By name when it is called, because programs put functions of their own in their place.
+        found = None
+        if cache is not None:
+            defaults = cast("dict[str, Any]", self.defaults)
+            found = StateCache(cache, lambda x: self.load_state(x), lambda: self.save_state(), defaults)
+        self.cache, self._state_cache = cache, found
+
+    def _recalled(self, prompt: Sequence[int]) -> Callable[[Sequence[int]], None]:
+        """Looks for a prompt in the cache of `set_cache`. Returns what keeps the text when it has ended. Raises
+        DuoError."""
+        cache = self._state_cache
+        if cache is None or pictures_of(prompt) is not None:
+            return lambda _tokens: None
+        cache.recall(prompt)
+        return lambda tokens: cache.keep([*prompt, *tokens])
 
     @staticmethod
     def longest_token_prefix(a: Sequence[int], b: Sequence[int]) -> int:

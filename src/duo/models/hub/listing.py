@@ -64,6 +64,12 @@ def is_first_part(name: str) -> bool:
     return part is None or int(part["part"]) == 1
 
 
+def n_parts_of(name: str) -> int:
+    """Of how many parts of a model a file is one, by its name."""
+    part = _PART.fullmatch(name)
+    return 1 if part is None else int(part["parts"])
+
+
 def quant_of(name: str) -> str:
     """The quantisation at the end of a file's name, such as Q4_K_M; empty if there is none."""
     part = _PART.fullmatch(name)

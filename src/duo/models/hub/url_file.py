@@ -31,7 +31,7 @@ from duo.errors import (
 )
 from duo.models.hub.download import MOST_BY_HTTP, TIMEOUT_S, receive
 from duo.models.hub.failures import FAILURES, NO_NETWORK, hub_error
-from duo.models.hub.listing import is_safe
+from duo.models.hub.listing import is_safe, n_parts_of
 from duo.models.hub.repository import Hub, HubModel, parse
 from duo.models.hub.settings import PUBLIC
 from duo.support.cache_folder import cache_folder
@@ -71,6 +71,11 @@ def fetch_url(hub: Hub, url: str) -> Path:
     if of_hub is not None:
         return hub.fetch(of_hub)
     path = _place(url)
+    if (n_parts := n_parts_of(path.name)) > 1:
+        raise BadValueError(
+            f"{_shown(url)} is one of {n_parts} parts of a model, and a URL brings one file; download all parts into "
+            "one folder, and give the first one's path"
+        )
     if hub.offline:
         if os.path.isfile(path):
             return path

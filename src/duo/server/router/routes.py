@@ -20,6 +20,7 @@ from duo.server.router.event_stream import EventStream
 from duo.server.routes.about import CREATED
 from duo.server.schemas import Fields
 from duo.server.sse import first_of
+from duo.server.visitors import READING, PageHeaders
 
 if TYPE_CHECKING:
     from duo.server.route_table import RouteTable
@@ -49,7 +50,7 @@ def add(router: RouteTable, service: Router) -> None:
     async def models(request: Request) -> Response:
         """All models and what has become of them; a loaded one says more of itself. reload=1: looks for models again,
         and unloads those that are gone or are to be loaded otherwise."""
-        if request.query_params.get("reload", "").lower() in ON:
+        if request.query_params.get("reload", "").lower() in ON and _may_load(service, request):
             await service.reload()
         shown = [m for m in service.fleet.members.values() if not m.source.is_hidden]
         entries = await asyncio.gather(*(_listed(service, m) for m in shown))
@@ -144,10 +145,16 @@ def _named(service: Router, request: Request) -> Member:
     return only[0]
 
 
+def _may_load(service: Router, request: Request) -> bool:
+    """What pages may send to change something has been checked."""
+    return request.method not in READING or service.settings.visitors.may_load(PageHeaders.of(request.headers.raw))
+
+
 async def _handed_on(service: Router, request: Request) -> Response:
     member = _named(service, request)
     autoload = request.query_params.get("autoload")
     loads = service.autoload if autoload is None else autoload.lower() in ON
+    loads = loads and _may_load(service, request)
     stack = ExitStack()
     stack.enter_context(service.inside())
     work = asyncio.create_task(answer_of(service, member, request, stack, loads=loads))

@@ -59,10 +59,7 @@ def as_chat(f: MessagesFields) -> ChatFields:
     fields = f.model_dump(exclude_none=True)
     for name in ("messages", "system", "tools", "tool_choice", "thinking", "stop_sequences", "output_config"):
         fields.pop(name, None)
-    tools = [_tool(t) for t in f.tools or () if "input_schema" in t]
-    if f.tools and not tools:  # beside others, agents offer tools of Anthropic's own servers by default
-        called = f.tools[0].get("name") or f.tools[0].get("type")
-        raise BadValueError(f"tool 0 ({quoted(called)}) has no input_schema; duo knows only tools that have one")
+    tools = [_tool(i, t) for i, t in enumerate(f.tools or ())]
     more: dict[str, Any] = {"messages": messages, "n": 1}
     if tools:
         more["tools"] = tools
@@ -138,7 +135,13 @@ def _content(parts: list[Any]) -> Any:
     return [{"type": "text", "text": p} if isinstance(p, str) else p for p in parts]
 
 
-def _tool(t: Mapping[str, Any]) -> dict[str, Any]:
+def _tool(i: int, t: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises BadValueError: it is one of Anthropic's own, which the model would have to know without a schema."""
+    if "input_schema" not in t:
+        called = t.get("name") or t.get("type")
+        raise BadValueError(
+            f"tool {i} ({quoted(called)}) has no input_schema; duo knows only tools that have one, leave it out"
+        )
     shown = {"name": t.get("name"), "description": t.get("description", ""), "parameters": t["input_schema"]}
     return {"type": "function", "function": shown}
 

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
+# Only a server could run these. Names may end with a date or a version (web_search_preview_2025_03_11).
+OF_SERVERS = ("web_search", "file_search", "code_interpreter", "mcp", "image_generation")
+# Codex offers some with every request, whatever its user wants; programs that embed it, and gateways, rename its agent.
+CODEX = "codex"
+OF_CODEX = ("originator", "session_id", "session-id")  # headers
+WITH_CODEX = ("custom", "namespace", "tool_search")  # tools
 TEXTS = ("input_text", "output_text", "text", "refusal", "reasoning_text")
 
 
@@ -31,7 +37,7 @@ def add(router: RouteTable, service: Service) -> None:
     async def create(request: Request) -> Response:
         """An answer to a conversation, as OpenAI's Responses."""
         f = await fields_of(service, request, ResponsesFields)
-        chat = as_chat(f)
+        chat = as_chat(f, _functions(f, request))
 
         def make() -> tuple[list[ServedText], AnswerFormat]:
             texts = chat_texts(chat, service.duo, service.settings)
@@ -41,7 +47,8 @@ def add(router: RouteTable, service: Service) -> None:
 
     async def input_tokens(request: Request) -> Response:
         """How many tokens a conversation has."""
-        chat = as_chat(await fields_of(service, request, ResponsesFields))
+        f = await fields_of(service, request, ResponsesFields)
+        chat = as_chat(f, _functions(f, request))
         duo = service.check_ready()
         prompt = await service.in_thread(prompt_of, chat, duo, service.settings, fields=chat)
         return Json({"object": "response.input_tokens", "input_tokens": len(prompt.tokens)})
@@ -52,7 +59,25 @@ def add(router: RouteTable, service: Service) -> None:
         router.post(f"{prefix}/responses/input_tokens", body=ResponsesFields, include_in_schema=shown)(input_tokens)
 
 
-def as_chat(f: ResponsesFields) -> ChatFields:
+def _functions(f: ResponsesFields, request: Request) -> list[dict[str, Any]]:
+    """The functions among the tools, as a chat has them. Raises BadValueError: the server would have to run a tool,
+    or none is a function."""
+    tools = f.tools or ()
+    functions = [{"type": "function", "function": _function(t)} for t in tools if t.get("type") == "function"]
+    kinds = [str(t.get("type")) for t in tools]
+    is_codex = (
+        CODEX in request.headers.get("user-agent", "").lower()
+        or any(name in request.headers for name in OF_CODEX)
+        or any(kind in WITH_CODEX for kind in kinds)
+    )
+    for i, kind in enumerate(kinds):
+        of_client = functions and not kind.startswith(OF_SERVERS)  # which then lacks a tool, but has others
+        if kind != "function" and not is_codex and not of_client:
+            raise BadValueError(f"tool {i} is of type {quoted(kind)}; duo knows functions only, leave it out")
+    return functions
+
+
+def as_chat(f: ResponsesFields, tools: list[dict[str, Any]]) -> ChatFields:
     """Raises BadValueError and ApiError."""
     if f.previous_response_id is not None:
         raise BadValueError(
@@ -69,9 +94,6 @@ def as_chat(f: ResponsesFields) -> ChatFields:
     for name in ("input", "instructions", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"):
         fields.pop(name, None)
     more: dict[str, Any] = {"messages": messages, "n": 1}
-    tools = [{"type": "function", "function": _function(t)} for t in f.tools or () if t.get("type") == "function"]
-    if f.tools and not tools:  # beside others, agents offer tools of OpenAI's servers by default
-        raise BadValueError(f"tool 0 is of type {quoted(f.tools[0].get('type'))}; duo knows functions only")
     if tools:
         more["tools"] = tools
         choice = f.tool_choice
