@@ -1,7 +1,7 @@
 """Trains a small mixture of experts with an MTP layer: python tools/demo_mixture.py docs.json.xz build/mixture.gguf.
 
 It begins as the demo target, most of whose feed-forward units become experts (duo.train.upcycling), and learns what the
-demo target would write, on the text that the pair was made from; then its MTP layer learns what the mixture would write.
+demo target would write, on the text that the pair was made from. Then its MTP layer learns what the mixture writes.
 docs.json.xz: as for tools/demo_head.py; the same documents are left out. A run that was stopped goes on.
 
 tests/data/README.md says with which options tests/data/mixture-target.gguf was made.
