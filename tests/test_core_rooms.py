@@ -63,3 +63,28 @@ def test_what_is_only_declared_is_not_above() -> None:
 
 def test_no_header_includes_itself() -> None:
     TopologicalSorter({f: includes(f) for f in FILES}).prepare()
+
+
+def own_names(file: Path) -> set[str]:
+    """What is defined in anonymous namespaces, outside of functions."""
+    found: set[str] = set()
+    for block in re.findall(r"^namespace \{\n(.*?)^\}", file.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+        found |= set(re.findall(r"^(?:struct|class|enum class) (\w+)", block, re.MULTILINE))
+        found |= set(
+            re.findall(r"^(?!namespace|struct|class|enum)\w[^\n(={;]*?[ *&](\w+)\s*[(={;]", block, re.MULTILINE)
+        )
+    return found
+
+
+def test_files_that_are_compiled_together_share_no_name() -> None:
+    """Several files are one for the compiler (UNITY_BUILD), and others whenever a file is added."""
+    with_llama = re.findall(r"csrc/cpu/(\w+)\.cpp", (CSRC.parent / "CMakeLists.txt").read_text("utf-8"))
+    core = CORE[1].split() if CORE else []
+    homes: dict[tuple[bool, str], list[str]] = {}
+    for f in FILES:
+        of_llama = f.parent.name == "llama" or (f.parent.name == "cpu" and f.stem in with_llama)
+        if f.suffix == ".cpp" and (of_llama or f.parent.name in core):
+            for name in own_names(f):
+                homes.setdefault((of_llama, name), []).append(f.name)
+    assert len(homes) > 300
+    assert {name: files for (_, name), files in homes.items() if len(files) > 1} == {}

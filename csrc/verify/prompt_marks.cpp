@@ -8,9 +8,9 @@ namespace duo {
 namespace {
 // A recurrent state is marked every so many tokens of a prompt, and so many before its end: the next turn of a chat
 // probably begins like this one, but without what asked for the answer. A caller may know another such place.
-constexpr size_t n_mark_every = 1024;
-constexpr size_t n_mark_tail  = 16;
-constexpr size_t n_least      = 64; // missing rows of a prompt that is marked by itself
+constexpr size_t n_mark_every    = 1024;
+constexpr size_t n_mark_tail     = 16;
+constexpr size_t n_missing_least = 64; // missing rows of a prompt that is marked by itself
 } // namespace
 
 size_t n_to_mark(const token_model & model, const verify_slot & s) {
@@ -20,7 +20,7 @@ size_t n_to_mark(const token_model & model, const verify_slot & s) {
     }
     const auto asked = size_t(s.text.req().n_mark);
     size_t     next  = asked > s.cached.size() + 1 && asked < n ? asked : SIZE_MAX;
-    if (s.n_missing() >= n_least) {
+    if (s.n_missing() >= n_missing_least) {
         next = std::min({next, s.cached.size() / n_mark_every * n_mark_every + n_mark_every, n - n_mark_tail});
     }
     if (next == SIZE_MAX) {
