@@ -79,7 +79,13 @@ def pack_model(
     packing: tuple[str, list[str]],
     n_threads: int,
     progress: Callable[[str, float], None] | None = None,
+    whole: bool = False,
 ) -> int: ...  # csrc/llama/packed_file.h; returns bytes
+def unpack_model(
+    packed: bytes, out: bytes, n_threads: int, progress: Callable[[str, float], None] | None = None
+) -> None: ...
+def is_packed_file(path: bytes) -> bool: ...
+def read_bytes(path: bytes, offset: int, n: int) -> bytes: ...  # of a model's file, packed or not
 
 PACKED_VERSION: int
 
