@@ -1,4 +1,7 @@
-"""Images without a registry: Debian from its archive (mmdebstrap), and podman with a store of its own."""
+"""Images without a registry: Debian from its archive (mmdebstrap), and podman with a store of its own.
+
+DUO_TEST_IMAGES names a folder that keeps the images, so that a second run builds none.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,18 @@ PROGRAMS = ("podman", "mmdebstrap")
 INSTALL = "podman runc netavark aardvark-dns catatonit iptables mmdebstrap"  # of Debian
 
 
-def _limit(kind: int, most: int) -> int:
+def _limit(kind: int, most: int) -> str:
+    """No more than this process has, which not every root may raise."""
     hard = resource.getrlimit(kind)[1]
-    return most if hard == resource.RLIM_INFINITY else min(hard, most)
+    n = most if hard == resource.RLIM_INFINITY else min(hard, most)
+    return f"{n}:{n}"
 
 
 class Podman:
     """Containers and images in a folder, which other users of the machine do not see."""
 
     def __init__(self, folder: Path) -> None:
+        """folder: it exists."""
         missing = [p for p in PROGRAMS if shutil.which(p) is None]
         if os.geteuid() != 0 or missing:
             pytest.skip(f"needs root and {' and '.join(PROGRAMS)} (apt-get install {INSTALL})")
@@ -89,7 +95,13 @@ class Podman:
         )  # fmt: skip
         return IMAGE
 
-    def end(self) -> None:
-        self.run("rm", "-f", "-a", "-t", "1", check=False)
+    def has(self, image: str) -> bool:
+        return bool(self.run("images", "-q", image).strip())
+
+    def end(self, *, keep: bool) -> None:
+        """keep: the images."""
         self.run("pod", "rm", "-f", "-a", check=False)
-        self.run("system", "reset", "-f", check=False)
+        self.run("rm", "-f", "-a", "-t", "1", check=False)
+        self.run("volume", "rm", "-f", "-a", check=False)
+        if not keep:
+            self.run("system", "reset", "-f", check=False)

@@ -5,6 +5,7 @@ import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from test_pair_check import split
 from duo import BadValueError, Duo, UnknownModelError, _core
 from duo.models.demo import demo_pair
 from duo.models.header import read_header, read_rows
+from duo.models.packed_form import is_packed
 from duo.placement import packed
 from duo.placement.packing import NONE
 
@@ -38,7 +40,7 @@ def logits(
     model: Path, types: tuple[str, ...] | None = None, own: bool = True, **more: object
 ) -> tuple[_core.Probe, Array]:
     o = options(model) if types is None else options(model, types)
-    if own and packed.is_packed(model):
+    if own and is_packed(model):
         o.packed = (os.fsencode(model), "", True)
     for name, value in more.items():
         setattr(o, name, value)
@@ -46,8 +48,8 @@ def logits(
     return p, run(p, 1, 3, 20)
 
 
-def text_of(model: Path, **options: object) -> str:
-    with Duo(model, **{"cpu_kernels": "duo", **options}) as d:  # type: ignore[typeddict-item]
+def text_of(model: Path, **options: Any) -> str:
+    with Duo(model, **{"cpu_kernels": "duo", **options}) as d:
         return d.generate("Once upon a time", max_tokens=12, temperature=0).text
 
 
@@ -91,9 +93,9 @@ def test_weights_of_a_draft_that_become_fewer_bits(tmp_path: Path) -> None:
     for path in (model, whole(model)):
         o = options(path)
         o.packing = ("q4_0", ["q8_0"])
-        o.packed = (os.fsencode(path), "", True) if packed.is_packed(path) else o.packed
+        o.packed = (os.fsencode(path), "", True) if is_packed(path) else o.packed
         found.append(run(_core.Probe(o, True), 1, 3))
-    assert np.array_equal(*found)
+    assert np.array_equal(found[0], found[1])
 
 
 def test_weights_are_checked_where_they_are_unpacked(tmp_path: Path) -> None:
