@@ -133,7 +133,7 @@ def test_compose(podman: Podman, tmp_path: Path, text: str) -> None:
         env = {
             **podman.environment,
             "DUO_ARGS": "--insecure",
-        }  # podman-compose makes one argument of it, also of nothing
+        }  # podman-compose: always one argument
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 

@@ -48,8 +48,8 @@ std::optional<file_version> version_of(const std::string & path) {
 using shared_header = std::shared_ptr<const parsed_header>;
 
 shared_header parse(const std::string & path) {
-    parsed_header  h;
-    ggml_context * tensors = nullptr;
+    parsed_header   h;
+    ggml_context *  tensors = nullptr;
     shared_unpacked file;
     try {
         file = open_unpacked(path);

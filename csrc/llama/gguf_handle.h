@@ -17,7 +17,7 @@ namespace duo {
 // Read-only, since several handles may share it.
 struct parsed_header {
     std::unique_ptr<gguf_context, freed_by<gguf_free>> values;
-    std::unique_ptr<ggml_context, freed_by<ggml_free>> tensors; // shapes without data
+    std::unique_ptr<ggml_context, freed_by<ggml_free>> tensors;        // shapes without data
     uint64_t                                           n_unpacked = 0; // bytes of the file that a packed file has
 };
 

@@ -97,13 +97,15 @@ void compare(const std::string & packed, const std::string & model, int n_thread
             throw error(error_kind::cancelled, "packing was stopped");
         }
         const size_t n = std::min(n_at_once, size_t(source.size() - at));
-        same = unpacked.read(at, bytes.data(), n, n_threads) == n && std::memcmp(bytes.data(), source.data() + at, n) == 0;
+        same =
+            unpacked.read(at, bytes.data(), n, n_threads) == n && std::memcmp(bytes.data(), source.data() + at, n) == 0;
         source.forget(at, n);
     }
     unpacked.packed().check(n_threads, {});
     if (!same || unpacked.lost() || source.lost()) {
-        throw error(error_kind::bad_value, model + " could not be restored from its packed file, byte for byte, so the "
-                                                   "packed file was not kept; check the disk, or pack without --replace");
+        throw error(error_kind::bad_value, model +
+                                               " could not be restored from its packed file, byte for byte, so the "
+                                               "packed file was not kept; check the disk, or pack without --replace");
     }
 }
 
@@ -145,8 +147,8 @@ uint64_t pack_model(const std::string & model, const std::string & out, const st
     file.need(n_all + head.rest.n_bytes);
     const float          share = whole ? 0.5f : 1.0f; // the other half compares
     std::vector<uint8_t> packed;
-    uint64_t             done = 0;
-    auto                 sum  = head.sums.begin();
+    uint64_t             done     = 0;
+    auto                 sum      = head.sums.begin();
     const auto           add_sums = [&] {
         for (size_t at = 0; at < packed.size(); at += n_piece) {
             *sum++ = checksum(packed.data() + at, std::min(packed.size() - at, size_t(n_piece)));

@@ -51,8 +51,9 @@ packed_file::packed_file(const std::string & path, bool alone) : path_(path), al
 }
 
 error packed_file::unusable(const std::string & why) const {
-    return error(error_kind::bad_value, "the packed weights in " + path_ + " " + why +
-                                            (alone_ ? "; get this file or the model's own again" : "; run duo pack again"));
+    return error(error_kind::bad_value,
+                 "the packed weights in " + path_ + " " + why +
+                     (alone_ ? "; get this file or the model's own again" : "; run duo pack again"));
 }
 
 void packed_file::check_source(const std::string & source) const {

@@ -73,8 +73,8 @@ class packed_file {
 // Packs the weights of `model` for duo's kernels into the file `out`, which is complete or not there at all. source:
 // any text that tells this model from others. whole: with the rest of the model's file, so that `out` can take its
 // place; it is read back from the disk and compared with the model's file. keep_going: gets the share that is done;
-// false: stop. Returns the number of bytes. Throws duo::error: no space, no weights that duo's kernels take, whole and a
-// model that is split or requantised, or error_kind::cancelled.
+// false: stop. Returns the number of bytes. Throws duo::error: no space, no weights that duo's kernels take, whole and
+// a model that is split or requantised, or error_kind::cancelled.
 uint64_t pack_model(const std::string & model, const std::string & out, const std::string & source,
                     const weight_packing & packing, bool whole, int n_threads,
                     const std::function<bool(float)> & keep_going);

@@ -1,5 +1,5 @@
-// The model's file that a packed file was made from, byte for byte. A packed file that has the rest of it (packed_file.h)
-// takes its place: libllama and libggml read this as a stream.
+// The model's file that a packed file was made from, byte for byte. A packed file that has the rest of it
+// (packed_file.h) takes its place: libllama and libggml read this as a stream.
 #pragma once
 
 #include <cstdint>
