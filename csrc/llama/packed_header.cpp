@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string_view>
@@ -101,7 +102,10 @@ std::vector<summed_piece> pieces_of(const packed_header & h) {
 bool is_packed_file(const std::string & path) {
     constexpr std::string_view key = key_sum;
     std::array<char, 64>       front{};
-    std::ifstream              file(path, std::ios::binary);
+    if (std::error_code ec; !std::filesystem::is_regular_file(path, ec)) { // opening a pipe would block
+        return false;
+    }
+    std::ifstream file(path, std::ios::binary);
     file.read(front.data(), front.size());
     return file && std::memcmp(front.data(), "GGUF", 4) == 0 &&
            std::string_view(front.data() + n_fixed + 8, key.size()) == key;
