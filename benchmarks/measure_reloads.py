@@ -45,18 +45,26 @@ def ask(url: str, **more: Any) -> float:
     return time.monotonic() - began
 
 
-def after_naps(model: Path, option: str, rounds: int) -> tuple[float, float]:
-    """Median seconds after a nap, and of a request that finds the model loaded."""
+def cpu_seconds(pid: int) -> float:
+    """That a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def after_naps(model: Path, option: str, rounds: int) -> dict[str, float]:
+    """Medians: seconds of a request that finds the model loaded, of one after a nap, and of its processor time."""
     with server("-m", str(model), "--packed", option, "--sleep-idle-seconds", "1") as s:
         url = s.url
         ask(url)
         loaded = [ask(url) for _ in range(rounds)]
-        slept = []
+        slept, cpu = [], []
         for _ in range(rounds):
             while not CLIENT.get(url + "/props").json()["is_sleeping"]:
                 time.sleep(PAUSE_S)
+            before = cpu_seconds(s.process.pid)
             slept.append(ask(url))
-    return statistics.median(slept), statistics.median(loaded)
+            cpu.append(cpu_seconds(s.process.pid) - before)
+    return {name: statistics.median(x) for name, x in (("loaded", loaded), ("nap", slept), ("nap_cpu", cpu))}
 
 
 def of_router(model: Path, option: str, rounds: int, folder: Path) -> float:
@@ -77,8 +85,7 @@ def measure(model: Path, rounds: int) -> dict[str, Any]:
             option = "off" if arm == "packs" else str(file)
             models = Path(folder, arm)
             models.mkdir()
-            slept, loaded = after_naps(model, option, rounds)
-            of_both = {"loaded": loaded, "nap": slept, "router": of_router(model, option, rounds, models)}
+            of_both = after_naps(model, option, rounds) | {"router": of_router(model, option, rounds, models)}
             found[arm] = {name: round(seconds, 2) for name, seconds in of_both.items()}
             print(model.name, arm, found[arm], file=sys.stderr)
     return found
