@@ -120,20 +120,9 @@ def test_compose(podman: Podman, tmp_path: Path, text: str) -> None:
     wrapper.chmod(0o755)
 
     def compose(*words: str) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "podman_compose",
-            "--podman-path",
-            wrapper,
-            "-f",
-            "deploy/compose.yaml",
-            *words,
-        ]
-        env = {
-            **podman.environment,
-            "DUO_ARGS": "--insecure",
-        }  # podman-compose: always one argument
+        own = ["--podman-path", str(wrapper), "-f", "deploy/compose.yaml"]
+        command = [sys.executable, "-m", "podman_compose", *own, *words]
+        env = {**podman.environment, "DUO_ARGS": "--insecure"}  # podman-compose: always one argument
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
