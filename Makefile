@@ -23,8 +23,8 @@ VENV       ?= .venv
 CPU_MAX    ?= /sys/fs/cgroup/cpu.max
 JOBS       ?= $(shell { nproc 2>/dev/null || echo 2; cat $(CPU_MAX) 2>/dev/null; } | awk 'NR == 1 { n = $$1 } \
                 NR == 2 && $$1 + 0 > 0 { q = int($$1 / $$2); if (q < n) n = q < 1 ? 1 : q } END { print n }')
-# Python tests in three processes: while one waits for a child or a network, the others work. Files stay together.
-SIDE_BY_SIDE ?= -n 3 --dist loadfile --no-loadscope-reorder
+# Python tests in four processes: while one waits for a child or a network, the others work. Files stay together.
+SIDE_BY_SIDE ?= -n 4 --dist loadfile --no-loadscope-reorder
 
 PY         := $(VENV)/bin/python
 PIP        := $(PY) -m pip --disable-pip-version-check
@@ -35,7 +35,7 @@ SOURCES    := $(shell find csrc src -name '*.cpp' -o -name '*.h' -o -name '*.cma
                 -o -name '*.gguf' -o -path 'src/duo/server/ui/*.*') CMakeLists.txt pyproject.toml models.yaml
 
 # Another environment has another llama.cpp, so it builds duo elsewhere.
-BUILD_DIR  := $(if $(filter .venv,$(VENV)),,-C build-dir=build/$(notdir $(VENV)))
+EXTENSION  := build/$(if $(filter .venv,$(VENV)),extension,$(notdir $(VENV)))
 
 ifdef CMAKE_ARGS
 export CMAKE_ARGS
@@ -67,13 +67,14 @@ FOLDER     ?= $(DUO_REAL_MODELS)
 models: $(VENV)/duo
 	@$(PY) tools/real_models.py $(if $(FOLDER),--folder $(FOLDER)) $(MODELS)
 
-# The times are those of the tests, without what is built before.
+# The C++ tests are linked with the core that was compiled for the extension. The times are those of the tests, without
+# what is built before.
 test: $(VENV)/duo $(VENV)/test
-	@$(call cpp_tests,test)
-	@s=$$(date +%s) && $(CTEST) --test-dir build/test && c=$$(date +%s) && $(PY) -m pytest $(SIDE_BY_SIDE) && \
+	@$(VENV)/bin/cmake -S . -B $(EXTENSION) -DDUO_BUILD_TESTS=ON > /dev/null && $(VENV)/bin/cmake --build $(EXTENSION) --target tests/cpp/all
+	@s=$$(date +%s) && $(CTEST) --test-dir $(EXTENSION) && c=$$(date +%s) && $(PY) -m pytest $(SIDE_BY_SIDE) && \
 	    echo "make test took $$((c - s)) s for C++ and $$(($$(date +%s) - c)) s for Python"
 
-# Configures and builds the C++ tests in build/$1, with the arguments $2.
+# Configures and builds the C++ tests alone in build/$1, with the arguments $2.
 cpp_tests = $(VENV)/bin/cmake -S . -B build/$1 -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
                 -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja $2 > /dev/null && $(VENV)/bin/cmake --build build/$1
 
@@ -215,7 +216,7 @@ $(VENV)/llama: $(VENV)/tools
 $(VENV)/duo: $(VENV)/llama $(SOURCES)
 	@mkdir -p build
 	@$(PIP) uninstall -qq -y duo # the distribution's name before it was duo-llama: its files would stay
-	@$(PY) tools/build_progress.py build/duo.log "duo" $(PIP) install -v --no-build-isolation $(BUILD_DIR) '.[server,remote]'
+	@$(PY) tools/build_progress.py build/duo.log "duo" $(PIP) install -v --no-build-isolation -C build-dir=$(EXTENSION) '.[server,remote]'
 	@test -e $(VENV)/amx || { $(PY) tools/check_amx.py; case $$? in 0) ;; 3) $(LLAMA_ARGS) && $(LLAMA_ANEW);; *) exit 1;; esac; }
 	@touch $(VENV)/amx $@
 

@@ -4,12 +4,13 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
 from conftest import HELD
 from prompts import PROMPTS
-from sizes import size
+from sizes import mostly_daily, size
 
 from duo import Duo, DuoError, _core
 from duo.benchmark.doctor import options
@@ -22,6 +23,7 @@ from duo.options.validate import generate_options
 
 TARGET, DRAFT = demo_pair()
 RULES = ["noise", "rejection", "typical", "top-n"]
+TREES = ["[[0],[1],[0,0],[0,1]]", "dynamic", "chain"]
 PROMPT = PROMPTS[0]
 NO_TEMPERATURE = {"temperature": 0.0, "seed": 1, "max_tokens": 40}
 
@@ -47,8 +49,9 @@ def test_every_rule_writes_in_every_mode(held: Duo, rule: str, mode: str) -> Non
     assert (r.timings["passes_ahead_n"] > 0) == (mode == "async")
 
 
-@pytest.mark.parametrize("tree", ["[[0],[1],[0,0],[0,1]]", "dynamic", "chain"])
-@pytest.mark.parametrize("rule", RULES[1:])
+@pytest.mark.parametrize(
+    ("rule", "tree"), mostly_daily(product(RULES[1:], TREES), [*zip(RULES[1:], TREES, strict=True)])
+)
 def test_trees_and_ngrams_work_with_every_rule(pair: Duo, rule: str, tree: str) -> None:
     r = pair.generate(
         PROMPT, max_tokens=60, seed=3, accept=rule, draft_tree=json.loads(tree) if "[" in tree else tree, n_draft=4,

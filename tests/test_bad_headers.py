@@ -209,7 +209,7 @@ def test_vocabularies_that_differ_are_translated(tmp_path: Path) -> None:
     assert f"token 5 is 'x-5' in the draft and '{TOKENS[5]}' in the target" in found[-1].text
 
 
-@pytest.mark.parametrize("n_more", mostly_daily([-500, -129, -128, -1, 1, 128, 129, 1000], [-129, -128, 128, 129]))
+@pytest.mark.parametrize("n_more", mostly_daily([-500, -129, -128, -1, 1, 128, 129, 1000], [-129, 128]))
 def test_vocabularies_of_other_sizes(n_more: int, tmp_path: Path) -> None:
     """llama.cpp's rule: up to 128 tokens more or fewer are padding. The text is the target's all the same."""
     n = 4096 + n_more

@@ -51,7 +51,7 @@ ARCHITECTURES = ("llama", "gemma", "mixtral")  # gemma: tied embeddings; mixtral
     mostly_daily(
         product(ARCHITECTURES, KINDS, STORED),
         [
-            *product(("llama",), KINDS, STORED),
+            *product(("llama",), KINDS, ("q4_0",)),
             *product(("gemma", "mixtral"), ("q8_0",), ("q4_0",)),
             *product(("gemma", "mixtral"), ("f16",), ("iq4_nl",)),
         ],

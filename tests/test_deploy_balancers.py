@@ -156,7 +156,8 @@ class Load:
 
 
 # The last test with these replicas. sglang-router goes on asking a replica that drains.
-@pytest.mark.parametrize("both", ["nginx", pytest.param("haproxy", marks=pytest.mark.daily), FEW[2]], indirect=True)
+@pytest.mark.daily  # the test above kills it
+@pytest.mark.parametrize("both", [*PLAIN, FEW[2]], indirect=True)
 def test_a_replica_that_drains_gets_no_requests(both: tuple[str, Balancer, list[Server]], folder: Path) -> None:
     """None is refused, and what it writes is written to the end."""
     name, balancer, (first, _) = both

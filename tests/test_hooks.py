@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conftest import llama_and_duo
 from llama_cpp import LogitsProcessorList, MinTokensLogitsProcessor, StoppingCriteriaList
+from sizes import mostly_daily
 
 from duo import Duo
 from duo.models.demo import demo_pair
@@ -76,7 +77,7 @@ def without_names(x: Any) -> Any:
     return {k: v for k, v in x.items() if k not in ("id", "created")} if isinstance(x, dict) else x
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", mostly_daily(PROGRAMS, list(PROGRAMS)[::2]))
 def test_the_same_program_on_both(both: tuple[Any, Duo], name: str) -> None:
     theirs, ours = (without_names(PROGRAMS[name](llm)) for llm in both)
     assert ours == theirs

@@ -166,9 +166,11 @@ def test_files_outside_the_repositorys_folder_are_ignored(hub: Hub, fake: FakeHu
 @pytest.mark.parametrize(
     "answer",
     [
-        b"<html>Log in</html>", b"[]", b"{}", b"null", b"3", b"\xff", b"[" * 100_000, listed(None), listed(["a"]),
-        listed("x.gguf", size="big"), listed("x.gguf", size=-1), listed("x.gguf", sha="../../x"),
-        b'{"id": "a/b", "siblings": 3}', b'{"id": "a/b", "siblings": [3]}',
+        b"<html>Log in</html>", b"null", b"[" * 100_000, listed(["a"]), listed("x.gguf", size="big"),
+        listed("x.gguf", sha="../../x"), b'{"id": "a/b", "siblings": [3]}',
+        *(pytest.param(a, marks=pytest.mark.daily) for a in [
+            b"[]", b"{}", b"3", b"\xff", listed(None), listed("x.gguf", size=-1), b'{"id": "a/b", "siblings": 3}',
+        ]),
     ],
 )  # fmt: skip
 def test_an_invalid_file_list_counts_as_no_network(hub: Hub, fake: FakeHub, answer: bytes) -> None:

@@ -60,11 +60,11 @@ def with_libraries(folder: Path, code: str) -> "subprocess.CompletedProcess[str]
     [
         (COMMIT.removesuffix("-dirty"), RELEASE, True),  # prebuilt, of the same release
         (COMMIT.removesuffix("-dirty"), None, True),  # the commit is enough
-        (COMMIT.removesuffix("-dirty"), "0.1", True),
+        pytest.param(COMMIT.removesuffix("-dirty"), "0.1", True, marks=pytest.mark.daily),
         ("unknown", RELEASE, True),  # built without git
-        ("unknown", "0.1", False),
+        pytest.param("unknown", "0.1", False, marks=pytest.mark.daily),
         ("unknown", None, False),
-        ("", None, False),
+        pytest.param("", None, False, marks=pytest.mark.daily),
         ("fffffff", RELEASE, False),  # another llama.cpp in the same release's place
     ],
 )

@@ -104,10 +104,14 @@ def test_a_server_stays(tmp_path: Path) -> None:
     target, _ = copied(tmp_path)
     with served(model=target, load_mode="mmap", **STOCK) as s:
         assert s.post("/completion", {"prompt": PROMPT, "n_predict": 4}).status_code == 200
+        assert s.get("/health").status_code == 200
         cut(target)
         answer = s.post("/completion", {"prompt": "Another one", "n_predict": 4})
         assert answer.status_code == 500 and WHY in answer.text and str(tmp_path) not in answer.text
-        assert s.get("/health").status_code == 200
+        health = s.get("/health")  # so that a balancer sends requests elsewhere
+        assert health.status_code == 503 and f"{target.name} can no longer be read" in health.text
+        assert str(tmp_path) not in health.text
+        assert s.get("/livez").status_code == 200
 
 
 OF_THEIRS = """

@@ -61,7 +61,7 @@ def hy(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("name", mostly_proof(MTP + MTP_TIED, ("deepseek2", "qwen35"), ("hy_v3", "bailingmoe3")))
+@pytest.mark.parametrize("name", mostly_proof(MTP + MTP_TIED, ("qwen35",), ("deepseek2", "hy_v3", "bailingmoe3")))
 def test_random_layers_do_not_change_the_text(name: str, tmp_path: Path) -> None:
     m = Model(name, tmp_path, right=False)
     n_drafted = 0

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from bert_models import N_CTX, bert
+from sizes import mostly_daily
 from tiny_models import tiny
 
 from duo import BadValueError, Duo
@@ -20,7 +21,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("mode", ["plain", "sync", "async"])
-@pytest.mark.parametrize("kernels", ["auto", "stock"])
+@pytest.mark.parametrize("kernels", mostly_daily(["auto", "stock"], ["auto"]))
 def test_a_longer_context_is_cut(pair: tuple[str, str], mode: str, kernels: str) -> None:
     prompt = [5 + i % 4000 for i in range(N_POSITIONS - 9)]
     with Duo(*pair, n_ctx=5000, n_ctx_draft=5000, cpu_kernels=kernels) as d:

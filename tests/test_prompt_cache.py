@@ -10,7 +10,7 @@ from conftest import HANG_S, start_duo
 from gguf_files import tiny_gemma3, tiny_mamba
 from hosts import KERNELS, host
 from kept_text import DRAFT, GREEDY, LOAD, PROMPT, SEEDED, TARGET, loaded, without_state
-from sizes import size
+from sizes import mostly_daily, size
 
 from duo import BadValueError, Duo
 from duo.generation.job import check_options
@@ -23,7 +23,7 @@ def right() -> dict[str, tuple[int, ...]]:
     return without_state()
 
 
-@pytest.mark.parametrize("mode", ["plain", "sync", "async"])
+@pytest.mark.parametrize("mode", mostly_daily(["plain", "sync", "async"], ["async"]))
 def test_a_prompt_cache_spares_the_prompt(mode: Any, tmp_path: Path, right: dict[str, tuple[int, ...]]) -> None:
     file, how = tmp_path / "p.cache", {"mode": mode, "n_draft": 4}
     with loaded() as d:

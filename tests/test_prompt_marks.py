@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sizes import mostly_daily
 from tiny_models import tiny
 
 from duo import Duo
@@ -33,7 +34,7 @@ def answer(d: Duo, question: str) -> str:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", mostly_daily(NAMES, ["qwen35", "jamba"]))
 @pytest.mark.parametrize(
     ("n_parallel", "first", "second"),
     [

@@ -82,7 +82,7 @@ def test_guesses_do_not_change_the_text(name: str, tmp_path: Path) -> None:
     assert name not in SNAPSHOTS + COMPRESSED + KEPT or n_drafted > n_accepted  # some were taken back
 
 
-@pytest.mark.parametrize("name", mostly_daily(["qwen35", "lfm2", "mamba", "falcon-h1"], ["qwen35", "falcon-h1"]))
+@pytest.mark.parametrize("name", mostly_daily(["qwen35", "lfm2", "mamba", "falcon-h1"], ["qwen35"]))
 def test_guesses_do_not_change_the_text_of_stock_kernels(name: str, tmp_path: Path) -> None:
     with pair_of(name, tmp_path, cpu_kernels="stock", strict=True) as (target, d):
         with Duo(target, n_ctx=256, cpu_kernels="stock", strict=True) as alone:
@@ -149,7 +149,7 @@ ROUNDS = ("minimax-01", "qwen4exp", "glm5-next")
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("name", mostly_proof(SNAPSHOTS + KEPT, ("qwen35", "mamba"), ("lfm2", "qwen4exp", "rwkv7")))
+@pytest.mark.parametrize("name", mostly_proof(SNAPSHOTS + KEPT, ("qwen35",), ("mamba", "lfm2", "qwen4exp", "rwkv7")))
 def test_a_text_is_the_same_in_company_and_alone(name: str, tmp_path: Path) -> None:
     if name == "plamo2":
         pytest.skip("its graph of several texts is wrong, and it drafts for one text")
@@ -186,7 +186,7 @@ TURN = "the king said that he would give half of his land away, and the old cloc
     ("name", "n_parallel"),
     mostly_daily(
         product(["qwen35", "nemotron_h", "jamba", "mamba"], [1, 2]),
-        [("qwen35", 1), ("nemotron_h", 2), ("jamba", 2), ("mamba", 1)],
+        [("qwen35", 1), ("jamba", 2)],
     ),
 )
 def test_the_next_turn_of_a_chat_reads_only_what_is_new(name: str, n_parallel: int, tmp_path: Path) -> None:

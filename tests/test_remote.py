@@ -102,7 +102,7 @@ def test_an_abandoned_text_frees_its_place(role: str, request: pytest.FixtureReq
         assert d.generate(PROMPT, temperature=0, max_tokens=8).finish_reason == "length"
 
 
-@pytest.mark.parametrize("role", ["draft", "verify"])
+@pytest.mark.parametrize("role", mostly_daily(["draft", "verify"], ["verify"]))
 def test_two_clients_at_once_do_not_hear_of_each_other(
     role: str, request: pytest.FixtureRequest, expected: list[Any]
 ) -> None:

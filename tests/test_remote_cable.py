@@ -27,6 +27,7 @@ def test_a_cable_that_is_pulled_from_the_draft_host(long_texts: dict[str, str]) 
         assert long_texts["seeded"].startswith(r.text) and r.timings["network_lost_n"] == 0
 
 
+@pytest.mark.daily  # test_remote_failures kills the host
 def test_a_cable_that_is_pulled_from_the_verify_host(long_texts: dict[str, str]) -> None:
     with host("verify", "-t", "1", "-c", "1024", "-np", "1", *KERNELS) as h, Cable(h.address) as cable:
 

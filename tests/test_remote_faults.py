@@ -10,7 +10,7 @@ import pytest
 from conftest import EXACT
 from hosts import PROMPT, HostProcess, host, until_it_helps, write
 from proxies import proxy
-from sizes import size
+from sizes import mostly_daily, size
 from storms import FAULTS, Storm, held, left
 
 from duo import Duo, Result
@@ -82,7 +82,7 @@ def test_no_fault_of_a_draft_host_changes_or_stops_a_text(draft_host: HostProces
     assert n_lost >= max(1, N_FAULTS // 10)
 
 
-@pytest.mark.parametrize("how", ["silent", "frozen"])
+@pytest.mark.parametrize("how", mostly_daily(["silent", "frozen"], ["silent"]))
 def test_a_text_never_waits_for_its_draft_host(
     how: str, expected: list[Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from conftest import EXACT, HANG_S
 from hostile import LITTLE, N_LITTLE, PATH, Attacker, HostileHost, as_it_is, good_begin, raw
 from hosts import KERNELS, PROMPT, host, remote, rss_mb, until_it_helps
 from proxies import proxy
+from sizes import mostly_daily
 
 from duo import Duo, DuoError, _core
 from duo.gguf_tools.switched_duo import SwitchedDuo
@@ -43,7 +44,7 @@ def expected() -> str:
         return d.generate(PROMPT, **TEXT).text
 
 
-@pytest.mark.parametrize("role", ["draft", "verify"])
+@pytest.mark.parametrize("role", mostly_daily(["draft", "verify"], ["verify"]))
 def test_a_hostile_client_harms_neither_the_host_nor_its_neighbour(role: str, expected: str) -> None:
     args = ("-td", "1") if role == "draft" else ("-t", "1", "-c", "1024", *KERNELS)
     with host(role, "-np", "3", *args) as h, remote(role, h) as good:
@@ -195,7 +196,7 @@ def test_streams_that_begin_nothing_do_not_pile_up() -> None:
         channel.close()
 
 
-@pytest.mark.parametrize("role", ["draft", "verify"])
+@pytest.mark.parametrize("role", mostly_daily(["draft", "verify"], ["draft"]))
 def test_a_hostile_host_harms_no_client(role: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "HOPELESS_S", 0.0)
     monkeypatch.setattr(client, "BACK_OFF_FIRST_S", 0.001)

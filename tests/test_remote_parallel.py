@@ -76,7 +76,7 @@ def check(found: list[Result], expected: list[Result]) -> None:
     ]
 
 
-@pytest.mark.parametrize("role", ["draft", "verify"])
+@pytest.mark.parametrize("role", mostly_daily(["draft", "verify"], ["verify"]))
 def test_texts_at_once_are_those_written_alone(
     role: str, request: pytest.FixtureRequest, expected: list[Result]
 ) -> None:
@@ -135,7 +135,7 @@ def test_a_verify_host_that_is_lost_with_four_texts(how: str, expected: list[Res
         check(write_all(d, {10: restart if how == "killed" else freeze}), expected)
 
 
-@pytest.mark.parametrize("role", ["draft", "verify"])
+@pytest.mark.parametrize("role", mostly_daily(["draft", "verify"], ["verify"]))
 def test_a_client_that_hangs_stalls_nobody(role: str, request: pytest.FixtureRequest, expected: list[Result]) -> None:
     h = request.getfixturevalue(f"{role}_host")
     # It neither reads nor sends, and its connection stays.

@@ -11,7 +11,7 @@ from conftest import EXACT, HANG_S, lines_but_the_guards
 from hosts import until_it_helps
 from ports import free_port
 from rpc_servers import Server, needs_rpc, not_a_server, run_duo, serving
-from sizes import size
+from sizes import mostly_daily, size
 
 from duo import Duo, DuoError
 from duo.gguf_tools.switched_duo import SwitchedDuo
@@ -116,7 +116,7 @@ def test_a_server_that_is_not_there_is_a_warning_and_joins_when_it_comes(undistu
             until_it_helps(d)
 
 
-@pytest.mark.parametrize("answer", [None, b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10])
+@pytest.mark.parametrize("answer", mostly_daily([None, b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10], [None]))
 def test_a_peer_that_is_not_an_rpc_server_is_a_warning(answer: bytes | None, undisturbed: list[str]) -> None:
     with not_a_server(answer) as endpoint, duo_with(endpoint) as d:
         r = d.generate(PROMPT, max_tokens=N, temperature=0)
@@ -136,6 +136,7 @@ def test_a_draft_that_cannot_be_loaded_is_an_error_at_the_start(server: Server) 
         Duo(demo_pair()[0], "nosuch.gguf", rpc=server.endpoint)
 
 
+@pytest.mark.daily  # the draft is on RPC in the test above
 def test_a_target_on_rpc_writes_with_the_draft_here_and_goes_on_after_a_loss(undisturbed: list[str]) -> None:
     options = {"cpu_kernels": "stock", "strict": True}
     how = {"device": "RPC0", "host_patience": float(HANG_S), "always": True, **options}

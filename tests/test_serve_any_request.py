@@ -42,7 +42,7 @@ def test_no_request_makes_the_server_fail(server: Server) -> None:
 
         @given(case=operation.as_strategy())
         @settings(
-            max_examples=size(6, 60), deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck),
+            max_examples=size(3, 60), deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck),
             derandomize=True, database=None,
         )  # fmt: skip
         def check(case: Any) -> None:

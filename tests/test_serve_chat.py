@@ -10,9 +10,11 @@ import httpx
 import pytest
 from conftest import HANG_S
 from served import CALLED, GREEDY, TALE, Server, served
-from sizes import LARGE
+from sizes import LARGE, mostly_daily
 
 from duo import Duo
+
+ROUTES = ["/v1/chat/completions", "/v1/completions"]
 
 
 def text_of(events: list[tuple[str, Any]]) -> str:
@@ -89,7 +91,9 @@ def test_who_wrote_each_token(server: Server) -> None:
     assert [t["id"] for t in whole["duo"]["tokens"][0]] == [t["id"] for t in tokens]
 
 
-@pytest.mark.parametrize("route", ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/completion"])
+@pytest.mark.parametrize(
+    "route", mostly_daily([*ROUTES, "/v1/responses", "/completion"], ["/v1/chat/completions", "/completion"])
+)
 def test_a_stream_tells_how_much_of_the_prompt_is_read(route: str) -> None:
     with served(n_batch=64, n_parallel=1, delay=(2_000, 1)) as s:
         words = "Once upon a time there was a frog. " * 40
@@ -176,7 +180,7 @@ def test_an_answer_is_gone_on_with_by_vllms_name(server: Server) -> None:
         assert bad.status_code == 400 and "continue_final_message" in bad.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("route", ["/v1/chat/completions", "/v1/completions"])
+@pytest.mark.parametrize("route", ROUTES)
 def test_a_verbose_answer_tells_the_prompt_and_the_settings(server: Server, alone: Duo, route: str) -> None:
     body = {"messages": TALE, "prompt": "Once", **GREEDY}
     found = server.post(route, {**body, "verbose": True}).json()["__verbose"]

@@ -27,6 +27,7 @@ class Animal(BaseModel):
     tame: bool
 
 
+@pytest.mark.daily  # test_serve_clients has it without a loop
 def test_openai_structured_output_in_an_event_loop(server: Server) -> None:
     async def main() -> list[Animal | None]:
         async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="none", timeout=HANG_S) as client:

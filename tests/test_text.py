@@ -118,7 +118,7 @@ def test_the_model_may_end_and_may_be_kept_from_it(duo_pair: Duo, mode: str) -> 
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("n_ctx", mostly_daily([8, 33, 64, 200], [8, 33, 64]))
+@pytest.mark.parametrize("n_ctx", mostly_daily([8, 33, 64, 200], [8, 64]))
 def test_a_full_context_ends_the_text(mode: str, n_ctx: int) -> None:
     with Duo(n_ctx=n_ctx, strict=True) as d:
         for n_draft in (3, 16, "auto"):
@@ -139,7 +139,7 @@ def test_a_prompt_that_does_not_fit_is_refused_before_any_work() -> None:
         assert len(d.generate([300] * 31, ignore_eos=True).tokens) == 1
 
 
-@pytest.mark.parametrize("n_batch", mostly_daily([1, 2, 3, 31, 64], [1, 3, 64]))
+@pytest.mark.parametrize("n_batch", mostly_daily([1, 2, 3, 31, 64], [1, 31]))
 def test_a_prompt_longer_than_the_batch_gives_the_same_text(n_batch: int) -> None:
     prompt = "Once upon a time there was a tin soldier who had one leg. " * 14
     options: dict[str, Any] = {"temperature": 0, "max_tokens": 20}

@@ -87,7 +87,7 @@ def big(tmp_path: Path) -> Iterator[Path]:
     ("source", "wanted"),
     [
         (TARGET, {"n_embd": 1280, "n_ff": 1024, "n_layer": 6}),
-        (DRAFT, {"n_embd": 768, "n_ff": 512, "n_layer": 2}),
+        pytest.param(DRAFT, {"n_embd": 768, "n_ff": 512, "n_layer": 2}, marks=pytest.mark.daily),
         (DRAFT, {"n_embd": 3072}),
     ],
 )
@@ -113,7 +113,7 @@ def test_added_layers_add_nothing(big: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("type", mostly_daily(TYPES, ("f32", "q8_0", "q4_0")))
+@pytest.mark.parametrize("type", mostly_daily(TYPES, ("q8_0", "q4_0")))
 def test_every_type_is_exact_in_itself(type: str, big: Path) -> None:
     same_width = big.with_name("same_width.gguf")
     widen(DRAFT, same_width, n_embd=192, type=type)
@@ -149,7 +149,7 @@ def test_qwen2_with_its_biases(type: str, big: Path) -> None:
     assert len(biases) == 9 and biases["blk.1.attn_q.bias"].any() and not biases["blk.2.attn_q.bias"].any()
 
 
-@pytest.mark.parametrize("type", ["f32", "q8_0"])
+@pytest.mark.parametrize("type", mostly_daily(["f32", "q8_0"], ["f32"]))
 def test_gemma3_with_its_scaled_embeddings_and_norms(type: str, big: Path) -> None:
     """The window is shorter than the texts, so layers see different parts of them."""
     small = tiny_gemma3(TARGET, big.with_name("small.gguf"), window=8)

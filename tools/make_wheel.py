@@ -129,6 +129,7 @@ def bare_wheel(python: str, folder: Path, env: Mapping[str, str]) -> Path:
     shutil.rmtree(out, ignore_errors=True)
     pip = [build_tools(python), "-m", "pip", "--disable-pip-version-check", "wheel", "-v", "--no-build-isolation"]
     settings = [f"cmake.define.DUO_LLAMA_BUNDLE={folder}", "build-dir=build/wheel/duo-{wheel_tag}"]
+    settings.append("cmake.define.DUO_FAST_BUILD=OFF")  # so each file shows whether it includes what it uses
     chosen = [word for s in settings for word in ("-C", s)]
     progress("duo", *pip, "--no-deps", "-w", out, *chosen, ROOT, env=env)
     return next(out.glob("*.whl"))

@@ -17,7 +17,7 @@ enum class head_kind : uint8_t {
 
 struct head_file {
     head_kind            kind = head_kind::eagle3;
-    std::vector<int32_t> layers;           // EAGLE-3, DFlash: of the target, whose inputs it reads
+    std::vector<int32_t> layers{};         // EAGLE-3, DFlash: of the target, whose inputs it reads
     int64_t              n_target = 0;     // floats of one of these inputs, or of the state
     int64_t              n_embd   = 0;     // floats of its own states
     int32_t              n_block  = 1;     // DFlash: tokens of a block

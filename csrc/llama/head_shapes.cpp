@@ -20,7 +20,7 @@ struct wanted {
 };
 
 // A list of one number for each layer counts by its first one.
-int64_t number(const file_header & h, const std::string & key, int64_t otherwise) {
+int64_t first_number(const file_header & h, const std::string & key, int64_t otherwise) {
     if (const auto * n = h.value_as<int64_t>(key); n != nullptr) {
         return *n;
     }
@@ -155,8 +155,9 @@ std::string compared(const file_header & h, const std::vector<wanted> & all) {
 
 // Of MTP layers only what joins them to the target; the rest is that of the architecture.
 std::string fault_of_mtp(const file_header & h, const std::string & arch) {
-    const int64_t n_embd  = number(h, arch + ".embedding_length", 0);
-    const int64_t n_first = number(h, arch + ".block_count", 0) - number(h, arch + ".nextn_predict_layers", 0);
+    const int64_t n_embd = first_number(h, arch + ".embedding_length", 0);
+    const int64_t n_first =
+        first_number(h, arch + ".block_count", 0) - first_number(h, arch + ".nextn_predict_layers", 0);
     return fault_of(h, {"blk." + std::to_string(n_first) + ".nextn.eh_proj.weight", {2 * n_embd, n_embd}, false});
 }
 
@@ -171,7 +172,9 @@ std::string head_shape_fault(const file_header & h) {
         return fault_of_mtp(h, *arch);
     }
     const bool eagle3 = *arch == "eagle3";
-    const auto of = [&](const std::string & key, int64_t otherwise) { return number(h, *arch + "." + key, otherwise); };
+    const auto of     = [&](const std::string & key, int64_t otherwise) {
+        return first_number(h, *arch + "." + key, otherwise);
+    };
     const auto * layers = h.value_as<std::vector<int64_t>>(*arch + ".target_layers");
     sizes        s{};
     s.n_embd               = of("embedding_length", 0);

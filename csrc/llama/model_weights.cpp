@@ -6,9 +6,12 @@
 
 namespace duo {
 
+std::string model_weights::lost_file() const {
+    return mapped && mapped->lost() ? packed_file : files ? files->lost() : "";
+}
+
 void model_weights::check_files() const {
-    const std::string lost = mapped && mapped->lost() ? packed_file : files ? files->lost() : "";
-    if (!lost.empty()) {
+    if (const std::string lost = lost_file(); !lost.empty()) {
         throw error(lost + " can no longer be read: its disk failed, or the file became shorter; check it and load the "
                            "model again");
     }

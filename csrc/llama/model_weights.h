@@ -55,7 +55,9 @@ struct model_weights {
 
     // Bytes of mapped weights that were asked for before their products, so far.
     [[nodiscard]] uint64_t n_read_ahead() const { return mapped ? mapped->n_wanted() : 0; }
-    // Throws duo::error: a page of a mapped file could not be read, so no pass since then is right.
+    // A mapped file of which a page could not be read, so no pass since then is right. Empty: there is none.
+    [[nodiscard]] std::string lost_file() const;
+    // Throws duo::error: there is one.
     void                      check_files() const;
     [[nodiscard]] std::string description() const;
     [[nodiscard]] std::string meta(const std::string & key) const; // empty: absent

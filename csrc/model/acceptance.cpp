@@ -19,7 +19,7 @@ constexpr size_t n_path = 128; // last tokens of a text that its draws depend on
 // How sure a draft is of a draw says how often the target takes it: as about this power of its probability, divided by
 // the temperature like the logits. By likelihood the best powers on the demo pair are 0.95, 0.2 and 0.2 at temperatures
 // 0.2, 0.8 and 1 (benchmarks/measure_acceptance.py).
-constexpr double trust = 0.19;
+constexpr double power_of_draws = 0.19;
 
 // Two nodes of a tree must not have the same draws: one's draws decide whether the other is worth expanding.
 uint64_t hash_of_end(const sampling_params & s, std::span<const token_id> text) {
@@ -60,7 +60,7 @@ void acceptance::draw(const sampling_params & s, std::span<const token_id> text,
     std::stable_sort(order_.begin(), order_.end(), [](const auto & a, const auto & b) { return a.logp > b.logp; });
     order_.resize(std::min(n, order_.size()));
     out.clear();
-    const double power     = std::min(1.0, trust / std::max(0.1, double(s.temp)));
+    const double power     = std::min(1.0, power_of_draws / std::max(0.1, double(s.temp)));
     double       not_drawn = 1.0; // share of the tokens that are not drawn yet
     double       refused   = 1.0; // chance that the target refused all draws before
     for (const candidate & c : order_) {

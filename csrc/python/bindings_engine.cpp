@@ -46,7 +46,6 @@ std::optional<model_view> view_of(const std::shared_ptr<const llama_token_model>
 } // namespace
 
 void register_model(py::module_ & m) {
-    using t = llama_token_model;
     using w = model_weights;
     using v = model_view;
     py::class_<v>(m, "Model")
@@ -67,6 +66,7 @@ void register_model(py::module_ & m) {
         .def_property_readonly("n_cpu_products", [](const v & x) { return x.get()->weights().kernels.n_cpu; })
         .def_property_readonly("packed_as", [](const v & x) { return x.get()->weights().kernels.packed_as; })
         .def_property_readonly("packed_file", [](const v & x) { return path_text(x.get()->weights().packed_file); })
+        .def_property_readonly("lost_file", [](const v & x) { return path_text(x.get()->weights().lost_file()); })
         .def_property_readonly("n_read_ahead", &v::of_weights<&w::n_read_ahead>)
         .def_property_readonly("n_proposed", [](const v & x) { return x.get()->facts().n_proposed; })
         .def_property_readonly("n_setups",

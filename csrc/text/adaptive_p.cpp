@@ -9,7 +9,7 @@ namespace {
 // As in llama.cpp: quadratic near the preferred chance, linear far from it.
 constexpr double width     = 0.3;
 constexpr double peak      = 5.0;
-constexpr double sharpness = 10.0;
+constexpr double steepness = 10.0;
 } // namespace
 
 adaptive_p::adaptive_p(float target, float decay)
@@ -36,7 +36,7 @@ void adaptive_p::reconsider(std::span<const token_id> /*text*/, std::span<float>
         if (std::isfinite(logits[i])) {
             p_[i]            = float(std::exp(double(logits[i]) - double(best)) / sum);
             const double far = std::abs(double(p_[i]) - wanted) / width;
-            logits[i]        = float(peak - sharpness * far * far / (1.0 + far));
+            logits[i]        = float(peak - steepness * far * far / (1.0 + far));
         }
     }
 }

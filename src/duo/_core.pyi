@@ -350,6 +350,8 @@ class Model:
     @property
     def packed_file(self) -> str: ...  # where packed weights come from; empty: they were packed when they were read
     @property
+    def lost_file(self) -> str: ...  # a mapped file that can no longer be read; empty: there is none
+    @property
     def packed_as(self) -> str: ...  # the type that weights were requantised to; empty: none were
     @property
     def warning(self) -> str: ...

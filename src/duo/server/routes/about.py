@@ -48,11 +48,20 @@ async def _remembered(service: Service, name: str) -> Any:
     return await service.in_thread(ANSWERS[name], service.settings, service.check_ready())
 
 
+def _check_file(duo: Duo) -> None:
+    """Raises ApiError 503: the target's file can no longer be read, so no request is served until it is loaded again."""
+    target = duo.engine.target
+    if target is not None and target.lost_file:
+        raise ApiError(503, f"{Path(target.lost_file).name} can no longer be read; check it and start the server again")
+
+
 def add(router: RouteTable, service: Service) -> None:
     async def health() -> Response:
-        """200: requests are served. 503: the model is being loaded, or the server shuts down."""
+        """200: requests are served. 503: the model is being loaded, the server shuts down, or the model's file is lost."""
         if not service.is_ready and not service.is_asleep:
             raise service.not_ready()
+        if service.is_ready:
+            _check_file(service.duo)
         return Json({"status": "ok"})
 
     for path in ("/health", "/v1/health"):
