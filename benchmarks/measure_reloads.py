@@ -24,7 +24,7 @@ import httpx
 from benchmarks.servers.child import Child, started
 
 from duo.benchmark.bench.head import command_of, machine
-from duo.placement import packed
+from duo.placement import packed_writer
 from duo.placement.packing import NONE
 
 ARMS = ("packs", "packed file")
@@ -79,7 +79,7 @@ def of_router(model: Path, option: str, rounds: int, folder: Path) -> float:
 def measure(model: Path, rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix=".duo-", dir=model.parent) as folder:
         file = Path(folder, "weights.packed")
-        packed.pack(str(model), file, NONE, os.cpu_count() or 1)
+        packed_writer.pack(str(model), file, NONE, os.cpu_count() or 1)
         found: dict[str, Any] = {"bytes": model.stat().st_size, "packed_bytes": file.stat().st_size}
         for arm in ARMS:
             option = "off" if arm == "packs" else str(file)

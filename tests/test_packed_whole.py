@@ -1,6 +1,7 @@
 """Packed files that take the place of a model's file (`duo pack --replace`): the same text, or a sentence."""
 
 import os
+import re
 import shutil
 import struct
 from collections.abc import Callable
@@ -13,27 +14,21 @@ from conftest import needs_kernels
 from gguf_files import Array
 from model_files import options, random_model, run
 from packed_files import target as target
+from packed_files import whole_file as whole
 from sizes import mostly_daily, size
 from test_pair_check import split
 
-from duo import BadValueError, Duo, UnknownModelError, _core
+from duo import BadValueError, Duo, UnknownModelError, __version__, _core
 from duo.models.demo import demo_pair
 from duo.models.header import read_header, read_rows
 from duo.models.packed_form import is_packed
-from duo.placement import packed
+from duo.placement import packed, packed_writer
 from duo.placement.packing import NONE
 
 pytestmark = needs_kernels
 
 Run = Callable[..., tuple[int, str, str]]
 KINDS = ("q4_0", "q5_K", "q6_K", "mxfp4", "tq2_0", "iq3_s", "f16")
-
-
-def whole(model: Path) -> Path:
-    """The model's file stays."""
-    out = packed.whole_path(str(model))
-    assert packed.pack(str(model), out, NONE, 2, whole=True) == out.stat().st_size
-    return out
 
 
 def logits(
@@ -66,7 +61,7 @@ def test_the_same_bits_without_the_models_file(architecture: str, kind: str, tmp
     p, found = logits(file)
     assert p.n_from_file >= p.n_duo_products > 0 and p.packed_file == str(file) and not p.warning
     assert np.array_equal(found, expected)
-    packed.unpack(str(file), model, 2)
+    packed_writer.unpack(str(file), model, 2)
     assert model.read_bytes() == content
 
 
@@ -122,9 +117,14 @@ def test_a_pair(target: Path, tmp_path: Path, run: Run) -> None:
     assert code == 0
     assert run("pack", target)[0] == 0  # of no use without the model's file
     content = target.read_bytes()
+    beside = {target: f", and {packed.default_path(str(target))}, if duo packed it from this model,", draft: ""}
     for model in (target, draft):
         code, out, err = run("pack", model, "--replace")
-        assert code == 0 and f"{model} will be removed" in err and out.startswith(f"{packed.whole_path(str(model))}: ")
+        assert (
+            code == 0
+            and f"{model}{beside[model]} will be removed" in err
+            and out.startswith(f"{packed.whole_path(str(model))}: ")
+        )
     names = ["draft.packed.gguf", "target.packed.gguf"]
     assert sorted(p.name for p in tmp_path.iterdir()) == names
     pair = ("-m", tmp_path / names[1], "-md", tmp_path / names[0])
@@ -195,7 +195,7 @@ def test_what_cannot_be_replaced_stays(target: Path, tmp_path: Path, run: Run) -
 
 def test_a_packed_file_that_needs_its_model(target: Path) -> None:
     side = packed.default_path(str(target))
-    packed.pack(str(target), side, NONE, 1)
+    packed_writer.pack(str(target), side, NONE, 1)
     with pytest.raises(UnknownModelError, match="only the packed weights"):
         Duo(side)
 
@@ -220,7 +220,7 @@ def test_the_model_stays_if_it_is_stopped(target: Path) -> None:
             raise KeyboardInterrupt  # when the packed file was compared
 
     with pytest.raises(KeyboardInterrupt):
-        packed.replace(str(target), packed.whole_path(str(target)), 1, stop)
+        packed_writer.replace(str(target), packed.whole_path(str(target)), 1, stop)
     assert [p.name for p in target.parent.iterdir()] == ["target.gguf"]
 
 
@@ -229,8 +229,8 @@ def test_another_version(target: Path) -> None:
     key = b"duo.packed.version" + struct.pack("<I", 4)  # of a number of 32 bits
     content = file.read_bytes()
     assert content.count(key) == 1
-    file.write_bytes(content.replace(key + struct.pack("<I", _core.PACKED_VERSION), key + struct.pack("<I", 99)))
-    with pytest.raises(BadValueError, match=r"another version of duo; .*model's own"):
+    file.write_bytes(content.replace(key + struct.pack("<I", _core.WHOLE_VERSION), key + struct.pack("<I", 99)))
+    with pytest.raises(BadValueError, match=rf"another version of duo, {re.escape(__version__)}; install that one"):
         Duo(file)
 
 

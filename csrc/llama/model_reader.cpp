@@ -1,6 +1,7 @@
 #include "model_reader.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -51,7 +52,9 @@ std::shared_ptr<const cpu::packed_weights> open_packed(model_weights & w, const 
         }
         return file.weights();
     };
-    if (unpacked != nullptr && opt.packed.path == opt.path) {
+    std::error_code ec;
+    if (unpacked != nullptr &&
+        (opt.packed.path == opt.path || std::filesystem::equivalent(opt.packed.path, opt.path, ec))) {
         return weights_of(unpacked->packed()); // checked already
     }
     try {

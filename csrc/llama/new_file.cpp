@@ -7,6 +7,7 @@
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #endif
 
@@ -49,7 +50,21 @@ void new_file::seek(uint64_t at) {
     require(std::fflush(file_.get()) == 0 && std::fseek(file_.get(), long(at), SEEK_SET) == 0);
 }
 
-const std::string & new_file::close([[maybe_unused]] bool drop) {
+void new_file::take_permissions([[maybe_unused]] const std::string & of) const {
+#if defined(__unix__) || defined(__APPLE__)
+    struct stat facts {};
+    if (stat(of.c_str(), &facts) != 0) {
+        return; // whoever reads it says so
+    }
+    const int file = fileno(file_.get());
+    // Without the owner's group its permissions would be another group's.
+    const bool   same   = fchown(file, geteuid() == 0 ? facts.st_uid : uid_t(-1), facts.st_gid) == 0;
+    const mode_t shared = same ? 0777 : 0707;
+    require(fchmod(file, facts.st_mode & shared) == 0 || errno == EPERM || errno == ENOTSUP);
+#endif
+}
+
+const std::string & new_file::sync([[maybe_unused]] bool drop) {
     require(std::fflush(file_.get()) == 0);
 #if defined(__unix__) || defined(__APPLE__)
     require(fsync(fileno(file_.get())) == 0); // or a power failure leaves zeros where weights should be
@@ -59,12 +74,21 @@ const std::string & new_file::close([[maybe_unused]] bool drop) {
         posix_fadvise(fileno(file_.get()), 0, 0, POSIX_FADV_DONTNEED);
     }
 #endif
-    require(std::fclose(file_.release()) == 0);
     return part_;
 }
 
-void new_file::rename() {
+void new_file::rename(bool replaces) {
+    require(std::fclose(file_.release()) == 0);
     std::error_code ec;
+    if (!replaces) {
+        fs::create_hard_link(part_, path_, ec); // fails if there is such a file, even one of just now
+        if (!ec) {
+            return; // and the other name goes
+        }
+        if (std::error_code unknown; fs::exists(path_, unknown) || unknown) {
+            throw error(error_kind::bad_value, path_ + " exists; choose another name (-o), or remove it");
+        }
+    }
     fs::rename(part_, path_, ec);
     if (ec) {
         fail(ec.message());

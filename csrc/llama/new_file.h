@@ -25,11 +25,13 @@ class new_file {
     void need(uint64_t n_bytes) const;
     void write(const void * data, size_t n);
     void seek(uint64_t at);
-    // Waits until the disk has it all, and closes it. Returns where it is so far. drop: what is read there comes from
-    // the disk, as far as the system allows.
-    const std::string & close(bool drop = false);
-    // After close().
-    void rename();
+    // Gives it the permissions of a file that it stands for, and the owner where the system allows.
+    void take_permissions(const std::string & of) const;
+    // Waits until the disk has it all. Returns where it is so far. drop: what is read there comes from the disk, as far
+    // as the system allows.
+    const std::string & sync(bool drop = false);
+    // Closes it. After sync(). replaces: a file that has the name already.
+    void rename(bool replaces);
 
   private:
     void              require(bool done) const;

@@ -66,74 +66,129 @@ packed_rest rest_of(const file_header & header, const std::vector<std::pair<pack
     return rest;
 }
 
-// Writes what lies between the packed weights.
-void write_rest(const packed_header & head, const file_map & source, new_file & file, std::vector<uint8_t> & bytes) {
+using pack_progress = std::function<bool(float)>; // gets the share that is done; false: stop
+
+// One step of a task, which takes the share [from, to) of its time.
+pack_progress step_of(const pack_progress & all, float from, float to) {
+    return [&all, from, to](float share) { return !all || all(from + (to - from) * share); };
+}
+
+void stop_unless(bool go_on, const char * what) {
+    if (!go_on) {
+        throw error(error_kind::cancelled, std::string(what) + " was stopped");
+    }
+}
+
+error not_read_back(const std::string & out) {
+    return error(error_kind::bad_value,
+                 out + " was not read back as it was written, so it was not kept; check its disk");
+}
+
+// Writes what lies between the packed weights. sum: of each piece, in turn.
+void write_rest(const packed_header & head, const file_map & source, new_file & file,
+                std::vector<uint64_t>::iterator sum, const pack_progress & keep_going) {
     std::vector<std::pair<uint64_t, uint64_t>> packed; // begin, end
     for (size_t i = 0; i < head.tensors.size(); ++i) {
         packed.emplace_back(head.rest.places[i], head.rest.places[i] + source_bytes(head.tensors[i]));
     }
     std::sort(packed.begin(), packed.end());
     packed.emplace_back(head.rest.n_source, head.rest.n_source);
-    bytes.clear();
+    std::vector<uint8_t> piece;
+    piece.reserve(n_piece);
+    const auto finish = [&] {
+        file.write(piece.data(), piece.size());
+        *sum++ = checksum(piece.data(), piece.size());
+        piece.clear();
+    };
+    file.seek(head.rest.offset);
     uint64_t at = 0;
     for (const auto & [begin, end] : packed) {
-        bytes.insert(bytes.end(), source.data() + at, source.data() + begin);
+        while (at < begin) {
+            const auto n = size_t(std::min<uint64_t>(begin - at, n_piece - piece.size()));
+            piece.insert(piece.end(), source.data() + at, source.data() + at + n);
+            source.forget(at, n);
+            at += n;
+            if (piece.size() == n_piece) {
+                finish();
+                stop_unless(keep_going(float(double(at) / double(head.rest.n_source))), "packing");
+            }
+        }
         at = end;
     }
-    file.seek(head.rest.offset);
-    file.write(bytes.data(), bytes.size());
+    if (!piece.empty()) {
+        finish();
+    }
 }
 
-// Throws duo::error: what is read from the packed file is not the model's file.
-void compare(const std::string & packed, const std::string & model, int n_threads,
-             const std::function<bool(float)> & keep_going) {
-    constexpr size_t     n_at_once = size_t(16) << 20;
-    const unpacked_file  unpacked(packed);
+// Returns the sum of the model's file. Throws duo::error: what is read from the packed file `part`, which will be
+// `out`, is not the model's file.
+uint64_t compare(const std::string & part, const std::string & out, const std::string & model, int n_threads,
+                 const pack_progress & keep_going) {
+    const unpacked_file  unpacked(part);
     const file_map       source(model, true);
-    std::vector<uint8_t> bytes(n_at_once);
+    std::vector<uint8_t> bytes(n_sum_step);
+    uint64_t             sum  = 0;
     bool                 same = unpacked.size() == source.size();
-    for (uint64_t at = 0; same && at < source.size(); at += n_at_once) {
-        if (keep_going && !keep_going(float(double(at) / double(source.size())))) {
-            throw error(error_kind::cancelled, "packing was stopped");
-        }
-        const size_t n = std::min(n_at_once, size_t(source.size() - at));
+    for (uint64_t at = 0; same && at < source.size(); at += n_sum_step) {
+        stop_unless(keep_going(0.7f * float(double(at) / double(source.size()))), "packing");
+        const size_t n = std::min(n_sum_step, size_t(source.size() - at));
         same =
             unpacked.read(at, bytes.data(), n, n_threads) == n && std::memcmp(bytes.data(), source.data() + at, n) == 0;
+        sum = add_to_sum(sum, bytes.data(), n);
         source.forget(at, n);
     }
-    unpacked.packed().check(n_threads, {});
-    if (!same || unpacked.lost() || source.lost()) {
-        throw error(error_kind::bad_value, model +
-                                               " could not be restored from its packed file, byte for byte, so the "
-                                               "packed file was not kept; check the disk, or pack without --replace");
+    if (source.lost()) {
+        throw error(error_kind::bad_value, model + " cannot be read; check its disk");
+    }
+    if (same && !unpacked.lost()) {
+        try {
+            unpacked.packed().check(n_threads, step_of(keep_going, 0.7f, 1.0f));
+            return sum;
+        } catch (const error & e) {
+            if (e.kind() == error_kind::cancelled) {
+                throw;
+            }
+        }
+    }
+    throw error(error_kind::bad_value, "what was read back from " + out + " is not " + model +
+                                           ", so it was not kept; the model's file has changed, or a disk fails");
+}
+
+// Throws duo::error: the packed file cannot take the place of the model's.
+void check_whole(const std::string & model, const file_header & header, const weight_packing & packing) {
+    const auto refused = [](const std::string & why) {
+        return error(error_kind::bad_value, why + "; pack without --replace");
+    };
+    if (!has_streams) {
+        throw refused("a packed file takes the place of a model's file on Linux only");
+    }
+    if (header.parts.size() > 1) {
+        throw refused(model + " is split into " + std::to_string(header.parts.size()) +
+                      " files, which one packed file can replace when they are joined (llama-gguf-split --merge)");
+    }
+    if (!packing.stored.empty()) {
+        throw refused("weights that become " + packing.stored + " cannot take the place of " + model);
     }
 }
 
 } // namespace
 
-uint64_t pack_model(const std::string & model, const std::string & out, const std::string & source,
-                    const weight_packing & packing, bool whole, int n_threads,
-                    const std::function<bool(float)> & keep_going) {
+uint64_t pack_model(const std::string & model, const std::string & out, const packed_origin & origin,
+                    const weight_packing & packing, bool whole, int n_threads, const pack_progress & keep_going) {
     const throwing_checks checks; // of libggml, which writes the header
     if (is_packed_file(model)) {
         throw error(error_kind::bad_value, model + " is packed already");
     }
     const file_header header = read_file_header(model);
-    if (whole && header.parts.size() > 1) {
-        throw error(error_kind::bad_value, model + " is split into " + std::to_string(header.parts.size()) +
-                                               " files, and one packed file cannot take their place; join them first " +
-                                               "(llama-gguf-split --merge), or pack without --replace");
-    }
-    if (whole && !packing.stored.empty()) {
-        throw error(error_kind::bad_value, "weights that become " + packing.stored + " cannot take the place of " +
-                                               model + "; pack without --replace");
+    if (whole) {
+        check_whole(model, header, packing);
     }
     auto weights = chosen(model, header, packing);
     if (weights.empty()) {
-        throw error(error_kind::bad_value, model + " has no weights that duo's kernels take; there is nothing to pack");
+        throw error(error_kind::bad_value, model + " has no weights for duo's kernels; there is nothing to pack");
     }
     packed_header head;
-    head.source    = source;
+    head.origin    = origin;
     uint64_t n_all = 0;
     for (const auto & [t, w] : weights) {
         head.tensors.push_back(t);
@@ -144,16 +199,12 @@ uint64_t pack_model(const std::string & model, const std::string & out, const st
     std::vector<uint8_t> front = packed_header_bytes(head); // for its size, and the offsets
     const auto           parts = map_parts(header);
     new_file             file(out, "the packed weights");
+    file.take_permissions(model);
     file.need(n_all + head.rest.n_bytes);
-    const float          share = whole ? 0.5f : 1.0f; // the other half compares
+    const pack_progress  packs = step_of(keep_going, 0.0f, whole ? 0.4f : 1.0f); // the rest of the time compares
     std::vector<uint8_t> packed;
-    uint64_t             done     = 0;
-    auto                 sum      = head.sums.begin();
-    const auto           add_sums = [&] {
-        for (size_t at = 0; at < packed.size(); at += n_piece) {
-            *sum++ = checksum(packed.data() + at, std::min(packed.size() - at, size_t(n_piece)));
-        }
-    };
+    uint64_t             done = 0;
+    auto                 sum  = head.sums.begin();
     for (size_t i = 0; i < weights.size(); ++i) {
         const auto & [t, w]   = weights[i];
         const file_map & part = *parts[w.in->part];
@@ -161,9 +212,7 @@ uint64_t pack_model(const std::string & model, const std::string & out, const st
         packed.resize(w.shape.bytes());
         const size_t n_file = w.n_row * size_t(w.shape.n);
         for (int64_t m = 0; m < t.n_matrices; ++m) {
-            if (keep_going && !keep_going(share * float(double(done) / double(n_all)))) {
-                throw error(error_kind::cancelled, "packing was stopped");
-            }
+            stop_unless(packs(float(double(done) / double(n_all))), "packing");
             const size_t from = w.in->offset + size_t(m) * n_file;
             cpu::pack_matrix(w.shape, part.data() + from, w.n_row, packed.data(), n_threads, w.convert);
             if (part.lost()) {
@@ -171,58 +220,77 @@ uint64_t pack_model(const std::string & model, const std::string & out, const st
             }
             part.forget(from, n_file);
             file.write(packed.data(), packed.size());
-            add_sums();
+            for (size_t at = 0; at < packed.size(); at += n_piece) {
+                *sum++ = checksum(packed.data() + at, std::min(packed.size() - at, size_t(n_piece)));
+            }
             done += packed.size();
         }
     }
     uint64_t end = head.tensors.back().offset + head.tensors.back().n_bytes;
     if (whole) {
-        write_rest(head, *parts.front(), file, packed);
-        add_sums();
+        write_rest(head, *parts.front(), file, sum, step_of(keep_going, 0.4f, 0.5f));
         end = head.rest.offset + head.rest.n_bytes;
     }
-    front = packed_header_bytes(head);
-    file.seek(0);
-    file.write(front.data(), front.size());
-    const std::string & written = file.close(whole);
+    const auto write_header = [&] {
+        front = packed_header_bytes(head);
+        file.seek(0);
+        file.write(front.data(), front.size());
+        return file.sync(whole);
+    };
+    const std::string part = write_header();
     if (whole) {
-        compare(written, model, n_threads, [&keep_going, share](float compared) {
-            return !keep_going || keep_going(share + (1.0f - share) * compared);
-        });
+        head.rest.sum = compare(part, out, model, n_threads, step_of(keep_going, 0.5f, 1.0f));
+        write_header();
+        if (unpacked_file(part).packed().header().rest.sum != head.rest.sum) {
+            throw not_read_back(out);
+        }
     }
-    if (keep_going && !keep_going(1.0f)) {
-        throw error(error_kind::cancelled, "packing was stopped");
-    }
-    file.rename();
+    stop_unless(!keep_going || keep_going(1.0f), "packing");
+    file.rename(!whole);
     return end;
 }
 
 void unpack_model(const std::string & packed, const std::string & out, int n_threads,
-                  const std::function<bool(float)> & keep_going) {
+                  const pack_progress & keep_going) {
     const shared_unpacked unpacked = open_unpacked(packed);
     if (unpacked == nullptr) {
         throw error(error_kind::bad_value, packed + " is no packed file; there is nothing to unpack");
     }
-    unpacked->packed().check(n_threads, {});
+    const uint64_t        n_all = unpacked->size();
+    const packed_header & head  = unpacked->packed().header();
+    unpacked->packed().check(n_threads, step_of(keep_going, 0.0f, 0.3f));
     new_file file(out, "the model's weights");
-    file.need(unpacked->size());
-    std::vector<uint8_t> bytes(size_t(16) << 20);
-    for (uint64_t at = 0; at < unpacked->size();) {
-        if (keep_going && !keep_going(float(double(at) / double(unpacked->size())))) {
-            throw error(error_kind::cancelled, "unpacking was stopped");
-        }
+    file.take_permissions(packed);
+    file.need(n_all);
+    std::vector<uint8_t> bytes(n_sum_step);
+    uint64_t             sum = 0;
+    for (uint64_t at = 0; at < n_all;) {
+        stop_unless(step_of(keep_going, 0.3f, 0.8f)(float(double(at) / double(n_all))), "unpacking");
         const size_t n = unpacked->read(at, bytes.data(), bytes.size(), n_threads);
+        sum            = add_to_sum(sum, bytes.data(), n);
         file.write(bytes.data(), n);
         at += n;
     }
     if (unpacked->lost()) {
         throw error(error_kind::bad_value, packed + " cannot be read; check its disk");
     }
-    file.close();
-    if (keep_going && !keep_going(1.0f)) {
-        throw error(error_kind::cancelled, "unpacking was stopped");
+    if (sum != head.rest.sum) {
+        throw error(error_kind::bad_value, "what was unpacked from " + packed + " is not the model's file; keep the " +
+                                               "packed file, and unpack it with duo " + head.origin.release);
     }
-    file.rename();
+    const file_map written(file.sync(true), true);
+    sum = 0;
+    for (uint64_t at = 0; at < written.size(); at += n_sum_step) {
+        stop_unless(step_of(keep_going, 0.8f, 1.0f)(float(double(at) / double(n_all))), "unpacking");
+        const size_t n = std::min(n_sum_step, size_t(written.size() - at));
+        sum            = add_to_sum(sum, written.data() + at, n);
+        written.forget(at, n);
+    }
+    if (written.lost() || sum != head.rest.sum) {
+        throw not_read_back(out);
+    }
+    stop_unless(!keep_going || keep_going(1.0f), "unpacking");
+    file.rename(false);
 }
 
 } // namespace duo

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -27,24 +29,29 @@ packed_file::packed_file(const std::string & path, bool alone) : path_(path), al
     map_ = std::make_shared<const file_map>(path);
     try {
         header_ = std::make_shared<const packed_header>(read_packed_header(path, *map_));
+    } catch (const std::bad_alloc &) {
+        throw error(error_kind::does_not_fit, "there is not enough memory to read the header of " + path);
     } catch (const std::exception & e) { // libggml's, of a damaged header
         throw unusable(std::string("cannot be read: ") + e.what());
+    }
+    if (header_->is_other_version && alone && !header_->origin.release.empty()) {
+        throw error(error_kind::bad_value,
+                    "the packed weights in " + path + " " + header_->fault + ", " + header_->origin.release +
+                        "; install that one and make the model's own file with it: duo pack --unpack");
     }
     if (!header_->fault.empty()) {
         throw unusable(header_->fault);
     }
+    pieces_ = std::make_shared<const std::vector<summed_piece>>(pieces_of(*header_));
     // What follows relies on the header of the model's file.
-    std::vector<size_t>             front;
-    const std::vector<summed_piece> pieces = pieces_of(*header_);
-    for (size_t i = 0; i < pieces.size(); ++i) {
-        if (pieces[i].offset >= header_->rest.offset &&
-            pieces[i].offset < header_->rest.offset + header_->rest.n_front) {
+    std::vector<size_t> front;
+    const packed_rest & rest = header_->rest;
+    for (size_t i = 0; i < pieces_->size(); ++i) {
+        if ((*pieces_)[i].offset >= rest.offset && (*pieces_)[i].offset < rest.offset + rest.n_front) {
             front.push_back(i);
         }
     }
-    if (!is_good(front, 1)) {
-        throw unusable("are damaged");
-    }
+    check_pieces(front, 1);
     if (map_->size() > memory_available()) {
         map_->use_small_pages();
     }
@@ -57,24 +64,32 @@ error packed_file::unusable(const std::string & why) const {
 }
 
 void packed_file::check_source(const std::string & source) const {
-    if (header_->source != source) {
+    if (header_->origin.source != source) {
         throw unusable("were made from another file, or the model's file has changed since");
     }
 }
 
-bool packed_file::is_good(const std::vector<size_t> & which, int n_threads) const {
-    const std::vector<summed_piece> pieces = pieces_of(*header_);
-    std::atomic<bool>               good   = true;
-    std::atomic<size_t>             next   = 0;
+void packed_file::check_pieces(const std::vector<size_t> & which, int n_threads) const {
+    constexpr size_t    none = SIZE_MAX;
+    std::atomic<size_t> bad  = none;
+    std::atomic<size_t> next = 0;
     cpu::on_team(n_threads, [&] {
         for (size_t i = next++; i < which.size(); i = next++) {
-            const summed_piece & p = pieces[which[i]];
+            const summed_piece & p = (*pieces_)[which[i]];
             if (checksum(map_->data() + p.offset, p.n_bytes) != header_->sums[which[i]]) {
-                good = false;
+                bad = which[i];
             }
         }
     });
-    return good;
+    if (bad == none) {
+        return;
+    }
+    const summed_piece & p = (*pieces_)[bad];
+    const auto in = std::find_if(header_->tensors.begin(), header_->tensors.end(), [&p](const packed_tensor & t) {
+        return p.offset >= t.offset && p.offset < t.offset + t.n_bytes;
+    });
+    throw unusable("are damaged (bytes " + std::to_string(p.offset) + " to " + std::to_string(p.offset + p.n_bytes) +
+                   (in == header_->tensors.end() ? "" : ", of " + in->name) + ")");
 }
 
 void packed_file::check(int n_threads, const std::function<bool(float)> & keep_going) const {
@@ -85,9 +100,7 @@ void packed_file::check(int n_threads, const std::function<bool(float)> & keep_g
         }
         std::vector<size_t> which(std::min(n_at_once, n - begin));
         std::iota(which.begin(), which.end(), begin);
-        if (!is_good(which, n_threads)) {
-            throw unusable("are damaged");
-        }
+        check_pieces(which, n_threads);
     }
 }
 

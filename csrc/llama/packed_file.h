@@ -20,6 +20,9 @@ namespace duo {
 
 // Changes with cpu/format.h and with the header of these files.
 constexpr uint32_t packed_version = 1;
+// Of a file that takes the place of the model's. It may be all that is left of a model, so whoever changes it keeps
+// what reads the versions before.
+constexpr uint32_t whole_version = 2;
 
 struct packed_tensor {
     std::string name;
@@ -32,11 +35,13 @@ struct packed_tensor {
 struct packed_rest {
     uint64_t              n_source = 0; // bytes of the model's file; 0: this is not here
     uint64_t              n_front  = 0; // bytes of its header, which the rest begins with
+    uint64_t              sum      = 0; // of all its bytes: see add_to_sum
     std::vector<uint64_t> places{};     // of the tensors, in the model's file
     uint64_t              offset = 0, n_bytes = 0;
 };
 
 struct packed_header;
+struct summed_piece;
 
 class packed_file {
   public:
@@ -62,24 +67,33 @@ class packed_file {
 
   private:
     [[nodiscard]] error unusable(const std::string & why) const;
-    [[nodiscard]] bool  is_good(const std::vector<size_t> & pieces, int n_threads) const;
+    // Throws duo::error: one of these pieces is damaged.
+    void check_pieces(const std::vector<size_t> & which, int n_threads) const;
 
-    std::string                          path_;
-    bool                                 alone_;
-    std::shared_ptr<const file_map>      map_;
-    std::shared_ptr<const packed_header> header_;
+    std::string                                      path_;
+    bool                                             alone_;
+    std::shared_ptr<const file_map>                  map_;
+    std::shared_ptr<const packed_header>             header_;
+    std::shared_ptr<const std::vector<summed_piece>> pieces_;
 };
 
-// Packs the weights of `model` for duo's kernels into the file `out`, which is complete or not there at all. source:
-// any text that tells this model from others. whole: with the rest of the model's file, so that `out` can take its
-// place; it is read back from the disk and compared with the model's file. keep_going: gets the share that is done;
-// false: stop. Returns the number of bytes. Throws duo::error: no space, no weights that duo's kernels take, whole and
-// a model that is split or requantised, or error_kind::cancelled.
-uint64_t pack_model(const std::string & model, const std::string & out, const std::string & source,
+// What a packed file says of where it comes from.
+struct packed_origin {
+    std::string source;  // any text that tells the model from others
+    std::string release; // of duo, which can read the file if no other can
+};
+
+// Packs the weights of `model` for duo's kernels into the file `out`, which is complete or not there at all. whole:
+// with the rest of the model's file, so that `out`, which must be a new file, can take its place; it is read back from
+// the disk and compared with the model's file. keep_going: gets the share that is done; false: stop. Returns the number
+// of bytes. Throws duo::error: no space, no weights that duo's kernels take, whole and a model that is split or
+// requantised, or error_kind::cancelled.
+uint64_t pack_model(const std::string & model, const std::string & out, const packed_origin & origin,
                     const weight_packing & packing, bool whole, int n_threads,
                     const std::function<bool(float)> & keep_going);
 
-// Writes the model's file that the packed file was made from, byte for byte, if it has all of it. Throws duo::error.
+// Writes the model's file that the packed file was made from, byte for byte, if it has all of it, into a new file. It
+// is read back from the disk and compared with the sum of the model's. Throws duo::error.
 void unpack_model(const std::string & packed, const std::string & out, int n_threads,
                   const std::function<bool(float)> & keep_going);
 

@@ -32,12 +32,16 @@ ssize_t read_some(void * x, char * to, size_t n) {
     try {
         const size_t done = r.file->read(r.at, reinterpret_cast<uint8_t *>(to), n, cpu::threads_here());
         r.at += done;
-        errno = r.file->lost() ? EIO : errno;
-        return r.file->lost() ? -1 : ssize_t(done);
-    } catch (const std::bad_alloc &) { // no C library passes it on
+        if (!r.file->lost()) {
+            return ssize_t(done);
+        }
+        errno = EIO;
+    } catch (const std::bad_alloc &) {
         errno = ENOMEM;
-        return -1;
+    } catch (...) { // no C library passes it on
+        errno = EIO;
     }
+    return -1;
 }
 
 int seek_to(void * x, off64_t * offset, int whence) {

@@ -51,6 +51,14 @@ shared_unpacked open_unpacked(const std::string & path);
 // Bytes [from, from + n) of a model's file, packed or not, as many as can be read. Returns how many. Throws duo::error.
 size_t read_bytes(const std::string & path, uint64_t from, uint8_t * to, size_t n);
 
+// Whether this system has such streams.
+constexpr bool has_streams =
+#if defined(__linux__)
+    true;
+#else
+    false;
+#endif
+
 // To read it from its beginning. Throws duo::error: there are no such streams on this system.
 std::unique_ptr<std::FILE, freed_by<std::fclose>> open_stream(shared_unpacked file);
 

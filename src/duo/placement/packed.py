@@ -1,10 +1,9 @@
-"""Files of packed weights: where they are, and whether one can be used for a model. `duo pack` writes them."""
+"""Files of packed weights: where they are, and whether one can be used for a model."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from duo import _core
@@ -16,7 +15,6 @@ from duo.placement.belongings import file_hash
 from duo.placement.packing import NONE, Packing
 from duo.support.cache_folder import cache_folder
 from duo.support.json_cache import recall, remember
-from duo.support.wording import one_line
 
 SUFFIX = ".packed"
 WHOLE_SUFFIX = ".packed.gguf"  # of a packed file that takes the place of the model's
@@ -67,43 +65,55 @@ def _state(path: Path) -> list[int]:
     return [stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
-def find(o: ModelOptions, packing: Packing = NONE) -> Path | None:
-    """The file for a model, whether it fits or not. Raises UnknownModelError: the user named one that is not there."""
+def find(o: ModelOptions, packing: Packing = NONE) -> str | None:
+    """The file for a model, whether it fits or not. Raises UnknownModelError: the user named one that is not there, and
+    BadValueError: the model is packed itself."""
     option = o.packed
     if option == "off" or o.cpu_kernels == "stock" or not o.repack or not os.path.isfile(o.path):
         return None
     if option == "auto" and is_packed(o.path):
-        return Path(o.path)
+        return o.path
     if option == "auto":
         files = [p for p in (default_path(o.path, packing), cached_path(o.path, packing)) if p.is_file()]
-        return next((p for p in files if not _is_older(p, o.path)), files[0] if files else None)
-    if not Path(option).is_file():
+        newest = next((p for p in files if not _is_older(p, o.path)), files[0] if files else None)
+        return None if newest is None else str(newest)
+    if not os.path.isfile(option):
         raise UnknownModelError(f"there is no file {option!r} ({o.flag('packed')}); check the path, or run duo pack")
-    return Path(option)
+    if is_packed(o.path):
+        if not os.path.samefile(option, o.path):
+            raise BadValueError(
+                f"{o.path} is packed itself and takes no other packed file; leave out {o.flag('packed')}"
+            )
+        return o.path
+    return option
 
 
-def _is_older(file: Path, model: str) -> bool:
-    return any(os.stat(part).st_mtime_ns > file.stat().st_mtime_ns for part in parts(model))
+def _is_older(file: str | Path, model: str) -> bool:
+    return any(os.stat(part).st_mtime_ns > os.stat(file).st_mtime_ns for part in parts(model))
 
 
 def mapped_bytes(o: ModelOptions) -> int:
     """Bytes of the target's weights that will be mapped, as far as can be told before loading."""
     path, source, _ = choose(o, NONE)
-    file = os.fsdecode(path)
-    mapped = (source or file == o.path) and o.load_mode == "auto" and not o.check_tensors
-    return os.path.getsize(file) if mapped else 0
+    if not path or o.check_tensors:
+        return 0
+    if source:
+        return os.path.getsize(path) if o.load_mode == "auto" else 0
+    if not is_packed(o.path) or o.load_mode not in ("auto", "mmap", "mlock") or o.context["lora"]:
+        return 0
+    return _core.packed_facts(path)[1]  # the rest is read
 
 
 def choose(o: ModelOptions, packing: Packing) -> Choice:
     """The packed weights for a model. Raises as find()."""
     file = find(o, packing)
     try:
-        if is_packed(o.path) and file in (None, Path(o.path)):
+        if is_packed(o.path):
             return b"" if file is None else os.fsencode(file), "", _must_be_checked(Path(o.path))
         if file is None:
             return NOTHING
         source = "" if _is_older(file, o.path) else source_of(o.path)  # no file has an empty source
-        return os.fsencode(file), source, _must_be_checked(file)
+        return os.fsencode(file), source, _must_be_checked(Path(file))
     except OSError:
         return NOTHING  # loading will report it
 
@@ -118,68 +128,9 @@ def note_checked(m: _core.ModelOptions, used: str) -> None:
     model = os.fsdecode(m.path)
     file = model if is_packed(model) else used
     if file and m.packed[2] and not m.vocab_only:
-        _remember(Path(file))
+        remember_checked(Path(file))
 
 
-def _remember(path: Path) -> None:
+def remember_checked(path: Path) -> None:
+    """That a file was just written or read to its end, and nothing was wrong."""
     remember(_checked_file(), str(path.resolve()), _state(path), at_most=N_CHECKED)
-
-
-Progress = Callable[[str, float], None]
-
-
-def pack(
-    model: str, out: Path, packing: Packing, n_threads: int, progress: Progress | None = None, *, whole: bool = False
-) -> int:
-    """Writes the packed weights of a model. whole: with all that its file has, so that the packed file can take its
-    place. Returns the number of bytes. Raises DuoError."""
-    if not os.path.isfile(model):
-        raise UnknownModelError(f"there is no file {model}; check the path")
-    own_paths = {default_path(model, packing), cached_path(model, packing)}
-    if out.is_dir() or (out.exists() and out not in own_paths and not is_packed(out)):
-        raise BadValueError(f"{out} exists and is no packed file; choose another name (-o), or remove it")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        source = source_of(model)
-    except OSError as e:
-        raise BadValueError(f"the weights cannot be packed into {out}: {one_line(e)}; check both paths") from None
-    n = _core.pack_model(os.fsencode(model), os.fsencode(out), source, packing, n_threads, progress, whole)
-    _remember(out)
-    return n
-
-
-def replace(model: str, out: Path, n_threads: int, progress: Progress | None = None) -> int:
-    """Packs a model, and removes its file when the packed one is on the disk and was compared with it. Returns the
-    number of bytes. Raises DuoError."""
-    if os.path.islink(model):
-        raise BadValueError(f"{model} is a link; give the file that it leads to, which will be removed")
-    if out.exists() and os.path.isfile(model) and os.path.samefile(out, model):
-        raise BadValueError(f"{out} is the model itself; choose another name (-o)")
-    n = pack(model, out, NONE, n_threads, progress, whole=True)
-    beside = default_path(model)
-    try:
-        _sync(out.parent)
-        os.unlink(model)
-        if beside.is_file() and not beside.samefile(out):  # without the model's file nothing uses it
-            beside.unlink()
-    except OSError as e:
-        raise BadValueError(f"{out} was written, but {model} cannot be removed: {one_line(e)}; remove it") from None
-    return n
-
-
-def _sync(folder: Path) -> None:
-    """The names of a folder's files are on the disk."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def unpack(packed: str, out: Path, n_threads: int, progress: Progress | None = None) -> None:
-    """Writes the model's file that a packed file has taken the place of. Raises DuoError."""
-    if not os.path.isfile(packed):
-        raise UnknownModelError(f"there is no file {packed}; check the path")
-    if out.exists():
-        raise BadValueError(f"{out} exists; choose another name (-o), or remove it")
-    _core.unpack_model(os.fsencode(packed), os.fsencode(out), n_threads, progress)

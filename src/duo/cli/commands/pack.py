@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -22,7 +23,8 @@ If the model's file or the packed format has changed, duo says so, and packs whi
 
 With --replace the packed file (70B.packed.gguf) has all that the model's file has, and takes its place: it is written,
 read back from the disk and compared with the model's file, byte for byte, and then the model's file is removed. All
-commands take it as a model (-m). llama.cpp and other programs do not. --unpack makes the model's file again.
+commands that run models take it (-m). llama.cpp, other programs, make-draft, train and dev do not. --unpack makes the
+model's file again.
 
 \b
 Examples:
@@ -70,10 +72,11 @@ def _pack(model: str, output: str | None, n_threads: int, *, draft: bool, replac
     from duo.cli.commands.check import is_file
     from duo.cli.progress import progress
     from duo.cli.show import warn
+    from duo.models.packed_form import is_packed
     from duo.models.paths import model_bytes
     from duo.options.model import ModelOptions
     from duo.options.validate import engine_options
-    from duo.placement import kernels, packed
+    from duo.placement import kernels, packed, packed_writer
     from duo.placement.packing import NONE, cheap_draft
 
     if not kernels.available():
@@ -88,8 +91,12 @@ def _pack(model: str, output: str | None, n_threads: int, *, draft: bool, replac
     own_name = packed.whole_path(path) if replace else packed.writable_path(path, packing)
     out = own_name if output is None else Path(output)
     if replace:
-        warn(f"{path} will be removed when {out} is complete. Other programs cannot read that one; duo pack --unpack "
-             "makes the model's file again")  # fmt: skip
+        beside = packed.default_path(path)
+        also = f", and {beside}, if duo packed it from this model," if beside.is_file() and is_packed(beside) else ""
+        warn(f"{path}{also} will be removed when {out} is complete. Presets and links that name it will not find it; "
+             f"other programs cannot read {out.name}; duo pack --unpack makes the model's file again")  # fmt: skip
+        if os.stat(path).st_nlink > 1:
+            warn(f"{path} has other names on the disk (hard links), so its space will not become free")
     began = time.monotonic()
     n_bytes = model_bytes(path)
     with progress("bytes", after_s=0.5) as show:
@@ -97,17 +104,22 @@ def _pack(model: str, output: str | None, n_threads: int, *, draft: bool, replac
         def draw(_: str, share: float) -> None:
             show(f"packing {Path(path).name}", share * n_bytes, n_bytes)
 
-        n = packed.replace(path, out, n_threads, draw) if replace else packed.pack(path, out, packing, n_threads, draw)
+        if replace:
+            n, kept = packed_writer.replace(path, out, n_threads, draw)
+        else:
+            n, kept = packed_writer.pack(path, out, packing, n_threads, draw), ""
+    if kept:
+        warn(kept)
     weights = f" as {packing[0].upper()}" if packing[0] else " as they are" if draft else ""
     click.echo(f"{out}: {gigabytes(n)}, packed{weights} in {time.monotonic() - began:.1f} s")
 
 
 def _unpack(model: str, output: str | None, n_threads: int) -> None:
     from duo.cli.progress import progress
-    from duo.placement import packed
+    from duo.placement import packed, packed_writer
 
     out = packed.unpacked_path(model) if output is None else Path(output)
     began = time.monotonic()
     with progress("share", after_s=0.5) as show:
-        packed.unpack(model, out, n_threads, lambda _, share: show(f"unpacking {Path(model).name}", share, 1.0))
+        packed_writer.unpack(model, out, n_threads, lambda _, share: show(f"unpacking {Path(model).name}", share, 1.0))
     click.echo(f"{out}: {gigabytes(out.stat().st_size)}, unpacked in {time.monotonic() - began:.1f} s")

@@ -47,11 +47,13 @@ def name_of(params: dict[str, Any]) -> str:
     """The model's name in answers, if --alias gives none: the pair's, the repository's, or the file's."""
     from pathlib import Path
 
+    from duo.models.file_name import model_name
+
     if params["pair"] is not None:
         return str(params["pair"])
     if params["hf_repo"] is not None:
         return str(params["hf_repo"])
-    return Path(params["model"]).stem if params["model"] is not None else "demo"
+    return model_name(Path(params["model"])) if params["model"] is not None else "demo"
 
 
 def serve(params: dict[str, Any]) -> None:

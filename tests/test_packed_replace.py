@@ -1,0 +1,277 @@
+"""`duo pack --replace` and --unpack remove and replace nothing that may be all that is left of a model."""
+
+import hashlib
+import os
+import shutil
+import stat
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import needs_kernels
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader
+from gguf_files import STR, U32, Array, write
+from model_files import TYPES
+from packed_files import target as target
+from packed_files import whole_file
+
+from duo import BadValueError, DoesNotFitError, Duo, _core
+from duo.models.demo import demo_pair
+from duo.options.engine import EngineOptions
+from duo.options.model import ModelOptions
+from duo.options.validate import engine_options
+from duo.placement import packed, packed_writer
+from duo.placement.packing import NONE
+
+pytestmark = needs_kernels
+
+Run = Callable[..., tuple[int, str, str]]
+FACTS, REST = b"duo.packed.tensors", b"duo.packed.rest"  # keys of arrays of 64-bit numbers
+
+
+def options(model: Path | str, **changed: Any) -> ModelOptions:
+    o: EngineOptions = engine_options({"cpu_kernels": "duo", **changed})
+    return ModelOptions.of(o, "target", str(model))
+
+
+def replace(model: Path, progress: packed_writer.Progress | None = None) -> tuple[Path, str]:
+    out = packed.whole_path(str(model))
+    return out, packed_writer.replace(str(model), out, 2, progress)[1]
+
+
+# ---- the file's name
+
+
+@pytest.mark.parametrize("name", ["target.packed.gguf", "./target.packed.gguf", "below/..//target.packed.gguf"])
+def test_however_its_path_is_written(name: str, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = whole_file(target)
+    target.unlink()
+    (target.parent / "below").mkdir()
+    monkeypatch.chdir(target.parent)
+    for choice in ("auto", str(file)):
+        assert 0 < packed.mapped_bytes(options(name, packed=choice)) < file.stat().st_size
+        with Duo(name, cpu_kernels="duo", packed=choice) as d:
+            assert d.engine.target is not None and d.engine.target.packed_file and not d.engine.target.warning
+
+
+def test_it_takes_no_other_packed_file(target: Path, run: Run) -> None:
+    file = whole_file(target)
+    other = Path(shutil.copy(file, target.parent / "other.packed.gguf"))
+    code, _, err = run("-m", file, "--packed", other, "-p", "x", "-n", "1", "--cpu-kernels", "duo")
+    assert code == 1 and "packed itself" in err and "--packed" in err and len(err.splitlines()) == 1
+    assert _core.ModelOptions().packed[2]  # whoever says nothing of it has the file checked
+
+
+def test_what_is_not_mapped_needs_memory(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = whole_file(target)
+    monkeypatch.setattr(_core, "memory_available", lambda: 1 << 20)
+    Duo(target, cpu_kernels="stock", load_mode="mmap").close()
+    with pytest.raises(DoesNotFitError, match="free"):
+        Duo(file, cpu_kernels="stock", load_mode="mmap")
+
+
+# ---- what stays
+
+
+def test_another_models_packed_file_stays(target: Path, run: Run) -> None:
+    file = whole_file(target)
+    content = file.read_bytes()
+    shutil.copy(demo_pair()[1], target)  # a new model under the old name
+    other = Path(shutil.copy(target, target.parent / "other.gguf"))
+    damaged = target.parent / "damaged.packed.gguf"
+    damaged.write_bytes(content[:60_000])
+    for line, why in (
+        ((target, "--replace"), "target.packed.gguf exists"),
+        ((other, "--replace", "-o", file), "target.packed.gguf exists"),
+        ((other, "-o", file), "all that is left of a model"),
+        ((other, "-o", damaged), "all that is left of a model"),
+        ((file, "--unpack"), "target.gguf exists"),
+    ):
+        code, _, err = run("pack", *line)
+        assert code == 1 and why in err.splitlines()[-1], err
+    assert file.read_bytes() == content and target.read_bytes() == other.read_bytes()
+
+
+def test_files_beside_it_that_are_not_its_own_stay(target: Path) -> None:
+    beside = packed.default_path(str(target))
+    file = whole_file(Path(shutil.copy(demo_pair()[1], target.parent / "other.gguf")))
+    for content in (b"notes", file.read_bytes()):
+        beside.write_bytes(content)
+        out, kept = replace(target)
+        assert not kept and not target.exists() and beside.read_bytes() == content
+        packed_writer.unpack(str(out), target, 2)
+        out.unlink()
+    beside.unlink()
+    other = file.with_name("other.gguf")
+    packed_writer.pack(str(other), beside, NONE, 2)
+    assert replace(target)[1] == "" and beside.is_file()
+
+
+@pytest.mark.parametrize("what", ["another file", "new content", "a link"])
+def test_a_model_that_changes_meanwhile_stays(what: str, target: Path) -> None:
+    new = Path(shutil.copy(demo_pair()[1], target.parent / "new.gguf"))
+    content = target.read_bytes()
+
+    def change(_path: str, share: float) -> None:
+        if share < 1:  # it was compared
+            return
+        if what == "another file":
+            new.replace(target)
+        elif what == "a link":
+            target.unlink()
+            target.symlink_to(new)
+        else:
+            target.write_bytes(content[:-1] + b"!")
+
+    out, kept = replace(target, change)
+    expected = content[:-1] + b"!" if what == "new content" else demo_pair()[1].read_bytes()
+    assert "was kept" in kept and target.read_bytes() == expected and target.is_symlink() == (what == "a link")
+    packed_writer.unpack(str(out), target.parent / "old.gguf", 2)
+    assert (target.parent / "old.gguf").read_bytes() == content
+
+
+def test_a_file_that_is_made_meanwhile_stays(target: Path) -> None:
+    out = packed.whole_path(str(target))
+    names = sorted((target.name, out.name))
+
+    def make(_path: str, share: float) -> None:
+        if share == 1:
+            out.write_bytes(b"mine")
+
+    with pytest.raises(BadValueError, match="exists"):
+        replace(target, make)
+    assert out.read_bytes() == b"mine" and sorted(p.name for p in target.parent.iterdir()) == names
+
+
+def test_a_folder_that_cannot_be_synced(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_fd: int) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(BadValueError, match=r"target\.gguf was kept"):
+        replace(target)
+    assert target.is_file()
+
+
+def test_a_file_of_a_cache_stays(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_CACHE", str(target.parent.parent))
+    with pytest.raises(BadValueError, match="is in the cache"):
+        replace(target)
+    assert [p.name for p in target.parent.iterdir()] == ["target.gguf"]
+
+
+def test_permissions_stay(target: Path) -> None:
+    target.chmod(0o640)
+    out, _ = replace(target)
+    packed_writer.unpack(str(out), target, 2)
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (out, target)] == [0o640, 0o640]
+
+
+def test_another_name_of_the_file_is_told(target: Path, run: Run) -> None:
+    os.link(target, target.parent / "second.gguf")
+    code, _, err = run("pack", target, "--replace")
+    assert code == 0 and "hard links" in err and (target.parent / "second.gguf").is_file()
+
+
+# ---- headers that somebody else wrote
+
+
+def checksum(data: bytes, seed: int = 0) -> int:
+    """csrc/base/checksum.h"""
+    factor, mask = 0x9E3779B97F4A7C15, (1 << 64) - 1
+
+    def mix(total: int, word: int) -> int:
+        total = ((total ^ word) * factor) & mask
+        return total ^ (total >> 29)
+
+    lanes = [((seed + i + 1) * factor) & mask for i in range(4)]
+    n = len(data) // 32 * 32
+    for at, word in enumerate(struct.unpack(f"<{n // 8}Q", data[:n])):
+        lanes[at % 4] = mix(lanes[at % 4], word)
+    total = len(data)
+    for word in (*lanes, *(int.from_bytes(data[at : at + 8], "little") for at in range(n, len(data), 8))):
+        total = mix(total, word)
+    return total
+
+
+def forge(file: Path, key: bytes, index: int, value: int) -> None:
+    """Sets one number of an array in the header, and makes the header's sum right."""
+    n = GGUFReader(file).data_offset
+    content = bytearray(file.read_bytes())
+    at = content.index(key) + len(key) + 4 + 4 + 8 + 8 * index  # types of the value and of its elements, their number
+    content[at : at + 8] = struct.pack("<q" if value < 0 else "<Q", value)
+    place = content.index(b"duo.packed.header_sum") + len("duo.packed.header_sum") + 4
+    total = checksum(bytes(content[place + 8 : n]), checksum(bytes(content[:place])))
+    content[place : place + 8] = struct.pack("<Q", total)
+    file.write_bytes(content)
+
+
+def test_headers_with_impossible_numbers(target: Path) -> None:
+    file = whole_file(target)
+    good = file.read_bytes()
+    forge(file, FACTS, 2, GGUFReader(file).fields["duo.packed.tensors"].contents()[2])
+    assert file.read_bytes() == good  # so what follows is refused for its numbers
+    for key, index, values in (
+        (FACTS, 0, (-1, 4, 1000, 1 << 40, 1)),  # 4: a type that ggml has no more
+        (FACTS, 1, (-1, 4, 1000, 1)),
+        (FACTS, 2, (-64, 0, 64, 1 << 62)),
+        (FACTS, 3, (-1, 0, 1 << 62)),
+        (FACTS, 4, (-1, 0, 1 << 62)),
+        (REST, 0, (0, 1, (1 << 64) - 1)),
+        (REST, 1, (0, (1 << 64) - 1)),
+    ):
+        for value in values:
+            file.write_bytes(good)
+            forge(file, key, index, value)
+            with pytest.raises(BadValueError, match="packed weights in"):
+                Duo(file)
+                pytest.fail(f"{key!r} {index} {value}")
+
+
+def test_what_is_unpacked_is_compared_with_the_models_sum(target: Path) -> None:
+    file = whole_file(target)
+    target.unlink()
+    forge(file, REST, 2, 12345)
+    with pytest.raises(BadValueError, match=r"not the model's file.*keep the packed file"):
+        packed_writer.unpack(str(file), target, 2)
+    assert [p.name for p in target.parent.iterdir()] == [file.name]
+
+
+def test_damage_is_named(target: Path) -> None:
+    file = whole_file(target)
+    weights = next(t for t in GGUFReader(file).tensors if "ffn_up" in t.name)
+    content = bytearray(file.read_bytes())
+    content[weights.data_offset + 100] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(BadValueError, match=rf"are damaged \(bytes {weights.data_offset} to .*{weights.name}"):
+        packed_writer.unpack(str(file), target.parent / "x.gguf", 2)
+
+
+# ---- the form
+
+
+FORM = "663c26d50b19ef36fbacc14341c0ed37ad8df6171c7a9f4f80ce9d9e08f35ce6"  # SHA-256 of the packed weights
+
+
+def test_the_form_of_a_version_never_changes(tmp_path: Path) -> None:
+    """Users may have nothing else of a model. So a new form gets a new version, and duo still reads the old one."""
+
+    def codes(kind: GGMLQuantizationType) -> Array:
+        n_block, n_bytes = GGML_QUANT_SIZES[kind]
+        n = 256 // n_block * n_bytes
+        rows: Array = np.arange(20 * n, dtype=np.uint32).reshape(20, n) * np.uint32(2654435761) >> 24
+        return rows.astype(np.uint8)
+
+    header = {"general.architecture": (STR, "llama"), "llama.block_count": (U32, len(TYPES))}
+    kinds = [GGMLQuantizationType[kind.upper()] for kind in TYPES]
+    model = write(
+        tmp_path / "m.gguf", header, [(f"blk.{i}.ffn_up.weight", codes(kind), kind) for i, kind in enumerate(kinds)]
+    )
+    file = whole_file(model)
+    reader = GGUFReader(file)
+    assert len(reader.tensors) == len(TYPES) + 1
+    weights = file.read_bytes()[reader.data_offset : reader.tensors[-1].data_offset]  # and the last one is the rest
+    assert (_core.WHOLE_VERSION, hashlib.sha256(weights).hexdigest()) == (2, FORM)
