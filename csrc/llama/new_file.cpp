@@ -56,11 +56,11 @@ void new_file::take_permissions([[maybe_unused]] const std::string & of) const {
     if (stat(of.c_str(), &facts) != 0) {
         return; // whoever reads it says so
     }
-    const int file = fileno(file_.get());
-    // Without the owner's group its permissions would be another group's.
-    const bool   same   = fchown(file, geteuid() == 0 ? facts.st_uid : uid_t(-1), facts.st_gid) == 0;
-    const mode_t shared = same ? 0777 : 0707;
-    require(fchmod(file, facts.st_mode & shared) == 0 || errno == EPERM || errno == ENOTSUP);
+    const int    file    = fileno(file_.get());
+    const bool   same    = fchown(file, geteuid() == 0 ? facts.st_uid : uid_t(-1), facts.st_gid) == 0;
+    const mode_t all     = facts.st_mode & 0777;
+    const mode_t allowed = same ? all : (all & 0707) | (all & 07) << 3; // another group is as all others
+    require(fchmod(file, allowed) == 0 || errno == EPERM || errno == ENOTSUP);
 #endif
 }
 

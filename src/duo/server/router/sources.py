@@ -81,7 +81,7 @@ def of_folder(folder: Path) -> list[ModelSource]:
     """Files, and folders with the parts of one model and perhaps its draft. Raises BadValueError: it is no folder."""
     if not folder.is_dir():
         raise BadValueError(f"{folder} (--models-dir) is no folder; check the path")
-    sources = []
+    sources: list[ModelSource] = []
     for path in sorted(folder.iterdir()):
         files = sorted(path.glob("*.gguf")) if path.is_dir() else [path] if path.suffix == ".gguf" else []
         models = [f for f in files if NO_MODEL not in f.name and not f.name.startswith(PREFIXES)]
