@@ -2,7 +2,10 @@
 
 import os
 import shutil
+import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 from conftest import needs_kernels
 from packed_files import target as target
 from packed_files import whole_file
+from test_drop_in_load import lora_of
 
 from duo import BadValueError, DoesNotFitError, Duo, _core
 from duo.cli.commands.serve import name_of
@@ -70,6 +74,20 @@ def test_what_is_not_mapped_needs_memory(target: Path, monkeypatch: pytest.Monke
     Duo(target, cpu_kernels="stock", load_mode="mmap").close()
     with pytest.raises(DoesNotFitError, match="free"):
         Duo(file, cpu_kernels="stock", load_mode="mmap")
+
+
+def test_adapters_and_vectors(target: Path, tmp_path: Path) -> None:
+    file = whole_file(target)
+    adapter = str(lora_of(tmp_path / "adapter.gguf", 1))
+    texts, vectors = set(), []
+    for model in (target, file):
+        with Duo(model, lora=[adapter]) as d:
+            texts.add(d.generate("Once", max_tokens=12, temperature=0).text)
+        file.write_bytes(file.read_bytes())  # so that it is checked
+        with Duo(model, embedding=True, cpu_kernels="duo") as d:
+            vectors.append(d.embed("Once"))
+        assert packed.choose(options(file), NONE)[2] == (model == target)
+    assert len(texts) == 1 and vectors[0] == vectors[1]
 
 
 # ---- what stays
@@ -140,6 +158,25 @@ def test_a_model_that_changes_meanwhile_stays(what: str, target: Path) -> None:
     assert "was kept" in kept and target.read_bytes() == expected and target.is_symlink() == (what == "a link")
     packed_writer.unpack(str(out), target.parent / "old.gguf", 2)
     assert (target.parent / "old.gguf").read_bytes() == content
+
+
+def test_a_process_that_is_killed(target: Path) -> None:
+    """When the packed file was compared. Then it works again."""
+    content = target.read_bytes()
+    code = f"""
+import os, signal
+from pathlib import Path
+from duo.placement import packed_writer
+def die(_, share):
+    if share == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+packed_writer.replace({str(target)!r}, Path({str(packed.whole_path(str(target)))!r}), 1, die)
+"""
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == -signal.SIGKILL
+    assert target.read_bytes() == content and len(list(target.parent.glob("*.part"))) == 1
+    out, kept = replace(target)
+    packed_writer.unpack(str(out), target, 2)
+    assert not kept and target.read_bytes() == content
 
 
 def test_a_file_that_is_made_meanwhile_stays(target: Path) -> None:

@@ -10,6 +10,7 @@ from duo import _core
 from duo.errors import BadValueError, CancelledError
 from duo.generation.texts import Texts
 from duo.options.model import ModelOptions
+from duo.placement import packed
 from duo.placement.place import place_alone
 from duo.support.wording import quoted
 
@@ -43,7 +44,10 @@ def open_embedder(
     file: str, o: EngineOptions, pooling: str, progress: Callable[[str, float], None] | None
 ) -> _core.Embedder:
     """Loads a model for embeddings, alone on its devices. Raises DuoError."""
-    return _core.Embedder(place_alone(ModelOptions.of({**o, "n_parallel": 1}, "target", file)), pooling, progress)
+    options = place_alone(ModelOptions.of({**o, "n_parallel": 1}, "target", file))
+    embedder = _core.Embedder(options, pooling, progress)
+    packed.note_checked(options, "")  # of packed weights beside the model it says nothing
+    return embedder
 
 
 def normalized(vectors: Vectors, norm: int) -> Vectors:
