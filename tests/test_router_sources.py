@@ -30,9 +30,12 @@ def test_a_folder_of_models(tmp_path: Path) -> None:
           tmp_path / "pair" / "8B.gguf", tmp_path / "pair" / "draft-1B.gguf", tmp_path / "pair" / "mmproj-F16.gguf",
           tmp_path / "parts" / "m-00002-of-00002.gguf", tmp_path / "parts" / "m-00001-of-00002.gguf",
           tmp_path / "empty" / "readme.md")  # fmt: skip
+    touch(tmp_path / "b.packed.gguf", tmp_path / "c-Q4_0.packed.gguf")
     found = {s.name: s.args for s in of_folder(tmp_path)}
     assert found == {
         "b": ("-m", str(tmp_path / "b.gguf")),
+        "b.packed": ("-m", str(tmp_path / "b.packed.gguf")),
+        "c-Q4_0": ("-m", str(tmp_path / "c-Q4_0.packed.gguf")),
         "pair": ("-m", str(tmp_path / "pair" / "8B.gguf"), "-md", str(tmp_path / "pair" / "draft-1B.gguf")),
         "parts": ("-m", str(tmp_path / "parts" / "m-00001-of-00002.gguf")),
     }

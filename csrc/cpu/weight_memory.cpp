@@ -129,7 +129,7 @@ void weight_loading::note(ggml_tensor * t, bool is_packed) {
     ++n_placed_;
     n_packed_ += is_packed ? 1 : 0;
     if (later_) {
-        tensors_.insert_or_assign(ggml_get_name(t), whole_tensor{t, {t->ne[1], t->ne[2], t->ne[3]}});
+        tensors_.insert_or_assign(ggml_get_name(t), whole_tensor{t, {t->ne[1], t->ne[2], t->ne[3]}, is_packed});
         std::fill(t->ne + 1, t->ne + GGML_MAX_DIMS, 1);
     }
 }

@@ -36,6 +36,8 @@ class weight_loading {
     // Number of tensors in weight buffers, and of those whose weights are packed already.
     [[nodiscard]] size_t n_placed() const { return n_placed_; }
     [[nodiscard]] size_t n_packed() const { return n_packed_; }
+    // Whether give() reads what the file has of this tensor.
+    [[nodiscard]] bool reads(const std::string & name) const { return !tensors_.at(name).is_packed; }
     // After fill_later(), for each tensor. file: the weights as the file has them; not read if they are packed already.
     // False: the tensor has another number of bytes.
     [[nodiscard]] bool give(const std::string & name, const uint8_t * file, size_t n_bytes);
@@ -52,6 +54,7 @@ class weight_loading {
     struct whole_tensor {
         ggml_tensor *          tensor;
         std::array<int64_t, 3> ne; // its rows and more, while it looks like one row
+        bool                   is_packed;
     };
 
     weight_loading *                              before_;

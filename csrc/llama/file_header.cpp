@@ -92,7 +92,7 @@ int read_part(const std::string & path, int i_part, file_header & out) {
     for (int64_t i = 0; i_part == 0 && i < gguf_get_n_kv(g.get()); ++i) {
         out.values.emplace_back(gguf_get_key(g.get(), i), value(g.get(), i));
     }
-    out.n_file_bytes += check_size(path, g.get());
+    out.n_file_bytes += check_size(path, g);
     for (ggml_tensor * t = ggml_get_first_tensor(g.tensors()); t != nullptr; t = ggml_get_next_tensor(g.tensors(), t)) {
         const int64_t id     = gguf_find_tensor(g.get(), ggml_get_name(t));
         const size_t  offset = gguf_get_data_offset(g.get()) + gguf_get_tensor_offset(g.get(), id);

@@ -9,6 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+#include "unpacked_file.h"
+
 namespace duo {
 
 namespace {
@@ -45,9 +48,20 @@ std::optional<file_version> version_of(const std::string & path) {
 using shared_header = std::shared_ptr<const parsed_header>;
 
 shared_header parse(const std::string & path) {
-    parsed_header  h;
-    ggml_context * tensors = nullptr;
-    h.values.reset(gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = &tensors}));
+    parsed_header   h;
+    ggml_context *  tensors = nullptr;
+    shared_unpacked file;
+    try {
+        file = open_unpacked(path);
+    } catch (const error &) { // check_model_file() says what is wrong
+        return std::make_shared<const parsed_header>(std::move(h));
+    }
+    if (file != nullptr) {
+        h.n_unpacked = file->size();
+        h.values.reset(gguf_init_from_file_ptr(open_stream(file).get(), {.no_alloc = true, .ctx = &tensors}));
+    } else {
+        h.values.reset(gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = &tensors}));
+    }
     h.tensors.reset(tensors);
     return std::make_shared<const parsed_header>(std::move(h));
 }

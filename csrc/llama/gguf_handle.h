@@ -2,6 +2,7 @@
 // 150,000 tokens takes 20 ms to read, so the headers that were read last are kept until their models are loaded.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -16,7 +17,8 @@ namespace duo {
 // Read-only, since several handles may share it.
 struct parsed_header {
     std::unique_ptr<gguf_context, freed_by<gguf_free>> values;
-    std::unique_ptr<ggml_context, freed_by<ggml_free>> tensors; // shapes without data
+    std::unique_ptr<ggml_context, freed_by<ggml_free>> tensors;        // shapes without data
+    uint64_t                                           n_unpacked = 0; // bytes of the file that a packed file has
 };
 
 // False: no GGUF file, or a damaged one. While it lives, what libggml asserts of the header throws.
@@ -28,6 +30,10 @@ class gguf_handle {
 
     [[nodiscard]] const gguf_context * get() const { return header_->values.get(); }
     [[nodiscard]] ggml_context *       tensors() const { return header_->tensors.get(); }
+
+    // The file is a packed one, and this is the header of the model's file that it was made from, which had so many
+    // bytes. 0: the file is no packed one.
+    [[nodiscard]] uint64_t n_unpacked() const { return header_->n_unpacked; }
 
   private:
     throwing_checks                      checks_;

@@ -1,11 +1,11 @@
 #include "head_rows.h"
 
 #include <algorithm>
-#include <fstream>
 #include <variant>
 #include <vector>
 
 #include "file_header.h"
+#include "unpacked_file.h"
 
 namespace duo {
 
@@ -21,10 +21,10 @@ int64_t number(const file_header & h, const std::string & key, int64_t otherwise
 // Empty: the file ends before them, or cannot be read.
 std::vector<int64_t> numbers(const file_header & h, const header_tensor & t) {
     std::vector<int64_t> out(size_t(t.shape.front()));
-    std::ifstream        file(h.parts[t.part], std::ios::binary);
-    file.seekg(std::streamoff(t.offset));
-    file.read(reinterpret_cast<char *>(out.data()), std::streamsize(out.size() * sizeof out.front()));
-    return file ? out : std::vector<int64_t>();
+    const size_t         n = out.size() * sizeof out.front();
+    return read_bytes(h.parts[t.part], t.offset, reinterpret_cast<uint8_t *>(out.data()), n) == n
+               ? out
+               : std::vector<int64_t>();
 }
 
 std::string fault_of_proposed(const file_header & h, const header_tensor & d2t, int64_t n_vocab) {

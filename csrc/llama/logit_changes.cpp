@@ -9,7 +9,7 @@ namespace duo {
 
 namespace {
 
-constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+constexpr float logit_banned = -std::numeric_limits<float>::infinity();
 
 // Number of tokens that the penalties see; the user's -1 means the whole text.
 int32_t look_back(const sampling_params & sampling) {
@@ -29,7 +29,7 @@ void logit_changes::prepare(const sampling_params & sampling) {
     if (sampling.ignore_eos) {
         for (token_id t = 0; t < n_vocab_; ++t) {
             if (llama_vocab_is_eog(vocab_, t)) {
-                bias_.emplace_back(t, minus_infinity);
+                bias_.emplace_back(t, logit_banned);
             }
         }
     }

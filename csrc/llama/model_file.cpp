@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "cpu/shortage.h"
-#include "gguf_handle.h"
 #include "model_header.h"
+#include "unpacked_file.h"
 
 namespace duo {
 
@@ -47,10 +47,11 @@ void check_weight_type(const std::string & path, const gguf_handle & g, int64_t 
 
 } // namespace
 
-uint64_t check_size(const std::string & path, const gguf_context * g) {
-    std::error_code ec;
-    const auto      n_bytes  = uint64_t(std::filesystem::file_size(path, ec));
-    uint64_t        n_needed = gguf_get_data_offset(g);
+uint64_t check_size(const std::string & path, const gguf_handle & header) {
+    const gguf_context * const g = header.get();
+    std::error_code            ec;
+    const uint64_t n_bytes  = header.n_unpacked() != 0 ? header.n_unpacked() : std::filesystem::file_size(path, ec);
+    uint64_t       n_needed = gguf_get_data_offset(g);
     for (int64_t i = 0; i < gguf_get_n_tensors(g); ++i) {
         n_needed =
             std::max(n_needed, gguf_get_data_offset(g) + gguf_get_tensor_offset(g, i) + gguf_get_tensor_size(g, i));
@@ -95,6 +96,7 @@ void check_model_file(const std::string & path) {
                     path + " is not a GGUF file (it does not begin with GGUF); convert the model with llama.cpp");
     }
     file.close();
+    open_unpacked(path); // says what is wrong with it
 
     const cpu::shortage_watch shortage;
     const gguf_handle         g(path);
@@ -113,7 +115,7 @@ void check_model_file(const std::string & path) {
         }
         check_weight_type(path, g, i);
     }
-    check_size(path, g.get());
+    check_size(path, g);
     check_model_header(path, g.get());
 }
 

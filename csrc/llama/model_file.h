@@ -3,15 +3,16 @@
 
 #include <string>
 
-#include <gguf.h>
+#include "gguf_handle.h"
 
 namespace duo {
 
 // Throws duo::error if the file is missing, not GGUF or truncated, or has impossible header values. Reads headers only.
 void check_model_file(const std::string & path);
 
-// Bytes of the file. Throws duo::error if it is too short for its weights.
-uint64_t check_size(const std::string & path, const gguf_context * g);
+// Bytes of the file; of a packed one, of the model's file that it was made from. Throws duo::error if it is too short
+// for its weights.
+uint64_t check_size(const std::string & path, const gguf_handle & header);
 
 // Whether some weights are K- or I-quants, whose products ggml-cpu tiles from 8 rows on. False if the file cannot be
 // read.

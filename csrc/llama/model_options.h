@@ -18,9 +18,9 @@ struct weight_packing {
 
 // A file that has the weights packed: see packed_file.h.
 struct packed_choice {
-    std::string path;          // empty: weights are packed when they are read
-    std::string source;        // what it must say of its model
-    bool        check = false; // read it all, to find damage
+    std::string path;         // empty: weights are packed when they are read
+    std::string source;       // what it must say of its model
+    bool        check = true; // read it all, to find damage; also a packed file in place of the model's
 };
 
 // A file that makes rows of pictures (projector.h).

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "base/error.h"
+#include "cpu/team.h"
 
 namespace duo {
 
@@ -15,7 +17,11 @@ std::vector<std::unique_ptr<const file_map>> map_parts(const file_header & heade
     return maps;
 }
 
-model_parts::model_parts(const std::string & path) : header_(read_file_header(path)), maps_(map_parts(header_)) {
+model_parts::model_parts(const std::string & path, shared_unpacked unpacked)
+    : header_(read_file_header(path)), unpacked_(std::move(unpacked)) {
+    if (unpacked_ == nullptr) {
+        maps_ = map_parts(header_);
+    }
     std::sort(header_.tensors.begin(), header_.tensors.end(), [](const header_tensor & a, const header_tensor & b) {
         return std::tie(a.part, a.offset) < std::tie(b.part, b.offset);
     });
@@ -26,7 +32,8 @@ bool model_parts::fill(cpu::weight_loading & weights, const std::function<bool(f
     for (const header_tensor & t : header_.tensors) {
         n_all += weights.has(t.name) ? t.n_bytes : 0;
     }
-    size_t n_given = 0;
+    size_t               n_given = 0;
+    std::vector<uint8_t> bytes; // of one tensor
     for (const header_tensor & t : header_.tensors) {
         if (!weights.has(t.name)) {
             continue;
@@ -34,12 +41,20 @@ bool model_parts::fill(cpu::weight_loading & weights, const std::function<bool(f
         if (keep_going && !keep_going(float(double(n_done) / double(n_all)))) {
             return false;
         }
-        const file_map & part = *maps_[t.part];
-        if (t.offset + t.n_bytes > part.size() || !weights.give(t.name, part.data() + t.offset, t.n_bytes) ||
-            part.lost()) {
+        bool given = false;
+        if (unpacked_ != nullptr) {
+            bytes.resize(weights.reads(t.name) ? size_t(t.n_bytes) : 0);
+            unpacked_->read(t.offset, bytes.data(), bytes.size(), cpu::threads_here());
+            given = weights.give(t.name, bytes.data(), t.n_bytes) && !unpacked_->lost();
+        } else {
+            const file_map & part = *maps_[t.part];
+            given = t.offset + t.n_bytes <= part.size() && weights.give(t.name, part.data() + t.offset, t.n_bytes) &&
+                    !part.lost();
+            part.forget(t.offset, t.n_bytes);
+        }
+        if (!given) {
             throw error(error_kind::bad_value, header_.parts[t.part] + " has changed while it was read; try again");
         }
-        part.forget(t.offset, t.n_bytes);
         n_done += t.n_bytes;
         ++n_given;
     }

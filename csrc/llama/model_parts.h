@@ -10,6 +10,7 @@
 #include "base/file_map.h"
 #include "cpu/weight_memory.h"
 #include "file_header.h"
+#include "unpacked_file.h"
 
 namespace duo {
 
@@ -18,8 +19,8 @@ std::vector<std::unique_ptr<const file_map>> map_parts(const file_header & heade
 
 class model_parts {
   public:
-    // Throws duo::error: a file cannot be read or mapped.
-    explicit model_parts(const std::string & path);
+    // unpacked: what `path` has, if it is a packed file. Throws duo::error: a file cannot be read or mapped.
+    model_parts(const std::string & path, shared_unpacked unpacked);
 
     // Gives it all tensors that it has, in the order of the files. keep_going: gets the share of them that is done;
     // false: stop. Returns whether all were given.
@@ -27,7 +28,8 @@ class model_parts {
 
   private:
     file_header                                  header_;
-    std::vector<std::unique_ptr<const file_map>> maps_; // of header_.parts
+    shared_unpacked                              unpacked_;
+    std::vector<std::unique_ptr<const file_map>> maps_; // of header_.parts, if nothing must be unpacked
 };
 
 } // namespace duo

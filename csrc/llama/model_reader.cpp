@@ -1,6 +1,7 @@
 #include "model_reader.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -18,6 +19,8 @@
 #include "memory.h"
 #include "model_parts.h"
 #include "packed_file.h"
+#include "packed_header.h"
+#include "unpacked_file.h"
 
 namespace duo {
 
@@ -32,30 +35,40 @@ bool is_full(const std::string & reason) {
     });
 }
 
-// nullptr: there are none, or they cannot be used. Throws duo::error: the user stopped it, or there is not enough
-// memory for weights that are not mapped.
-std::shared_ptr<const cpu::packed_weights> open_packed(model_weights & w) {
+void check_all(const packed_file & file, const model_options & opt) {
+    file.check(cpu::threads_here(), [&opt](float) { return !opt.keep_loading || opt.keep_loading(0.0f); });
+}
+
+// unpacked: of the model's file; nullptr: it is no packed one. nullptr: there are none, or they cannot be used. Throws
+// duo::error: the user stopped it, or there is not enough memory for weights that are not mapped.
+std::shared_ptr<const cpu::packed_weights> open_packed(model_weights & w, const shared_unpacked & unpacked) {
     const model_options & opt = w.options;
     if (opt.packed.path.empty() || w.kernels.n_duo == 0 || opt.check_tensors) {
         return nullptr;
     }
-    try {
-        const packed_file file(opt.packed.path, opt.packed.source);
-        if (opt.packed.check) {
-            file.check(cpu::threads_here(), [&opt](float) { return !opt.keep_loading || opt.keep_loading(0.0f); });
-        }
+    const auto weights_of = [&opt](const packed_file & file) {
         if (opt.load_mode == "mlock") {
             file.lock();
         }
         return file.weights();
+    };
+    std::error_code ec;
+    if (unpacked != nullptr &&
+        (opt.packed.path == opt.path || std::filesystem::equivalent(opt.packed.path, opt.path, ec))) {
+        return weights_of(unpacked->packed()); // checked already
+    }
+    try {
+        const packed_file file(opt.packed.path);
+        file.check_source(opt.packed.source);
+        if (opt.packed.check) {
+            check_all(file, opt);
+        }
+        return weights_of(file);
     } catch (const error & e) {
         if (e.kind() == error_kind::cancelled) {
             throw;
         }
         w.warning = e.what();
-    } catch (const std::exception & e) { // libggml's, of a damaged header
-        w.warning =
-            "the packed weights in " + opt.packed.path + " cannot be read: " + e.what() + "; run duo pack again";
     }
     if (w.kernels.n_duo_bytes > memory_available()) {
         throw error(error_kind::does_not_fit, w.warning);
@@ -84,12 +97,14 @@ model_ptr owned(llama_model * m) {
 }
 
 // nullptr: libllama reads all weights by itself.
-std::unique_ptr<const model_parts> open_parts(const model_weights & w, const llama_model_params & params) {
-    if (w.kernels.n_duo == 0 || params.check_tensors || params.load_mode != LLAMA_LOAD_MODE_NONE) {
+std::unique_ptr<const model_parts> open_parts(const model_weights & w, const shared_unpacked & unpacked,
+                                              const llama_model_params & params) {
+    const bool maps = unpacked == nullptr && params.load_mode != LLAMA_LOAD_MODE_NONE;
+    if (w.kernels.n_duo == 0 || params.check_tensors || maps) {
         return nullptr;
     }
     try {
-        return std::make_unique<const model_parts>(w.options.path);
+        return std::make_unique<const model_parts>(w.options.path, unpacked);
     } catch (const error & e) {
         if (e.kind() != error_kind::does_not_fit) { // it cannot be mapped here
             throw;
@@ -100,10 +115,14 @@ std::unique_ptr<const model_parts> open_parts(const model_weights & w, const lla
 
 // nullptr: libllama's log says why, or keep_loading() stopped it.
 model_ptr load(model_weights & w, llama_model_params params) {
-    const std::string & mode   = w.options.load_mode;
-    const auto          packed = open_packed(w);
+    const std::string &   mode     = w.options.load_mode;
+    const shared_unpacked unpacked = open_unpacked(w.options.path);
+    if (unpacked != nullptr && w.options.packed.check && !params.vocab_only) {
+        check_all(unpacked->packed(), w.options);
+    }
+    const auto          packed = open_packed(w, unpacked);
     cpu::weight_loading weights(packed, {.lock = mode == "mlock", .copy = mode == "none" || mode == "dio"});
-    const auto          parts = open_parts(w, params);
+    const auto          parts = open_parts(w, unpacked, params);
     watched_loading     watched{w.options.keep_loading};
     if (watched.keep_loading) {
         params.progress_callback = [](float share, void * x) { return static_cast<watched_loading *>(x)->note(share); };
@@ -112,11 +131,11 @@ model_ptr load(model_weights & w, llama_model_params params) {
     if (parts != nullptr) {
         weights.fill_later();
     }
-    model_ptr m   = owned(llama_model_load_from_file(w.options.path.c_str(), params));
+    model_ptr m   = owned(load_model(w.options.path, unpacked, params));
     w.packed_file = weights.n_packed() > 0 ? w.options.packed.path : "";
     w.n_from_file = int32_t(weights.n_packed());
     w.mapped      = weights.n_packed() > 0 && !weights.wanted().copy ? packed : nullptr;
-    if (m != nullptr && packed != nullptr && weights.n_packed() == 0) {
+    if (m != nullptr && packed != nullptr && weights.n_packed() == 0 && unpacked == nullptr) {
         w.warning = "nothing in " + w.options.packed.path + " is what duo's kernels use here; run duo pack again" +
                     (w.is_draft ? " with --draft" : "");
     }
@@ -127,6 +146,9 @@ model_ptr load(model_weights & w, llama_model_params params) {
     if (packed != nullptr && packed->lost()) {
         throw error(error_kind::bad_value,
                     w.options.packed.path + " could not be read; check its disk, and run duo pack again");
+    }
+    if (unpacked != nullptr && unpacked->lost()) {
+        throw error(error_kind::bad_value, w.options.path + " could not be read; check its disk");
     }
     return all ? m : nullptr;
 }
@@ -147,7 +169,8 @@ void read_model(model_weights & w, const llama_model_params & params) {
     static std::mutex             one_at_a_time; // so that each knows what it has mapped
     std::unique_lock              alone(one_at_a_time, std::defer_lock);
     std::shared_ptr<mapped_files> files;
-    if (params.load_mode != LLAMA_LOAD_MODE_NONE && params.load_mode != LLAMA_LOAD_MODE_DIRECT_IO) {
+    const bool maps = params.load_mode != LLAMA_LOAD_MODE_NONE && params.load_mode != LLAMA_LOAD_MODE_DIRECT_IO;
+    if (maps && !is_packed_file(opt.path)) {
         alone.lock();
         files = std::make_shared<mapped_files>(read_file_header(opt.path).parts);
     }

@@ -1,87 +1,25 @@
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <memory>
-#include <random>
-
-#if defined(__unix__) || defined(__APPLE__)
-#include <unistd.h>
-#endif
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/freed_by.h"
 #include "cpu/ggml_buffer.h"
 #include "cpu/requantise.h"
 #include "failed_check.h"
 #include "file_header.h"
 #include "file_weights.h"
+#include "gguf_handle.h"
 #include "model_parts.h"
+#include "new_file.h"
 #include "packed_file.h"
 #include "packed_header.h"
+#include "unpacked_file.h"
 #include "weight_placement.h"
 
 namespace duo {
 
 namespace {
-
-namespace fs = std::filesystem;
-
-// Written beside its final name, and renamed when it is complete and on the disk.
-class new_file {
-  public:
-    explicit new_file(const std::string & path)
-        : path_(path), part_(path + "." + std::to_string(std::random_device()()) + ".part") {
-        file_.reset(std::fopen(part_.c_str(), "wbx"));
-        require(file_ != nullptr);
-    }
-    ~new_file() {
-        file_.reset();
-        if (!done_) {
-            std::error_code ec;
-            fs::remove(part_, ec);
-        }
-    }
-    new_file(const new_file &)             = delete;
-    new_file & operator=(const new_file &) = delete;
-
-    void write(const void * data, size_t n) { require(std::fwrite(data, 1, n, file_.get()) == n); }
-
-    void seek(uint64_t at) {
-        require(std::fflush(file_.get()) == 0 && std::fseek(file_.get(), long(at), SEEK_SET) == 0);
-    }
-
-    void finish() {
-        require(std::fflush(file_.get()) == 0);
-#if defined(__unix__) || defined(__APPLE__)
-        require(fsync(fileno(file_.get())) == 0); // or a power failure leaves zeros where weights should be
-#endif
-        require(std::fclose(file_.release()) == 0);
-        std::error_code ec;
-        fs::rename(part_, path_, ec);
-        if (ec) {
-            fail(ec.message());
-        }
-        done_ = true;
-    }
-
-  private:
-    void require(bool done) const {
-        if (!done) {
-            fail(std::strerror(errno));
-        }
-    }
-    [[noreturn]] void fail(const std::string & why) const {
-        throw error(error_kind::does_not_fit, "the packed weights cannot be written to " + path_ + ": " + why +
-                                                  "; free disk space or name another file (-o)");
-    }
-
-    std::string                                       path_, part_;
-    std::unique_ptr<std::FILE, freed_by<std::fclose>> file_;
-    bool                                              done_ = false;
-};
 
 // A weight of the model, and what becomes of it.
 struct source_weight {
@@ -114,34 +52,156 @@ std::vector<std::pair<packed_tensor, source_weight>> chosen(const std::string & 
     return found;
 }
 
+// What the packed weights leave of a model that has one file.
+packed_rest rest_of(const file_header & header, const std::vector<std::pair<packed_tensor, source_weight>> & weights) {
+    const gguf_handle g(header.parts.front());
+    packed_rest       rest;
+    rest.n_source = header.n_file_bytes;
+    rest.n_front  = gguf_get_data_offset(g.get());
+    rest.n_bytes  = rest.n_source;
+    for (const auto & [t, w] : weights) {
+        rest.places.push_back(w.in->offset);
+        rest.n_bytes -= source_bytes(t);
+    }
+    return rest;
+}
+
+using pack_progress = std::function<bool(float)>; // gets the share that is done; false: stop
+
+// One step of a task, which takes the share [from, to) of its time.
+pack_progress step_of(const pack_progress & all, float from, float to) {
+    return [&all, from, to](float share) { return !all || all(from + (to - from) * share); };
+}
+
+void stop_unless(bool go_on, const char * what) {
+    if (!go_on) {
+        throw error(error_kind::cancelled, std::string(what) + " was stopped");
+    }
+}
+
+error not_read_back(const std::string & out) {
+    return error(error_kind::bad_value,
+                 out + " was not read back as it was written, so it was not kept; check its disk");
+}
+
+// Writes what lies between the packed weights. sum: of each piece, in turn.
+void write_rest(const packed_header & head, const file_map & source, new_file & file,
+                std::vector<uint64_t>::iterator sum, const pack_progress & keep_going) {
+    std::vector<std::pair<uint64_t, uint64_t>> packed; // begin, end
+    for (size_t i = 0; i < head.tensors.size(); ++i) {
+        packed.emplace_back(head.rest.places[i], head.rest.places[i] + source_bytes(head.tensors[i]));
+    }
+    std::sort(packed.begin(), packed.end());
+    packed.emplace_back(head.rest.n_source, head.rest.n_source);
+    std::vector<uint8_t> piece;
+    piece.reserve(n_piece);
+    const auto finish = [&] {
+        file.write(piece.data(), piece.size());
+        *sum++ = checksum(piece.data(), piece.size());
+        piece.clear();
+    };
+    file.seek(head.rest.offset);
+    uint64_t at = 0;
+    for (const auto & [begin, end] : packed) {
+        while (at < begin) {
+            const auto n = size_t(std::min<uint64_t>(begin - at, n_piece - piece.size()));
+            piece.insert(piece.end(), source.data() + at, source.data() + at + n);
+            source.forget(at, n);
+            at += n;
+            if (piece.size() == n_piece) {
+                finish();
+                stop_unless(keep_going(float(double(at) / double(head.rest.n_source))), "packing");
+            }
+        }
+        at = end;
+    }
+    if (!piece.empty()) {
+        finish();
+    }
+}
+
+// Returns the sum of the model's file. Throws duo::error: what is read from the packed file `part`, which will be
+// `out`, is not the model's file.
+uint64_t compare(const std::string & part, const std::string & out, const std::string & model, int n_threads,
+                 const pack_progress & keep_going) {
+    const unpacked_file  unpacked(part);
+    const file_map       source(model, true);
+    std::vector<uint8_t> bytes(n_sum_step);
+    uint64_t             sum  = 0;
+    bool                 same = unpacked.size() == source.size();
+    for (uint64_t at = 0; same && at < source.size(); at += n_sum_step) {
+        stop_unless(keep_going(0.7f * float(double(at) / double(source.size()))), "packing");
+        const size_t n = std::min(n_sum_step, size_t(source.size() - at));
+        same =
+            unpacked.read(at, bytes.data(), n, n_threads) == n && std::memcmp(bytes.data(), source.data() + at, n) == 0;
+        sum = add_to_sum(sum, bytes.data(), n);
+        source.forget(at, n);
+    }
+    if (source.lost()) {
+        throw error(error_kind::bad_value, model + " cannot be read; check its disk");
+    }
+    if (same && !unpacked.lost()) {
+        try {
+            unpacked.packed().check(n_threads, step_of(keep_going, 0.7f, 1.0f));
+            return sum;
+        } catch (const error & e) {
+            if (e.kind() == error_kind::cancelled) {
+                throw;
+            }
+        }
+    }
+    throw error(error_kind::bad_value, "what was read back from " + out + " is not " + model +
+                                           ", so it was not kept; the model's file has changed, or a disk fails");
+}
+
+// Throws duo::error: the packed file cannot take the place of the model's.
+void check_whole(const std::string & model, const file_header & header, const weight_packing & packing) {
+    const auto refused = [](const std::string & why) {
+        return error(error_kind::bad_value, why + "; pack without --replace");
+    };
+    if (!has_streams) {
+        throw refused("a packed file takes the place of a model's file on Linux only");
+    }
+    if (header.parts.size() > 1) {
+        throw refused(model + " is split into " + std::to_string(header.parts.size()) +
+                      " files, which one packed file can replace when they are joined (llama-gguf-split --merge)");
+    }
+    if (!packing.stored.empty()) {
+        throw refused("weights that become " + packing.stored + " cannot take the place of " + model);
+    }
+}
+
 } // namespace
 
-uint64_t pack_model(const std::string & model, const std::string & out, const std::string & source,
-                    const weight_packing & packing, int n_threads, const std::function<bool(float)> & keep_going) {
+uint64_t pack_model(const std::string & model, const std::string & out, const packed_origin & origin,
+                    const weight_packing & packing, bool whole, int n_threads, const pack_progress & keep_going) {
     const throwing_checks checks; // of libggml, which writes the header
-    const file_header     header  = read_file_header(model);
-    auto                  weights = chosen(model, header, packing);
+    if (is_packed_file(model)) {
+        throw error(error_kind::bad_value, model + " is packed already");
+    }
+    const file_header header = read_file_header(model);
+    if (whole) {
+        check_whole(model, header, packing);
+    }
+    auto weights = chosen(model, header, packing);
     if (weights.empty()) {
-        throw error(error_kind::bad_value, model + " has no weights that duo's kernels take; there is nothing to pack");
+        throw error(error_kind::bad_value, model + " has no weights for duo's kernels; there is nothing to pack");
     }
     packed_header head;
-    head.source    = source;
+    head.origin    = origin;
     uint64_t n_all = 0;
     for (const auto & [t, w] : weights) {
         head.tensors.push_back(t);
         n_all += t.n_bytes;
     }
-    std::error_code ec;
-    const fs::path  folder = fs::absolute(out, ec).parent_path();
-    if (const auto space = fs::space(folder, ec); !ec && space.available < n_all) {
-        throw error(error_kind::does_not_fit, "the packed weights need " + std::to_string(n_all >> 20) + " MiB, and " +
-                                                  folder.string() + " has " + std::to_string(space.available >> 20) +
-                                                  " MiB free; free disk space or name another file (-o)");
-    }
-    head.sums.resize(pieces_of(head.tensors).size());
+    head.rest = whole ? rest_of(header, weights) : packed_rest();
+    head.sums.resize(pieces_of(head).size());
     std::vector<uint8_t> front = packed_header_bytes(head); // for its size, and the offsets
     const auto           parts = map_parts(header);
-    new_file             file(out);
+    new_file             file(out, "the packed weights");
+    file.take_permissions(model);
+    file.need(n_all + head.rest.n_bytes);
+    const pack_progress  packs = step_of(keep_going, 0.0f, whole ? 0.4f : 1.0f); // the rest of the time compares
     std::vector<uint8_t> packed;
     uint64_t             done = 0;
     auto                 sum  = head.sums.begin();
@@ -152,9 +212,7 @@ uint64_t pack_model(const std::string & model, const std::string & out, const st
         packed.resize(w.shape.bytes());
         const size_t n_file = w.n_row * size_t(w.shape.n);
         for (int64_t m = 0; m < t.n_matrices; ++m) {
-            if (keep_going && !keep_going(float(double(done) / double(n_all)))) {
-                throw error(error_kind::cancelled, "packing was stopped");
-            }
+            stop_unless(packs(float(double(done) / double(n_all))), "packing");
             const size_t from = w.in->offset + size_t(m) * n_file;
             cpu::pack_matrix(w.shape, part.data() + from, w.n_row, packed.data(), n_threads, w.convert);
             if (part.lost()) {
@@ -168,15 +226,71 @@ uint64_t pack_model(const std::string & model, const std::string & out, const st
             done += packed.size();
         }
     }
-    const uint64_t end = head.tensors.back().offset + head.tensors.back().n_bytes;
-    front              = packed_header_bytes(head);
-    file.seek(0);
-    file.write(front.data(), front.size());
-    file.finish();
-    if (keep_going) {
-        keep_going(1.0f);
+    uint64_t end = head.tensors.back().offset + head.tensors.back().n_bytes;
+    if (whole) {
+        write_rest(head, *parts.front(), file, sum, step_of(keep_going, 0.4f, 0.5f));
+        end = head.rest.offset + head.rest.n_bytes;
     }
+    const auto write_header = [&] {
+        front = packed_header_bytes(head);
+        file.seek(0);
+        file.write(front.data(), front.size());
+        return file.sync(whole);
+    };
+    const std::string part = write_header();
+    if (whole) {
+        head.rest.sum = compare(part, out, model, n_threads, step_of(keep_going, 0.5f, 1.0f));
+        write_header();
+        if (unpacked_file(part).packed().header().rest.sum != head.rest.sum) {
+            throw not_read_back(out);
+        }
+    }
+    stop_unless(!keep_going || keep_going(1.0f), "packing");
+    file.rename(!whole);
     return end;
+}
+
+void unpack_model(const std::string & packed, const std::string & out, int n_threads,
+                  const pack_progress & keep_going) {
+    const shared_unpacked unpacked = open_unpacked(packed);
+    if (unpacked == nullptr) {
+        throw error(error_kind::bad_value, packed + " is no packed file; there is nothing to unpack");
+    }
+    const uint64_t        n_all = unpacked->size();
+    const packed_header & head  = unpacked->packed().header();
+    unpacked->packed().check(n_threads, step_of(keep_going, 0.0f, 0.3f));
+    new_file file(out, "the model's weights");
+    file.take_permissions(packed);
+    file.need(n_all);
+    std::vector<uint8_t> bytes(n_sum_step);
+    uint64_t             sum = 0;
+    for (uint64_t at = 0; at < n_all;) {
+        stop_unless(step_of(keep_going, 0.3f, 0.8f)(float(double(at) / double(n_all))), "unpacking");
+        const size_t n = unpacked->read(at, bytes.data(), bytes.size(), n_threads);
+        sum            = add_to_sum(sum, bytes.data(), n);
+        file.write(bytes.data(), n);
+        at += n;
+    }
+    if (unpacked->lost()) {
+        throw error(error_kind::bad_value, packed + " cannot be read; check its disk");
+    }
+    if (sum != head.rest.sum) {
+        throw error(error_kind::bad_value, "what was unpacked from " + packed + " is not the model's file; keep the " +
+                                               "packed file, and unpack it with duo " + head.origin.release);
+    }
+    const file_map written(file.sync(true), true);
+    sum = 0;
+    for (uint64_t at = 0; at < written.size(); at += n_sum_step) {
+        stop_unless(step_of(keep_going, 0.8f, 1.0f)(float(double(at) / double(n_all))), "unpacking");
+        const size_t n = std::min(n_sum_step, size_t(written.size() - at));
+        sum            = add_to_sum(sum, written.data() + at, n);
+        written.forget(at, n);
+    }
+    if (written.lost() || sum != head.rest.sum) {
+        throw not_read_back(out);
+    }
+    stop_unless(!keep_going || keep_going(1.0f), "unpacking");
+    file.rename(false);
 }
 
 } // namespace duo

@@ -10,7 +10,7 @@ namespace duo {
 
 namespace {
 
-constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+constexpr float logit_refused = -std::numeric_limits<float>::infinity();
 
 constexpr size_t n_asked        = 8;    // number of candidates that the grammar checks first
 constexpr size_t n_wider        = 8;    // factor for each next round
@@ -90,12 +90,12 @@ void sampler::keep_allowed(float * logits, const sampling_params & sampling, std
     stand_behind(sampling, text);
     data_.clear();
     for (token_id t = 0; t < n_vocab_; ++t) {
-        if (logits[t] != minus_infinity) { // NaN stays, so that it is seen
+        if (logits[t] != logit_refused) { // NaN stays, so that it is seen
             data_.push_back({.id = t, .logit = logits[t], .p = 0.0f});
         }
     }
     grammar_->keep_allowed(data_);
-    std::fill_n(logits, n_vocab_, minus_infinity);
+    std::fill_n(logits, n_vocab_, logit_refused);
     for (const llama_token_data & d : data_) {
         logits[d.id] = d.logit;
     }

@@ -6,6 +6,7 @@
 #include "failed_check.h"
 #include "log.h"
 #include "model_file.h"
+#include "unpacked_file.h"
 
 namespace duo {
 
@@ -18,7 +19,7 @@ vocab_file::vocab_file(const std::string & path) : path_(path) {
     log_clear_errors();
     const throwing_checks checks;
     try {
-        model_.reset(llama_model_load_from_file(path.c_str(), params), [](llama_model * m) { llama_model_free(m); });
+        model_.reset(load_model(path, open_unpacked(path), params), [](llama_model * m) { llama_model_free(m); });
     } catch (const std::exception & e) {
         throw error(error_kind::bad_value, "the vocabulary of " + path + " could not be read: " + e.what());
     }

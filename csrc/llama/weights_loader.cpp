@@ -13,6 +13,7 @@
 #include "head_rows.h"
 #include "hidden.h"
 #include "lora.h"
+#include "memory.h"
 #include "model_file.h"
 #include "model_reader.h"
 #include "overrides.h"
@@ -92,6 +93,9 @@ void weights_loader::load() {
     } catch (const error & e) {
         // Packed weights need memory of their own, a mapped file does not. So the model may fit without them.
         if (e.kind() != error_kind::does_not_fit) {
+            throw;
+        }
+        if (gguf_handle(opt_.path).n_unpacked() > memory_available()) { // a packed file is unpacked into memory
             throw;
         }
         const bool        stock  = opt_.cpu_types.empty() && w_.kernels.packed_as.empty();

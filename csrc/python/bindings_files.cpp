@@ -10,8 +10,10 @@
 #include "llama/memory.h"
 #include "llama/model_header.h"
 #include "llama/packed_file.h"
+#include "llama/packed_header.h"
 #include "llama/pair_check.h"
 #include "llama/translation.h"
+#include "llama/unpacked_file.h"
 #include "llama/vocab_file.h"
 #include "load_watch.h"
 
@@ -98,14 +100,47 @@ py::dict vocab_check(const std::string & target, const std::string & draft, bool
 }
 
 // progress: as for an engine.
-uint64_t pack(const std::string & model, const std::string & out, const std::string & source,
-              std::pair<std::string, std::vector<std::string>> packing, int n_threads, const py::object & progress) {
+uint64_t pack(const std::string & model, const std::string & out, const std::pair<std::string, std::string> & origin,
+              std::pair<std::string, std::vector<std::string>> packing, int n_threads, const py::object & progress,
+              bool whole) {
     model_options watched;
     watched.path = model;
     return load_watched({&watched}, progress, [&] {
-        return pack_model(model, out, source, {std::move(packing.first), std::move(packing.second)}, n_threads,
+        return pack_model(model, out, {origin.first, origin.second},
+                          {std::move(packing.first), std::move(packing.second)}, whole, n_threads,
                           watched.keep_loading);
     });
+}
+
+void unpack(const std::string & packed, const std::string & out, int n_threads, const py::object & progress) {
+    model_options watched;
+    watched.path = packed;
+    load_watched({&watched}, progress, [&] {
+        unpack_model(packed, out, n_threads, watched.keep_loading);
+        return true;
+    });
+}
+
+// What it says of its model, and the bytes of its packed weights.
+std::pair<std::string, uint64_t> packed_facts(const std::string & path) {
+    const py::gil_scoped_release released;
+    const packed_file            file(path);
+    uint64_t                     n = 0;
+    for (const packed_tensor & t : file.header().tensors) {
+        n += t.n_bytes;
+    }
+    return {file.header().origin.source, n};
+}
+
+// As many as the file has.
+py::bytes bytes_of(const std::string & path, uint64_t from, size_t n) {
+    const std::string bytes = [&] {
+        const py::gil_scoped_release released;
+        std::string                  found(n, '\0');
+        found.resize(read_bytes(path, from, reinterpret_cast<uint8_t *>(found.data()), n));
+        return found;
+    }();
+    return py::bytes(bytes);
 }
 
 } // namespace
@@ -116,8 +151,15 @@ void register_files(py::module_ & m) {
     m.def("refuse_lone_head", &refuse_lone_head, "path"_a);
     m.def("vocab_check", &vocab_check, "target"_a, "draft"_a, "mtp"_a = false);
     m.def("memory_available", &memory_available);
-    m.def("pack_model", &pack, "model"_a, "out"_a, "source"_a, "packing"_a, "n_threads"_a, "progress"_a = py::none());
+    m.def("pack_model", &pack, "model"_a, "out"_a, "origin"_a, "packing"_a, "n_threads"_a, "progress"_a = py::none(),
+          "whole"_a = false);
+    m.def("unpack_model", &unpack, "packed"_a, "out"_a, "n_threads"_a, "progress"_a = py::none());
+    m.def("is_packed_file", &is_packed_file, "path"_a, py::call_guard<py::gil_scoped_release>());
+    m.def("may_be_whole", &may_be_whole, "path"_a, py::call_guard<py::gil_scoped_release>());
+    m.def("packed_facts", &packed_facts, "path"_a);
+    m.def("read_bytes", &bytes_of, "path"_a, "offset"_a, "n"_a);
     m.attr("PACKED_VERSION") = packed_version;
+    m.attr("WHOLE_VERSION")  = whole_version;
 }
 
 } // namespace duo

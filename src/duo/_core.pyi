@@ -75,13 +75,22 @@ def memory_available() -> int: ...
 def pack_model(
     model: bytes,
     out: bytes,
-    source: str,
+    origin: tuple[str, str],  # what tells the model from others; duo's release
     packing: tuple[str, list[str]],
     n_threads: int,
     progress: Callable[[str, float], None] | None = None,
+    whole: bool = False,
 ) -> int: ...  # csrc/llama/packed_file.h; returns bytes
+def unpack_model(
+    packed: bytes, out: bytes, n_threads: int, progress: Callable[[str, float], None] | None = None
+) -> None: ...
+def is_packed_file(path: bytes) -> bool: ...
+def may_be_whole(path: bytes) -> bool: ...  # csrc/llama/packed_header.h
+def packed_facts(path: bytes) -> tuple[str, int]: ...  # what it says of its model; bytes of packed weights
+def read_bytes(path: bytes, offset: int, n: int) -> bytes: ...  # of a model's file, packed or not
 
 PACKED_VERSION: int
+WHOLE_VERSION: int  # of a packed file that takes the place of the model's
 
 def extra_buffers() -> list[str]: ...  # ggml-cpu's, as "AMX"
 def extra_buffers_allowed() -> bool: ...

@@ -10,6 +10,7 @@ from duo import _core
 from duo.errors import BadValueError, CancelledError
 from duo.generation.texts import Texts
 from duo.options.model import ModelOptions
+from duo.placement import packed
 from duo.placement.place import place_alone
 from duo.support.wording import quoted
 
@@ -48,7 +49,9 @@ def open_embedder(
     m.n_batch = max(m.n_batch, N_LEAST)
     if m.n_ctx:
         m.n_ctx = max(m.n_ctx, N_LEAST)
-    return _core.Embedder(m, pooling, progress)
+    embedder = _core.Embedder(m, pooling, progress)
+    packed.note_checked(m, "")  # of packed weights beside the model it says nothing
+    return embedder
 
 
 def normalized(vectors: Vectors, norm: int) -> Vectors:

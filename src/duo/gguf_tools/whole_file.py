@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from duo.errors import UnknownModelError
+from duo.models.packed_form import refuse_packed
 
 
 class CheckedGgufReader(gguf.GGUFReader):
@@ -65,10 +66,12 @@ class CheckedGgufReader(gguf.GGUFReader):
 
 
 def whole_file(path: str | os.PathLike[str]) -> CheckedGgufReader:
-    """Raises UnknownModelError: there is no such file, or it is not a complete GGUF file."""
+    """Raises UnknownModelError (there is no such file, or it is not a complete GGUF file) and BadValueError (it is a
+    packed file)."""
     name = os.fspath(path)
     if not os.path.isfile(name):
         raise UnknownModelError(f"{name}: no such file; name an existing GGUF")
+    refuse_packed(name, "this command")
     try:
         return CheckedGgufReader(path)
     except (ValueError, LookupError, OverflowError, TypeError) as e:

@@ -17,6 +17,7 @@ from duo.make_draft.measure import Bench
 from duo.make_draft.quantize import Quantizer
 from duo.make_draft.recipe import TargetSource
 from duo.models.header import read_header
+from duo.models.packed_form import refuse_packed
 from duo.placement.cpus import usable_cores
 from duo.support.wording import one_line
 
@@ -74,6 +75,7 @@ def check_place(out: Path, *, force: bool) -> None:
 
 def checked(request: DraftRequest) -> TargetSource:
     """Reports what cannot work before a long run. Raises DuoError."""
+    refuse_packed(request.target, "duo make-draft")
     source = TargetSource(read_header(request.target))
     out, search = request.out, request.search
     if out.exists() and any(os.path.samefile(out, part) for part in source.header.parts):

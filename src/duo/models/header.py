@@ -158,12 +158,10 @@ def _vocabulary(tensors: Sequence[TensorInfo], values: dict[str, Any], arch: str
 
 
 def read_rows(h: Header, t: TensorInfo, n_rows: int) -> bytes:
-    """The first rows of a matrix, as the file has them. Raises BadValueError: the file cannot be read."""
+    """The first rows of a matrix, as the file has them. Raises BadValueError: the file cannot be read to their end."""
     n_bytes = t.n_bytes // max(1, t.shape[-1]) * min(n_rows, t.shape[-1])
     path = h.parts[t.part]
-    try:
-        with open(path, "rb") as file:
-            file.seek(t.offset)
-            return file.read(n_bytes)
-    except OSError as e:
-        raise BadValueError(f"{path} cannot be read ({e.strerror}); check the file") from None
+    rows = _core.read_bytes(os.fsencode(path), t.offset, n_bytes)
+    if len(rows) < n_bytes:
+        raise BadValueError(f"{path} cannot be read; check the file")
+    return rows

@@ -1,23 +1,23 @@
-"""Files of packed weights: where they are, and whether one can be used for a model. `duo pack` writes them."""
+"""Files of packed weights: where they are, and whether one can be used for a model."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from duo import _core
 from duo.errors import BadValueError, UnknownModelError
+from duo.models.packed_form import is_packed
 from duo.models.paths import parts
 from duo.options.model import ModelOptions
 from duo.placement.belongings import file_hash
 from duo.placement.packing import NONE, Packing
 from duo.support.cache_folder import cache_folder
 from duo.support.json_cache import recall, remember
-from duo.support.wording import one_line
 
 SUFFIX = ".packed"
+WHOLE_SUFFIX = ".packed.gguf"  # of a packed file that takes the place of the model's
 N_CHECKED = 256  # files whose check is remembered
 
 Choice = tuple[bytes, str, bool]  # path, source, whether to check it: _core.ModelOptions.packed
@@ -39,6 +39,16 @@ def cached_path(model: str, packing: Packing = NONE) -> Path:
     return cache_folder() / "packed" / folder / default_path(Path(model).name, packing).name
 
 
+def whole_path(model: str) -> Path:
+    """The packed file that takes the model's place."""
+    return Path(model.removesuffix(".gguf") + WHOLE_SUFFIX)
+
+
+def unpacked_path(packed: str) -> Path:
+    """The model's file that it is made from again."""
+    return Path(packed.removesuffix(WHOLE_SUFFIX) + ".gguf")
+
+
 def writable_path(model: str, packing: Packing = NONE) -> Path:
     beside = default_path(model, packing)
     return beside if os.access(beside.parent, os.W_OK) else cached_path(model, packing)
@@ -55,77 +65,72 @@ def _state(path: Path) -> list[int]:
     return [stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
-def find(o: ModelOptions, packing: Packing = NONE) -> Path | None:
-    """The file for a model, whether it fits or not. Raises UnknownModelError: the user named one that is not there."""
+def find(o: ModelOptions, packing: Packing = NONE) -> str | None:
+    """The file for a model, whether it fits or not. Raises UnknownModelError: the user named one that is not there, and
+    BadValueError: the model is packed itself."""
     option = o.packed
     if option == "off" or o.cpu_kernels == "stock" or not o.repack or not os.path.isfile(o.path):
         return None
+    if option == "auto" and is_packed(o.path):
+        return o.path
     if option == "auto":
         files = [p for p in (default_path(o.path, packing), cached_path(o.path, packing)) if p.is_file()]
-        return next((p for p in files if not _is_older(p, o.path)), files[0] if files else None)
-    if not Path(option).is_file():
+        newest = next((p for p in files if not _is_older(p, o.path)), files[0] if files else None)
+        return None if newest is None else str(newest)
+    if not os.path.isfile(option):
         raise UnknownModelError(f"there is no file {option!r} ({o.flag('packed')}); check the path, or run duo pack")
-    return Path(option)
+    if is_packed(o.path):
+        if not os.path.samefile(option, o.path):
+            raise BadValueError(
+                f"{o.path} is packed itself and takes no other packed file; leave out {o.flag('packed')}"
+            )
+        return o.path
+    return option
 
 
-def _is_older(file: Path, model: str) -> bool:
-    return any(os.stat(part).st_mtime_ns > file.stat().st_mtime_ns for part in parts(model))
+def _is_older(file: str | Path, model: str) -> bool:
+    return any(os.stat(part).st_mtime_ns > os.stat(file).st_mtime_ns for part in parts(model))
 
 
 def mapped_bytes(o: ModelOptions) -> int:
     """Bytes of the target's weights that will be mapped, as far as can be told before loading."""
     path, source, _ = choose(o, NONE)
-    mapped = source and o.load_mode == "auto" and not o.check_tensors
-    return os.path.getsize(os.fsdecode(path)) if mapped else 0
+    if not path or o.check_tensors:
+        return 0
+    if source:
+        return os.path.getsize(path) if o.load_mode == "auto" else 0
+    if not is_packed(o.path) or o.load_mode not in ("auto", "mmap", "mlock") or o.context["lora"]:
+        return 0
+    return _core.packed_facts(path)[1]  # the rest is read
 
 
 def choose(o: ModelOptions, packing: Packing) -> Choice:
     """The packed weights for a model. Raises as find()."""
     file = find(o, packing)
-    if file is None:
-        return NOTHING
     try:
-        state = _state(file)
+        if is_packed(o.path):
+            return b"" if file is None else os.fsencode(file), "", _must_be_checked(Path(o.path))
+        if file is None:
+            return NOTHING
         source = "" if _is_older(file, o.path) else source_of(o.path)  # no file has an empty source
+        return os.fsencode(file), source, _must_be_checked(Path(file))
     except OSError:
         return NOTHING  # loading will report it
-    return os.fsencode(file), source, recall(_checked_file()).get(str(file.resolve())) != state
+
+
+def _must_be_checked(file: Path) -> bool:
+    return recall(_checked_file()).get(str(file.resolve())) != _state(file)
 
 
 def note_checked(m: _core.ModelOptions, used: str) -> None:
     """Remembers that the packed weights were read and found whole when the model was loaded. used: the file that it
     has its weights from; empty: none."""
-    if used and m.packed[2]:
-        _remember(Path(used))
+    model = os.fsdecode(m.path)
+    file = model if is_packed(model) else used
+    if file and m.packed[2] and not m.vocab_only:
+        remember_checked(Path(file))
 
 
-def _remember(path: Path) -> None:
+def remember_checked(path: Path) -> None:
+    """That a file was just written or read to its end, and nothing was wrong."""
     remember(_checked_file(), str(path.resolve()), _state(path), at_most=N_CHECKED)
-
-
-def _is_packed(path: Path) -> bool:
-    """Whether duo pack has written it, by its first key (csrc/llama/packed_header.cpp)."""
-    try:
-        with path.open("rb") as file:
-            return b"duo.packed." in file.read(64)
-    except OSError:
-        return False
-
-
-def pack(
-    model: str, out: Path, packing: Packing, n_threads: int, progress: Callable[[str, float], None] | None = None
-) -> int:
-    """Writes the packed weights of a model. Returns the number of bytes. Raises DuoError."""
-    if not os.path.isfile(model):
-        raise UnknownModelError(f"there is no file {model}; check the path")
-    own_paths = {default_path(model, packing), cached_path(model, packing)}
-    if out.is_dir() or (out.exists() and out not in own_paths and not _is_packed(out)):
-        raise BadValueError(f"{out} exists and is no packed file; choose another name (-o), or remove it")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        source = source_of(model)
-    except OSError as e:
-        raise BadValueError(f"the weights cannot be packed into {out}: {one_line(e)}; check both paths") from None
-    n = _core.pack_model(os.fsencode(model), os.fsencode(out), source, packing, n_threads, progress)
-    _remember(out)
-    return n

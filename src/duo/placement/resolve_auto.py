@@ -11,6 +11,7 @@ from duo import _core
 from duo.errors import BadValueError, DoesNotFitError
 from duo.models.head import Head
 from duo.models.header import Header, read_header
+from duo.models.packed_form import is_packed
 from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
 from duo.placement import kernels, packed
@@ -287,7 +288,7 @@ def _check_host(m: ModelOptions, n_bytes: int, n_target: int, advice: str) -> No
     m: the target. n_target: its part of n_bytes.
     """
     free = _core.memory_available()
-    if n_bytes <= free or m.load_mode == "mmap":
+    if n_bytes <= free or (m.load_mode == "mmap" and not is_packed(m.path)):  # of a packed file, a part is read
         return
     if n_bytes - min(packed.mapped_bytes(m), n_target) > free:
         raise DoesNotFitError(

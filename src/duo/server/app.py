@@ -18,6 +18,7 @@ from typing_extensions import Unpack
 from duo import __version__
 from duo.errors import BadValueError
 from duo.generation.recent_events import RecentEvents
+from duo.models.file_name import model_name
 from duo.options.serve import ServeOptions
 from duo.server.errors import ApiError, as_api_error
 from duo.server.middleware import Gate
@@ -64,7 +65,7 @@ def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack
         if name in OF_ROUTER:
             raise BadValueError(f"{name} is an option of `duo serve`, and this app serves one Duo; leave it out")
     shown = {**options, "ui": trace is not None and options.get("ui", True)}
-    service = Service(ServerSettings.of(shown, Path(duo.local_model.path).stem))
+    service = Service(ServerSettings.of(shown, model_name(Path(duo.local_model.path))))
     service.events = trace if service.settings.ui else None
     service.loaded(duo)
     return make_app(service)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -20,11 +21,17 @@ all processors, and the text is the same, bit for bit. duo still reads the model
 
 If the model's file or the packed format has changed, duo says so, and packs while loading.
 
+With --replace the packed file (70B.packed.gguf) has all that the model's file has, and takes its place: it is written,
+read back from the disk and compared with the model's file, byte for byte, and then the model's file is removed. All
+commands that run models take it (-m). llama.cpp, other programs, make-draft, train and dev do not. --unpack makes the
+model's file again.
+
 \b
 Examples:
   duo pack 70B.gguf
   duo pack 8B.gguf --draft
   duo pack 70B.gguf -o /fast/70B.packed && duo -m 70B.gguf --packed /fast/70B.packed
+  duo pack 70B.gguf --replace && duo -m 70B.packed.gguf
 """
 
 
@@ -46,30 +53,73 @@ def _model(name: str) -> str:
 @click.option(
     "--draft", is_flag=True, help="Pack it as a draft's weights, which become 4-bit types where that is faster."
 )
+@click.option("--replace", is_flag=True, help="Keep only the packed file, and remove MODEL.")
+@click.option("--unpack", is_flag=True, help="MODEL is such a file: make the model's own file again, beside it.")
 @click.option("-t", "--threads", type=click.IntRange(1, 512), metavar="N", help="CPU threads. Default: one per core.")
-def pack(model: str, output: str | None, draft: bool, threads: int | None) -> None:
+def pack(model: str, output: str | None, draft: bool, replace: bool, unpack: bool, threads: int | None) -> None:
+    from duo.placement.cpus import usable_cores
+
+    if draft + replace + unpack > 1:
+        raise BadValueError("--draft, --replace and --unpack exclude each other; give one of them")
+    n_threads = threads or max(1, usable_cores())
+    if unpack:
+        _unpack(model, output, n_threads)
+    else:
+        _pack(model, output, n_threads, draft=draft, replace=replace)
+
+
+def _pack(model: str, output: str | None, n_threads: int, *, draft: bool, replace: bool) -> None:
+    from duo.cli.commands.check import is_file
     from duo.cli.progress import progress
+    from duo.cli.show import warn
+    from duo.models.packed_form import is_packed
     from duo.models.paths import model_bytes
     from duo.options.model import ModelOptions
     from duo.options.validate import engine_options
-    from duo.placement import kernels, packed
-    from duo.placement.cpus import usable_cores
+    from duo.placement import kernels, packed, packed_writer
     from duo.placement.packing import NONE, cheap_draft
 
     if not kernels.available():
         raise BadValueError(
             "duo's CPU kernels do not work on this machine, so there is nothing to pack for; see duo devices"
         )
+    if replace and not is_file(model):
+        raise BadValueError(f"--replace removes a file, and {model} is a model of the hub; give a file")
     path = _model(model)
-    n_threads = threads or max(1, usable_cores())
     of_draft = ModelOptions.of(engine_options({}), "draft", path)
     packing, _ = cheap_draft(of_draft, [n_threads]) if draft else (NONE, 0)
-    out = packed.writable_path(path, packing) if output is None else Path(output)
+    own_name = packed.whole_path(path) if replace else packed.writable_path(path, packing)
+    out = own_name if output is None else Path(output)
+    if replace:
+        beside = packed.default_path(path)
+        also = f", and {beside}, if duo packed it from this model," if beside.is_file() and is_packed(beside) else ""
+        warn(f"{path}{also} will be removed when {out} is complete. Presets and links that name it will not find it; "
+             f"other programs cannot read {out.name}; duo pack --unpack makes the model's file again")  # fmt: skip
+        if os.stat(path).st_nlink > 1:
+            warn(f"{path} has other names on the disk (hard links), so its space will not become free")
     began = time.monotonic()
     n_bytes = model_bytes(path)
     with progress("bytes", after_s=0.5) as show:
-        n = packed.pack(
-            path, out, packing, n_threads, lambda _, share: show(f"packing {Path(path).name}", share * n_bytes, n_bytes)
-        )
+
+        def draw(_: str, share: float) -> None:
+            show(f"packing {Path(path).name}", share * n_bytes, n_bytes)
+
+        if replace:
+            n, kept = packed_writer.replace(path, out, n_threads, draw)
+        else:
+            n, kept = packed_writer.pack(path, out, packing, n_threads, draw), ""
+    if kept:
+        warn(kept)
     weights = f" as {packing[0].upper()}" if packing[0] else " as they are" if draft else ""
     click.echo(f"{out}: {gigabytes(n)}, packed{weights} in {time.monotonic() - began:.1f} s")
+
+
+def _unpack(model: str, output: str | None, n_threads: int) -> None:
+    from duo.cli.progress import progress
+    from duo.placement import packed, packed_writer
+
+    out = packed.unpacked_path(model) if output is None else Path(output)
+    began = time.monotonic()
+    with progress("share", after_s=0.5) as show:
+        packed_writer.unpack(model, out, n_threads, lambda _, share: show(f"unpacking {Path(model).name}", share, 1.0))
+    click.echo(f"{out}: {gigabytes(out.stat().st_size)}, unpacked in {time.monotonic() - began:.1f} s")

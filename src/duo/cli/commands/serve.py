@@ -48,6 +48,8 @@ def name_of(params: dict[str, Any]) -> str:
     from pathlib import Path
     from urllib.parse import unquote, urlsplit
 
+    from duo.models.file_name import model_name
+
     if params["pair"] is not None:
         return str(params["pair"])
     if params["hf_repo"] is not None:
@@ -55,7 +57,7 @@ def name_of(params: dict[str, Any]) -> str:
     if params["model"] is None:
         return "demo"
     # What stands behind a URL's path may be a signature.
-    return Path(unquote(urlsplit(params["model"]).path) if "://" in params["model"] else params["model"]).stem
+    return model_name(Path(unquote(urlsplit(params["model"]).path) if "://" in params["model"] else params["model"]))
 
 
 def serve(params: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from duo.errors import BadValueError
 from duo.models.beside import NO_MODEL, PREFIXES
+from duo.models.file_name import model_name
 
 FIRST_PART = "-00001-of-"
 GLOBAL = "*"
@@ -80,7 +81,7 @@ def of_folder(folder: Path) -> list[ModelSource]:
     """Files, and folders with the parts of one model and perhaps its draft. Raises BadValueError: it is no folder."""
     if not folder.is_dir():
         raise BadValueError(f"{folder} (--models-dir) is no folder; check the path")
-    sources = []
+    sources: list[ModelSource] = []
     for path in sorted(folder.iterdir()):
         files = sorted(path.glob("*.gguf")) if path.is_dir() else [path] if path.suffix == ".gguf" else []
         models = [f for f in files if NO_MODEL not in f.name and not f.name.startswith(PREFIXES)]
@@ -89,7 +90,10 @@ def of_folder(folder: Path) -> list[ModelSource]:
         model = next((f for f in models if FIRST_PART in f.name), models[-1])
         draft = next((f for f in files if f.name.startswith(PREFIXES)), None)
         args = ["-m", str(model), *(["-md", str(draft)] if draft is not None else [])]
-        sources.append(ModelSource(path.name.removesuffix(".gguf"), tuple(args), str(model)))
+        name = model_name(path)
+        if any(s.name == name for s in sources):  # the model's own file is there, too
+            name = path.name.removesuffix(".gguf")
+        sources.append(ModelSource(name, tuple(args), str(model)))
     return sources
 
 
