@@ -11,7 +11,7 @@ SLOW_S = 400  # the bound of a test that is marked slow; the others' is in pypro
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> "bool | None":
     # PyTorch takes seconds to import, in every process, and all tests of these files are daily.
-    with_torch = collection_path.name in ("test_train.py", "test_train_runs.py")
+    with_torch = collection_path.name in ("test_train.py", "test_train_mixture.py", "test_train_runs.py")
     return True if with_torch and "daily" not in config.getoption("markexpr") else None
 
 

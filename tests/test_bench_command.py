@@ -110,7 +110,7 @@ def test_turns_follow_one_another(duo_pair: Duo) -> None:
         (["-m", "no.gguf", "-md", DRAFT], "there is no file no.gguf"),
         (["--draft-min", 3], "n_draft_min (--draft-min) is 3, above n_draft (--draft), 1"),
         (["--temp", "x"], "temperature (--temp) is 'x'"),
-        (["--draft", 4], "unknown option --draft"),
+        (["--draft", 4], "--draft is an option of duo run"),
         (["--questions", 0], "0 is not in the range"),
         (["-n", 200, "-c", 128], "no question fits the context together with its answer; raise -c or lower -n"),
     ],

@@ -264,7 +264,7 @@ def test_a_model_here_is_compared_with_a_server(run: Run) -> None:
         (["--prompts", "nowhere.txt"], "cannot be read"),
         (["-m", "nowhere.gguf"], "nowhere.gguf"),
         (["--verify-host", "h:1"], "--verify-host"),
-        (["-np", "3"], "unknown option"),
+        (["-np", "3"], "-np is an option of duo run"),
     ],
 )
 def test_mistakes(args: list[str], words: str, run: Run) -> None:

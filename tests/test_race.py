@@ -123,7 +123,7 @@ def test_both_texts_have_one_seed_and_it_can_be_chosen(run: Run) -> None:
         (["-m", TARGET], "a race needs a draft, and none was given; give it with -md"),
         (["-md", DRAFT], "a draft was given without a target"),
         (["-p", ""], "the prompt is empty"), (["-p", "a", "-f", "b"], "both -p and -f"),
-        (["--prompt-cache", "x"], "unknown option --prompt-cache"),
+        (["--prompt-cache", "x"], "--prompt-cache is an option of duo run"),
         ([*PAIR, "-m", "no.gguf"], "there is no file no.gguf"), ([*PAIR, "-c", "10"], "the context holds 10"),
     ],
 )  # fmt: skip

@@ -227,7 +227,6 @@ def test_a_unix_socket(program: Program, tmp_path: Path) -> None:
     ("args", "words"),
     [
         (["-m", "/nowhere.gguf"], "nowhere.gguf"),
-        (["--host", "0.0.0.0"], "other machines"),
         (["--temp", "x"], "temperature"),
         (["-np", "99"], "n_parallel"),
         (["--chat-template", "nonsense"], "unknown chat template"),

@@ -236,7 +236,7 @@ def test_the_command_says_what_to_run(run: Run, tmp_path: Path, cache: Path) -> 
         (["-f", os.devnull], "has no prompt; write one per line"),
         (["-f", TARGET], "is not UTF-8"),
         (["--json-file", "no/such/x.json"], "the JSON file no/such/x.json cannot be written"),
-        (["--mode", "sync"], "unknown option --mode"),
+        (["--mode", "sync"], "--mode is an option of duo run"),
         (["--draft-host", "127.0.0.1:9"], "duo tune measures two models on this machine; leave out --draft-host"),
         (["-m", TARGET, "--draft-host", "127.0.0.1:9"], "leave out --draft-host"),
         (["-md", DRAFT, "--verify-host", "127.0.0.1:9"], "leave out --verify-host"),

@@ -48,11 +48,11 @@ class SmallMixture(SmallModel):
     """A glm4moe. n_ff of its shapes is the width of an expert; n_layer is without MTP layers."""
 
     ff_ratio = 0.35
-    _optional = SmallModel._optional | {
+    optional = SmallModel.optional | {
         "attn_q_norm", "attn_k_norm", "exp_probs_b", "ffn_gate", "ffn_up", "ffn_down", *_MTP_AXES,
     }  # fmt: skip
-    _width_names: ClassVar[dict[str, str]] = {
-        **SmallModel._width_names, "ff": "the width of dense layers,", "ff_expert": "n_ff",
+    width_names: ClassVar[dict[str, str]] = {
+        **SmallModel.width_names, "ff": "the width of dense layers,", "ff_expert": "n_ff",
         "ff_shared": "the width of the shared expert,", "pair": "twice n_embd,",
     }  # fmt: skip
 

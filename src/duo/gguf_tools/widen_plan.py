@@ -79,8 +79,8 @@ class SmallModel:
     """The small model, opened and checked. Raises BadValueError, UnknownModelError."""
 
     ff_ratio = 2.75  # n_ff / n_embd of real models
-    _optional = frozenset({"output", "rope_freqs"})
-    _width_names: ClassVar[dict[str, str]] = {"embd": "n_embd", "ff": "n_ff", "q": "heads times head size,"}
+    optional = frozenset({"output", "rope_freqs"})
+    width_names: ClassVar[dict[str, str]] = {"embd": "n_embd", "ff": "n_ff", "q": "heads times head size,"}
 
     def __init__(self, path: Path, reader: gguf.GGUFReader) -> None:
         self.path, self.reader = path, reader
@@ -185,7 +185,7 @@ class SmallModel:
         self._check_widths(type, self._widths(WidenedShape(n_embd or self.shape.n_embd, n_ff or self.shape.n_ff, 1)))
 
     def _check_widths(self, type: GgmlType | None, widths: dict[str, int]) -> None:
-        names = self._width_names
+        names = self.width_names
         matrices = [(self._axes_of(n)[-1], t.tensor_type) for n, t in self.tensors.items() if len(t.shape) > 1]
         for axis, kind in matrices if type is None else [(axis, type) for axis in names]:
             block = gguf.GGML_QUANT_SIZES[kind][0]
@@ -233,7 +233,7 @@ class SmallModel:
                     f"{self.path}: tensor '{name}' is {dims}, which does not match the metadata; convert it again"
                 )
         weights = {name.split(".")[-2] for name in self.tensors if name.endswith(".weight")}
-        if missing := self._axes.keys() - self._optional - weights:
+        if missing := self._axes.keys() - self.optional - weights:
             raise BadValueError(
                 f"{self.path}: tensor '{min(missing)}' is missing; only plain {self.arch} models can be widened"
             )
