@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import duo
+from duo.benchmark.bench.questions import read
 from duo.cli.commands.dev import parse_size
 from duo.gguf_tools.widen import widen
 
@@ -25,12 +26,7 @@ def widened(size: str, work: Path) -> Path:
 
 
 def passages(n: int, n_tokens: int) -> list[list[int]]:
-    """Tokens of n texts: held-out prompts, and how the mixture goes on."""
-    prompts = [json.loads(line)["turns"][0] for line in PROMPTS.read_text("utf-8").splitlines()]
-    found = []
+    """What the mixture writes after each of n held-out prompts, greedy: n_tokens tokens."""
+    how: dict[str, Any] = {"temperature": 0, "max_tokens": n_tokens, "ignore_eos": True}
     with duo.Duo(SMALL, n_ctx=512) as d:
-        for prompt in prompts[:n]:
-            ids = d.tokenize(prompt)
-            written = d.generate(ids, temperature=0, max_tokens=n_tokens, ignore_eos=True).tokens
-            found.append([*ids, *written][-n_tokens:])
-    return found
+        return [list(d.generate(d.tokenize(q.turns[0]), **how).tokens) for q in read(PROMPTS)[:n]]

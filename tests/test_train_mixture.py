@@ -24,7 +24,7 @@ torch = need_torch()
 
 from duo.train.draft import read_llama  # noqa: E402
 from duo.train.gguf_out import read_card  # noqa: E402
-from duo.train.mixture import Experts, Mixture, MixtureShape  # noqa: E402
+from duo.train.mixture import Experts, Mixture, MixtureShape, experts_of  # noqa: E402
 from duo.train.mixture_file import write_mixture  # noqa: E402
 from duo.train.mtp import MtpLayer  # noqa: E402
 from duo.train.target_file import ModelFile  # noqa: E402
@@ -67,7 +67,7 @@ def test_llama_cpp_computes_the_mixture_and_its_mtp_layer(
     layer.eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for e in [*mixture.experts(), *layer.experts()]:
+        for e in [*experts_of(mixture), *experts_of(layer)]:
             e.bias.copy_(0.1 * torch.randn(16, generator=generator))
     path, tokens = tmp_path / "mixture.gguf", TOKENS[:48]
     write_mixture(path, mixture, layer, ModelFile(TARGET), "f32", {})
@@ -79,7 +79,7 @@ def test_llama_cpp_computes_the_mixture_and_its_mtp_layer(
         states = mixture.states(torch.tensor([tokens]))
         ours = mixture.output(states)[0].numpy()
         of_layer = layer.logits(next(layer.steps(torch.tensor([tokens]), states, 1)))[0].numpy()
-        for e in mixture.experts():
+        for e in experts_of(mixture):
             e.bias.zero_()
     assert np.abs(ours - p.logits()).max() < 1e-3
     assert np.abs(states[0].numpy() - p.features()).max() < 1e-3

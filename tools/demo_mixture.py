@@ -26,7 +26,7 @@ from duo.options.validate import train_draft_options
 from duo.train.course import Course, TrainingRequest
 from duo.train.dataset import Lessons
 from duo.train.draft import read_llama
-from duo.train.mixture import Mixture, MixtureShape
+from duo.train.mixture import Mixture, MixtureShape, experts_of
 from duo.train.mixture_file import write_mixture
 from duo.train.mixture_task import MixtureTask, MtpTask
 from duo.train.mtp import MtpLayer
@@ -124,12 +124,12 @@ def begins(course: Course) -> bool:
 def balance(mixture: Mixture, lessons: Lessons) -> list[list[float]]:
     """Of each layer with experts: how often each one is chosen on the texts that check the training, relative to an
     equal share."""
-    for e in mixture.experts():
+    for e in experts_of(mixture):
         e.train()
         e.load.zero_()
     for items in lessons.epoch(0, 0, 4096):
         mixture.states(lessons.batch(items, torch.device("cpu")).tokens)
-    shares = [[round(float(x), 2) for x in e.load / e.load.mean()] for e in mixture.experts()]
+    shares = [[round(float(x), 2) for x in e.load / e.load.mean()] for e in experts_of(mixture)]
     mixture.eval()
     return shares
 

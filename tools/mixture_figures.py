@@ -8,7 +8,6 @@ Counts, not times.
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from demo_head import divided
 
 from duo import Duo, _core
 from duo.benchmark import doctor
+from duo.benchmark.bench.questions import read
 from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 
@@ -74,7 +74,7 @@ def main() -> None:
     for model in (demo_pair()[0], args.model):
         nats = loss(model, windows)
         print(f"{model.name}: {nats:.3f} nats, perplexity {np.exp(nats):.1f} ({len(windows)} windows)", flush=True)
-    prompts = [json.loads(line)["turns"][0] for line in PROMPTS.read_text("utf-8").splitlines()][: args.prompts]
+    prompts = [q.turns[0] for q in read(PROMPTS)[: args.prompts]]
     print(f"the demo draft: {accepted(args.model, demo_pair()[1], prompts)}", flush=True)
     print(f"its MTP layer: {accepted(args.model, None, prompts, spec_type='draft-mtp')}")
 

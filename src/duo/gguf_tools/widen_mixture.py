@@ -113,9 +113,8 @@ class SmallMixture(SmallModel):
             tensor = replace(tensor, type=tensor.like.tensor_type)  # F32: routers are not quantised
         if "pair" in axes:
             tensor = replace(tensor, n_parts=2)
-        if axes == ("embd",) and tensor.name.endswith(
-            ".weight"
-        ):  # all norms are of vectors that are zero in what was added
+        # All norms are of vectors that are zero in what was added.
+        if axes == ("embd",) and tensor.name.endswith(".weight"):
             tensor = replace(tensor, scale=(self.shape.n_embd / tensor.dims[0]) ** 0.5)
         if not is_added or part in _ROUTING:
             return tensor

@@ -82,6 +82,11 @@ class Experts(nn.Module):
         self.load.zero_()
 
 
+def experts_of(model: nn.Module) -> list[Experts]:
+    """Of all its layers that have some."""
+    return [m for m in model.modules() if isinstance(m, Experts)]
+
+
 def mixture_layer(s: MixtureShape) -> Layer:
     """A layer whose feed-forward part has experts."""
     layer = Layer(s)
@@ -97,7 +102,3 @@ class Mixture(Llama):
         self.sizes = shape
         for i in range(shape.n_dense, shape.n_layer):
             self.layers[i] = mixture_layer(shape)
-
-    def experts(self) -> list[Experts]:
-        """Of all layers that have some."""
-        return [m for m in self.modules() if isinstance(m, Experts)]

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
 from duo.train.dataset import Batch
 from duo.train.draft_task import DraftTask
 from duo.train.head_task import HeadTask
-from duo.train.mixture import Mixture
+from duo.train.mixture import Experts, Mixture, experts_of
 from duo.train.mtp import MtpLayer
+
+
+def balance(experts: Iterable[Experts]) -> None:
+    """Before a step: by the load that the step before has brought."""
+    for e in experts:
+        e.balance()
 
 
 class MixtureTask(DraftTask):
@@ -17,11 +25,10 @@ class MixtureTask(DraftTask):
 
     def __init__(self, mixture: Mixture) -> None:
         super().__init__(mixture)
-        self._experts = mixture.experts()
+        self._experts = experts_of(mixture)
 
     def loss(self, batch: Batch) -> Tensor:
-        for e in self._experts:
-            e.balance()  # by the step before
+        balance(self._experts)
         return super().loss(batch)
 
 
@@ -33,7 +40,7 @@ class MtpTask(HeadTask):
     def __init__(self, layer: MtpLayer, n_steps: int) -> None:
         super().__init__(layer, n_steps)
         layer.target.requires_grad_(False).eval()
-        self._experts = layer.experts()
+        self._experts = experts_of(layer)
 
     def _column_of(self) -> None:
         return None
@@ -43,6 +50,5 @@ class MtpTask(HeadTask):
         return self.model.target.to(batch.tokens.device).states(batch.tokens)
 
     def loss(self, batch: Batch) -> Tensor:
-        for e in self._experts:
-            e.balance()
+        balance(self._experts)
         return super().loss(batch)

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import Tensor, nn
 
 from duo.train.layers import RMSNorm
-from duo.train.mixture import Experts, Mixture, mixture_layer
+from duo.train.mixture import Mixture, mixture_layer
 
 
 class MtpLayer(nn.Module):
@@ -54,6 +54,3 @@ class MtpLayer(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         return self.target.output(states).float()
-
-    def experts(self) -> list[Experts]:
-        return [m for m in self.layer.modules() if isinstance(m, Experts)]
