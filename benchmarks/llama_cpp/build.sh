@@ -18,13 +18,14 @@ END
 )
 
 source=${source:-$PWD/build/llama_cpp_python-$version/vendor/llama.cpp}
-if [ ! -d "$source/common" ]; then
+if [ ! -d "$source/common" ] || [ ! -d "$source/vendor" ]; then
     echo "fetching the source of llama-cpp-python $version"
     mkdir -p build/sdist
     "$python" -m pip download --quiet --no-deps --no-binary llama-cpp-python --dest build/sdist \
         "llama-cpp-python==$version"
     folder=llama_cpp_python-$version
-    tar -xzf "build/sdist/$folder.tar.gz" -C build "$folder/vendor/llama.cpp/common" "$folder/llama_cpp/__init__.py"
+    tar -xzf "build/sdist/$folder.tar.gz" -C build "$folder/llama_cpp/__init__.py" \
+        "$folder/vendor/llama.cpp/"{common,vendor,src/llama-ext.h}
 fi
 
 cmake -S . -B build -DPYTHON_SITE_PACKAGES="$packages" -DLLAMA_CPP_SOURCE="$source"
