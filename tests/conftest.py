@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import certifi
 import pytest
+from marks import pytest_collection as pytest_collection
 from marks import pytest_collection_modifyitems as pytest_collection_modifyitems
 from marks import pytest_ignore_collect as pytest_ignore_collect
 from marks import pytest_terminal_summary as pytest_terminal_summary

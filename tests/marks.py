@@ -1,18 +1,32 @@
 """Which tests run: what marks mean, and what a run says of those that were left out. conftest.py has these hooks."""
 
+import importlib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from needs import advice
 
 SLOW_S = 400  # the bound of a test that is marked slow; the others' is in pyproject.toml
+WITH_TORCH = ("test_train.py", "test_train_mixture.py", "test_train_runs.py")
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Each process that runs beside others imports its share of the files first. The first import rewrites a file's
+    assertions, which takes 14 s for all files, and keeps the result for the other processes."""
+    n = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if n > 1 and session.config.args == session.config.getini("testpaths"):
+        first = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+        for path in sorted(Path(__file__).parent.glob("test_*.py"))[first::n]:
+            if not pytest_ignore_collect(path, session.config):
+                with suppress(Exception):  # pytest imports it again and reports the error
+                    importlib.import_module(path.stem)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> "bool | None":
     # PyTorch takes seconds to import, in every process, and all tests of these files are daily.
-    with_torch = collection_path.name in ("test_train.py", "test_train_mixture.py", "test_train_runs.py")
-    return True if with_torch and "daily" not in config.getoption("markexpr") else None
+    return True if collection_path.name in WITH_TORCH and "daily" not in config.getoption("markexpr") else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
