@@ -1,14 +1,23 @@
 """The options of `Duo` that say which CPU threads compute the models."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from typing_extensions import TypedDict
 
-from duo.options.markers import Field
+from duo.options.markers import BeforeValidator, Field
 from duo.options.option import Int, Threads, opt
 
 # By llama.cpp's numbers (set_process_priority): low, normal, medium, high, realtime.
 NICE = {-1: 5, 0: 0, 1: -5, 2: -10, 3: -20}
+
+
+def _bit(value: Any) -> Any:
+    if isinstance(value, str | int) and str(value).strip() in ("0", "1", "False", "True"):
+        return str(value).strip() in ("1", "True")
+    raise ValueError("input should be 0 or 1")
+
+
+Bit = Annotated[bool, BeforeValidator(_bit)]
 Priority = Annotated[Int, Field(ge=-1, le=3)]
 _PRIORITIES = "-1 low, 0 normal, 1 medium, 2 high, 3 realtime. Default: that of the process (--prio)."
 
@@ -119,7 +128,7 @@ class ThreadOptions(TypedDict, total=False):
         ),
     ]
     cpu_strict: Annotated[
-        bool | None,
+        Bit | None,
         opt(
             None,
             "1: each thread of the target has one CPU of -C and -Cr, in turn; without these it changes nothing. "
@@ -129,7 +138,7 @@ class ThreadOptions(TypedDict, total=False):
         ),
     ]
     cpu_strict_draft: Annotated[
-        bool | None,
+        Bit | None,
         opt(
             None,
             "The same for the draft's -Cd and -Crd. Default: as --cpu-strict.",
@@ -139,7 +148,7 @@ class ThreadOptions(TypedDict, total=False):
         ),
     ]
     cpu_strict_batch: Annotated[
-        bool | None,
+        Bit | None,
         opt(
             None,
             "The same for the target's passes of several rows. Default: as --cpu-strict.",
@@ -148,7 +157,7 @@ class ThreadOptions(TypedDict, total=False):
         ),
     ]
     cpu_strict_batch_draft: Annotated[
-        bool | None,
+        Bit | None,
         opt(
             None,
             "The same for the draft's passes of several rows. Default: as --cpu-strict-draft.",
