@@ -63,7 +63,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[R
     Registry.images, Registry.blobs, Registry.asked = {}, {}, []
     put("ai/tales:latest", MODEL)
     with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         monkeypatch.setattr(docker, "TOKENS", url)
         monkeypatch.setattr(docker, "REGISTRY", url)
