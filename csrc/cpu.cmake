@@ -4,7 +4,7 @@ include(CheckCXXCompilerFlag)
 include(CheckCXXSourceCompiles)
 
 set(cpu_kernels csrc/cpu/amx.cpp csrc/cpu/attention.cpp csrc/cpu/codebook.cpp csrc/cpu/evict.cpp csrc/cpu/file_block.cpp csrc/cpu/file_block_k.cpp csrc/cpu/file_block_iq.cpp
-                csrc/cpu/isa.cpp csrc/cpu/kernel_portable.cpp csrc/cpu/product.cpp csrc/cpu/quantise.cpp csrc/cpu/repack.cpp csrc/cpu/team.cpp
+                csrc/cpu/isa.cpp csrc/cpu/kernel_portable.cpp csrc/cpu/product.cpp csrc/cpu/quantise.cpp csrc/cpu/repack.cpp csrc/cpu/team.cpp csrc/cpu/team_place.cpp
                 csrc/cpu/unit_layout.cpp csrc/cpu/unit_layout_iq.cpp)
 # No test needs them with ThreadSanitizer (below).
 add_library(duo_cpu STATIC EXCLUDE_FROM_ALL ${cpu_kernels})

@@ -64,10 +64,10 @@ def test_most_options_of_the_programs_are_taken(name: str, n_taken: int, n_less:
     program = name.removeprefix("llama-").upper()
     options = [arg["names"] for arg in ARGS if {"COMMON", program} & set(arg["programs"])]
     missing = [names for names in options if {*names} & (WORK_OF_OTHERS.keys() | PROGRAM.keys())]
-    assert len(missing) <= 0.05 * len(options), f"{len(missing)} of {len(options)}: {missing}"
     less = [names for names in options if any(t.kind == "less" for n in names for t in OF_NAME.get(n, ()))]
     counts = len(options) - len(missing), len(less), len(options)
     assert counts == (n_taken, n_less, n_all), "correct SHARES, which docs/cli.md quotes"
+    assert n_taken - n_less >= 0.95 * n_all, f"missing: {missing}; without effect: {less}"
 
 
 def test_classes_of_what_is_taken() -> None:
@@ -135,7 +135,7 @@ def test_values_that_change_something_are_refused_with_what_is_possible(run: Run
         (["--cache-reuse", "x"], "--cache-reuse x: it has to be a whole number"),
         (["--cache-reuse", "1.5"], "--cache-reuse 1.5: it has to be a whole number"),
         (["--log-colors", "maybe"], "--log-colors maybe: it has to be on, off or auto"),
-        (["--docker_repo", "x"], "--docker-repo is not in duo: -hf takes models of Hugging Face"),
+        (["--spec_synth_len", "2"], "--spec-synth-len is not in duo: duo bench --synthetic pretends acceptance"),
         (["--poll=101"], "invalid value for '--poll': 101 is not in the range 0<=x<=100"),
         (["--poll-batch=101"], "--poll-batch 101: it has to be a whole number from 0 to 100"),
         (["--fit-ctx", "-1"], "fit_ctx (-fitc) is '-1'"),

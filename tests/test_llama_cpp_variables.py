@@ -27,7 +27,7 @@ def test_every_variable_is_known() -> None:
 def test_a_variable_is_refused_as_its_option_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value, why in (
         ("LLAMA_ARG_GRP_ATTN_N", "4", "only 1 is possible in duo"),
-        ("LLAMA_ARG_LAZY_MODE", "now", "it has to be auto, on or off"),
+        ("LLAMA_ARG_LOG_COLORS", "maybe", "it has to be on, off or auto"),
         ("LLAMA_ARG_CACHE_REUSE", "x", "it has to be a whole number"),
     ):
         with monkeypatch.context() as m:

@@ -25,6 +25,8 @@ from duo.conversation import Conversation
 from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
+from duo.options.validate import engine_options
+from duo.placement.projector_device import projector_device
 
 PROMPT = "Once upon a time <__media__> there was a dog who saw <__media__> and said"
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 40, "ignore_eos": True}
@@ -256,3 +258,23 @@ def test_a_handler_of_llama_cpp_gives_its_projector(tmp_path: Path, template: st
         assert found["choices"] == wanted["choices"] and found["usage"]["prompt_tokens"] > 16
         with pytest.raises(BadValueError, match="when you load"):
             a.chat_handler = handler
+
+
+def test_the_device_that_encodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for options, device in (({}, ""), ({"mmproj_device": "none"}, "none"), ({"device": "none"}, "none")):
+        assert projector_device(engine_options(options), "target") == device
+    assert projector_device(engine_options({"device": "none"}), "draft") == ""
+    for name, why in (("CUDA7", "unknown device CUDA7"), ("none,none", "names 2 devices, but one encodes pictures")):
+        with pytest.raises(BadValueError, match=why):
+            projector_device(engine_options({"mmproj_device": name}), "target")
+    file = projector(tmp_path / "good.gguf", "mlp", read_header(demo_pair()[0]).n_embd)
+    shown: dict[str, Any] = {"images": [png()], "temperature": 0, "max_tokens": 4}
+    texts = []
+    for options in ({}, {"mmproj_device": "none"}):
+        with Duo(mmproj=str(file), n_ctx=512, n_threads=1, **options) as d:
+            assert d.placed.projector.offload != bool(options)
+            texts.append(d.generate("<__media__> Once", **shown).text)
+    assert texts[0] == texts[1] != ""
+    monkeypatch.setattr("duo.loaded_pair.projector_device", lambda *_: "CUDA7")
+    with pytest.raises(BadValueError, match="unknown device CUDA7"):  # libmtmd gets the device of this name
+        Duo(mmproj=str(file), n_ctx=512)

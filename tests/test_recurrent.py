@@ -259,3 +259,36 @@ def test_a_row_has_the_same_bits_in_company_and_alone(name: str, tmp_path: Path)
     assert np.array_equal(run_passes(p, 5, 1), want[:6])
     assert np.array_equal(run_passes(p, 5, 3, 1), want)
     assert np.array_equal(run_passes(p, 1), want[:1])
+
+
+def test_how_many_states_of_prompts_are_kept(mamba: Path) -> None:
+    """Each further prompt has the one before as its beginning, and an end that is not gone on with."""
+    short: dict[str, Any] = {"temperature": 0, "max_tokens": 1}
+
+    def cached(**options: Any) -> list[int]:
+        with Duo(mamba, n_ctx=1024, **options) as d:
+            ids = d.tokenize("it was a dark and stormy night, and the rain fell in torrents on the little town " * 12)
+            found = []
+            for n in (120, 240, 250, 130):
+                found.append(d.generate([*ids[: n - 4], 5, 6, 7, 8], **short).timings["cache_n"])
+            return found[1:]
+
+    assert cached() == [104, 224, 104]
+    assert cached(ctx_checkpoints=0) == [0, 0, 0]
+    assert cached(ctx_checkpoints=1) == [104, 224, 0]
+    assert cached(checkpoint_min_step=500) == [104, 104, 104]
+    for bad in ({"ctx_checkpoints": -1}, {"checkpoint_min_step": "x"}):
+        with pytest.raises(BadValueError):
+            Duo(mamba, **bad)
+
+
+def test_embeddings_of_layers_are_read_when_needed(tmp_path: Path, run: Run) -> None:
+    target = tiny("qwen4exp", DRAFT, tmp_path / "target.gguf")
+    texts = {}
+    for mode in ("auto", "off", "on"):
+        log = tmp_path / f"{mode}.log"
+        code, texts[mode], err = run("-m", target, "-c", 128, "-p", PROMPT, "-n", 8, "--temp", 0,
+                                     "--spec-type", "none", "-lzm", mode, "--log-file", log)  # fmt: skip
+        assert code == 0, err
+        assert ("lazy read enabled" in log.read_text()) == (mode == "on")
+    assert texts["on"] == texts["auto"] == texts["off"] != ""

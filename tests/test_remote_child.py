@@ -200,21 +200,33 @@ def test_the_childs_command_line_has_the_users_options_for_its_model() -> None:
             "strict": True,
             "device": "none",
             "tensor_split": [3, 1],
+            "cpu_strict": True,
+            "prio_batch": 1,
+            "prio_draft": 2,
         }
     )
     assert remote_side(o, has_draft=True) == "draft"
     words = " ".join(host_command("draft", "d.gguf", o, "unix:/s")[3:])
     assert words.startswith("draft-host -md d.gguf ")
-    for part in ("-ngld 99", "-devd RPC0,RPC1", "--rpc 10.0.0.2:50052,10.0.0.3:50052", "-cd 512", "--listen unix:/s"):
+    for part in ("-ngld 99", "-devd RPC0,RPC1", "--rpc 10.0.0.2:50052,10.0.0.3:50052", "-cd 512", "--listen unix:/s",
+                 "--cpu-strict-draft 1", "--prio-draft 2"):  # fmt: skip
         assert part in words
+    assert "--prio-batch" not in words
     assert "-ngl 11" not in words and "-dev none" not in words and "-ts" not in words
     o = engine_options(
-        {"rpc": "a:1", "device": "rpc0", "tensor_split": [3, 1], "n_gpu_layers_draft": 99, "strict": True}
+        {
+            "rpc": "a:1",
+            "device": "rpc0",
+            "tensor_split": [3, 1],
+            "n_gpu_layers_draft": 99,
+            "strict": True,
+            "cpu_strict": True,
+        }
     )
     assert remote_side(o, has_draft=True) == "target"
     words = " ".join(host_command("target", "t.gguf", o, "unix:/s")[3:])
     assert words.startswith("verify-host -m t.gguf ") and "--strict" in words and "-dev rpc0" in words
-    assert "-ts 3.0,1.0" in words
+    assert "-ts 3.0,1.0" in words and "--cpu-strict 1" in words
     assert "-ngld" not in words
 
 

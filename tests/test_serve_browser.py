@@ -319,3 +319,19 @@ def test_a_key_is_asked_for_and_kept_in_this_tab_only(tab: Browser, tmp_path: Pa
         tab.js("document.querySelector('.shut').click()")
         tab.open("about:blank#")
         assert [c for c in tab.complaints if "401" not in c] == []
+
+
+def test_the_owners_defaults(tab: Browser) -> None:
+    config = {"theme": "dark", "systemMessage": "Be brief.", "temperature": 0.25, "max_tokens": 7, "top_k": 9}
+    with served({"ui_config": json.dumps(config)}, chat_template=TEMPLATE, n_ctx=1024) as s:
+        tab.bodies.clear()
+        opened(tab, s.url)
+        assert tab.js("document.documentElement.dataset.theme") == "dark"
+        assert tab.js("['temperature', 'most'].map((x) => document.querySelector('#' + x).value)") == ["0.25", "7"]
+        tab.js("document.querySelector('#ask').focus()")
+        tab.type("Hello")
+        tab.press("Enter")
+        tab.wait(ENDED)
+    (body,) = (b for b in tab.bodies if "messages" in b)
+    assert body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    assert (body["temperature"], body["max_tokens"], body["top_k"]) == (0.25, 7, 9)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 
 import httpx
 import pytest
 from served import TALE, TEMPLATE, Server, served
 from waits import wait_until
 
+from duo.errors import BadValueError, DuoError
 from duo.server.page_files import KINDS
+from duo.server.page_settings import PageSettings
 
 CHAT = "/v1/chat/completions"
 
@@ -85,3 +89,33 @@ def test_a_token_carries_its_text(server: Server) -> None:
     chunks = [e for _, e in server.events(CHAT, body)[:-1]]
     tokens = [t for e in chunks for t in e.get("duo", {}).get("tokens", ())]
     assert "".join(t["text"] for t in tokens) == "".join(e["choices"][0]["delta"].get("content") or "" for e in chunks)
+
+
+def test_defaults_of_the_pages_settings() -> None:
+    config = {"theme": "dark", "systemMessage": "Be brief.", "temperature": 0.25, "typ_p": 0.9, "customCss": "x"}
+    with served({"ui_config": json.dumps(config)}, chat_template=TEMPLATE) as s:
+        props = s.get("/props").json()
+    assert props["ui_settings"] == props["webui_settings"] == config
+    fields = {"temperature": 0.25, "typical_p": 0.9}
+    assert props["duo"]["page"] == {"theme": "dark", "system": "Be brief.", "fields": fields}
+    assert PageSettings.of(json.dumps(config), None).unknown == ["customCss"]
+
+
+def test_wrong_settings_of_the_page(tmp_path: Path) -> None:
+    file = tmp_path / "page.json"
+    file.write_text('{"top_k": 5}')
+    assert PageSettings.of(None, str(file)).fields == {"top_k": 5}
+    for text, why in (
+        ("[1]", "--ui-config is no JSON object"),
+        ("{", "--ui-config is no JSON object"),
+        ('{"theme": ["dark"]}', "choose from light, dark, system"),
+        ('{"systemMessage": 5}', "systemMessage is 5 in --ui-config; give a text"),
+        ('{"temperature": "hot"}', "temperature is 'hot' in --ui-config, but"),
+        ('{"top_k": 1.5}', "top_k is"),
+    ):
+        with pytest.raises(BadValueError, match=re.escape(why)):
+            PageSettings.of(text, None)
+    with pytest.raises(BadValueError, match="choose one"):
+        PageSettings.of("{}", str(file))
+    with pytest.raises(DuoError, match="--ui-config-file"):
+        PageSettings.of(None, str(tmp_path / "none.json"))

@@ -32,6 +32,14 @@ int threads_here() {
 #endif
 }
 
+int member_here() {
+#if defined(_OPENMP)
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
 void on_team([[maybe_unused]] int n, const std::function<void()> & f) {
 #if defined(_OPENMP)
     if (n > 1) {

@@ -21,6 +21,9 @@ class team_size {
 // Size of a team that this thread would start now.
 int threads_here();
 
+// The number of the calling thread in its team; 0 starts the team.
+int member_here();
+
 // Calls f once on the calling thread and on each other member of the team of n that it starts next. f does not throw.
 void on_team(int n, const std::function<void()> & f);
 

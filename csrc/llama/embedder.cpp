@@ -49,12 +49,13 @@ void embedder::create(const std::string & pooling) {
     shape.n_cells                  = std::max(n_ctx, shape.n_batch);
     llama_context_params params    = context_params(*weights_, shape, false);
     params.n_batch                 = uint32_t(shape.n_batch);
-    params.n_seq_max               = uint32_t(std::min<int32_t>(n_texts_most, int32_t(llama_max_parallel_sequences())));
-    params.embeddings              = true;
-    params.pooling_type            = pooling_named(pooling);
-    params.abort_callback          = [](void * stopped) { return static_cast<std::atomic<bool> *>(stopped)->load(); };
-    params.abort_callback_data     = &stopped_;
-    context_                       = new_context(*weights_, params, "a context for embeddings", "-c or -b");
+    // libllama has an output for each of the texts.
+    params.n_seq_max      = uint32_t(std::min({n_texts_most, int32_t(llama_max_parallel_sequences()), shape.n_batch}));
+    params.embeddings     = true;
+    params.pooling_type   = pooling_named(pooling);
+    params.abort_callback = [](void * stopped) { return static_cast<std::atomic<bool> *>(stopped)->load(); };
+    params.abort_callback_data = &stopped_;
+    context_                   = new_context(*weights_, params, "a context for embeddings", "-c or -b");
     use_loras(context_.get(), weights_->loras, loaded_scales(opt));
     use_control_vectors(context_.get(), weights_->model.get(), opt);
 }

@@ -10,7 +10,8 @@ namespace duo {
 
 namespace {
 
-constexpr uint64_t marks_magic = 0x736b72616d6f7564; // "duomarks"
+constexpr uint64_t marks_magic  = 0x736b72616d6f7564; // "duomarks"
+constexpr uint64_t n_saved_most = 1 << 16;
 
 struct mark_entry {
     int64_t pos   = 0;
@@ -116,7 +117,7 @@ void kept_state::mark() {
     drop_padding();
     const int32_t n = n_held();
     std::erase_if(marks_, [n](const state & m) { return m.pos >= n; }); // of a text that was here before
-    if (n <= 0) {
+    if (n <= 0 || n_marks_ == 0 || (!marks_.empty() && n - marks_.back().pos < mark_step_)) {
         return;
     }
     state s{.pos = n, .saved = {}};
@@ -131,10 +132,14 @@ void kept_state::mark() {
         return;
     }
     s.saved.resize(n_bytes);
-    if (marks_.size() == n_marks_most) {
-        marks_.erase(marks_.begin());
-    }
     marks_.push_back(std::move(s));
+    drop_oldest();
+}
+
+void kept_state::drop_oldest() {
+    if (marks_.size() > n_marks_) {
+        marks_.erase(marks_.begin(), marks_.end() - std::ptrdiff_t(n_marks_));
+    }
 }
 
 int32_t kept_state::n_marked(int32_t pos) const {
@@ -176,7 +181,7 @@ std::string kept_state::marks() const {
 
 std::span<const char> kept_state::set_marks(std::span<const char> saved) {
     const auto end = last_of<marks_end>(saved);
-    if (end.magic != marks_magic || end.n > n_marks_most) {
+    if (end.magic != marks_magic || end.n > n_saved_most) {
         throw error(error_kind::bad_value, "the saved state has no marks");
     }
     marks_.clear();
@@ -189,6 +194,7 @@ std::span<const char> kept_state::set_marks(std::span<const char> saved) {
                                        .saved = std::string(saved.last(size_t(e.bytes)).data(), size_t(e.bytes))});
         saved = saved.first(saved.size() - size_t(e.bytes));
     }
+    drop_oldest();
     return saved;
 }
 

@@ -27,10 +27,11 @@ namespace duo {
 class kept_state {
   public:
     kept_state() = default;
-    // spare: a sequence that nobody else uses; < 0: none.
-    kept_state(llama_context * context, llama_seq_id own, llama_seq_id spare)
+    // spare: a sequence that nobody else uses; < 0: none. n_marks: the most that are kept. mark_step: tokens between
+    // two of them, at least.
+    kept_state(llama_context * context, llama_seq_id own, llama_seq_id spare, int32_t n_marks, int32_t mark_step)
         : context_(context), memory_(llama_get_memory(context)), n_snapshots_(int32_t(llama_n_rs_seq(context))),
-          own_(own), spare_(spare) {}
+          own_(own), spare_(spare), n_marks_(size_t(n_marks)), mark_step_(mark_step) {}
 
     [[nodiscard]] undo_kind kind() const { return n_snapshots_ > 0 ? undo_kind::snapshots : undo_kind::copy; }
     [[nodiscard]] int32_t   n_snapshots() const { return n_snapshots_; }
@@ -50,7 +51,7 @@ class kept_state {
     // The same, but to an earlier position if it must be. Returns the positions that are left.
     int32_t take_back(int32_t pos);
 
-    // Keeps the state as it is now. The oldest of more than n_marks_most goes.
+    // Keeps the state as it is now, unless it is too near to the last one that is kept. The oldest of too many goes.
     void                  mark();
     [[nodiscard]] int64_t mark_bytes() const;
 
@@ -64,8 +65,6 @@ class kept_state {
     // Another state was put in the place of this one.
     void forget();
 
-    static constexpr size_t n_marks_most = 4;
-
   private:
     struct state {
         int32_t     pos = 0; // the next one
@@ -74,6 +73,7 @@ class kept_state {
 
     bool                  to_mark(int32_t pos);
     void                  forget_copies();
+    void                  drop_oldest();
     [[nodiscard]] int32_t n_marked(int32_t pos) const; // of the last mark that is not behind pos; 0: none
     [[nodiscard]] int32_t n_cached() const { return llama_memory_seq_pos_max(memory_, own_) + 1; }
 
@@ -85,6 +85,8 @@ class kept_state {
     int32_t         n_spare_     = -1; // positions that the spare sequence holds; < 0: it is not in use
     int32_t         n_back_      = 0;  // rows that the snapshots reach back
     int32_t         n_padding_   = 0;  // last rows that are not text
+    size_t          n_marks_     = 0;  // the most that are kept
+    int32_t         mark_step_   = 0;
 
     std::vector<state> marks_; // by position
 };

@@ -40,7 +40,8 @@ model_cache::model_cache(const model_weights & w, model_context & context)
     : weights_(w), context_(context), can_rollback_(!w.keeps_state()) {
     const int32_t n = context.shape().n_branch;
     for (int32_t i = 0; w.keeps_state() && !w.is_draft && i < n; ++i) {
-        states_.emplace_back(context.get(), i, context.shape().spare_states ? n + i : -1);
+        states_.emplace_back(context.get(), i, context.shape().spare_states ? n + i : -1, w.options.n_marks,
+                             w.options.mark_step);
     }
 }
 
@@ -54,7 +55,8 @@ void model_cache::end_trial(bool cached) {
     }
     for (int32_t i = 0;
          !weights_.keeps_state() && !can_rollback_ && !weights_.is_draft && i < context_.shape().n_branch; ++i) {
-        states_.emplace_back(context_.get(), i, -1); // DeepSeek-V4's: no guesses
+        states_.emplace_back(context_.get(), i, -1, weights_.options.n_marks,
+                             weights_.options.mark_step); // DeepSeek-V4's: no guesses
     }
 }
 

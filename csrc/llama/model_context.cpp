@@ -82,7 +82,8 @@ context_ptr new_context(const model_weights & w, const llama_context_params & pa
 }
 
 model_context::model_context(const model_weights & w, llama_context * target, bool own_attention, bool snapshots)
-    : weights_(w), shape_(w, own_attention, snapshots), own_attention_(own_attention) {
+    : weights_(w), shape_(w, own_attention, snapshots), own_attention_(own_attention),
+      placer_(w.options.narrow_team, w.options.wide_team) {
     llama_context_params params = context_params(w, shape_, own_attention);
     params.ctx_other            = w.head ? target : nullptr;
     call_back(params);
@@ -164,10 +165,12 @@ void model_context::keep_hidden() const {
 // that an error has.
 int32_t model_context::guarded(int32_t n_tokens, const std::function<int32_t()> & pass,
                                const std::function<std::string()> & what) {
-    const model_options & opt = weights_.options;
+    const model_options & opt  = weights_.options;
+    const bool            wide = n_tokens > 1;
+    const int32_t         n    = n_threads_ > 0 ? n_threads_ : wide ? opt.n_threads_batch : opt.n_threads;
+    placer_.before_pass(wide, n);
     if (weights_.kernels.extra) {
-        const int32_t n = n_tokens > 1 ? opt.n_threads_batch : opt.n_threads;
-        cpu::restore_ggml_tiles(n_threads_ > 0 ? n_threads_ : n);
+        cpu::restore_ggml_tiles(n);
     }
     try {
         return context_.get_deleter().guarded(opt.path, what, [&] {

@@ -13,6 +13,7 @@
 #include "context_shape.h"
 #include "cpu/cell_order.h"
 #include "cpu/page_reader.h"
+#include "cpu/team_place.h"
 #include "model_weights.h"
 #include "text/lora_scales.h"
 
@@ -98,6 +99,7 @@ class model_context {
     bool                      keys_move_ = false;
     cpu::cell_order::nodes    seen_;  // in the graphs so far
     cpu::cell_order           cells_; // of own attention
+    cpu::team_placer          placer_;
 
     std::optional<cpu::page_reader> pages_; // of mapped weights
 };

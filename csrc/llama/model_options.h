@@ -8,6 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "cpu/team_place.h"
+
 namespace duo {
 
 // Requantises weights while they are packed for duo's kernels. ggml's names of types.
@@ -26,7 +28,8 @@ struct packed_choice {
 // A file that makes rows of pictures (projector.h).
 struct projector_options {
     std::string path;             // empty: the model sees nothing
-    bool        offload   = true; // to a GPU, if there is one
+    std::string device;           // that computes them; empty: the first GPU
+    bool        offload   = true; // to that one, if there is one
     int32_t     n_threads = 1;    // on the CPU
     int32_t     min_rows  = -1;   // of a picture, where the model leaves a choice; -1: as the file says
     int32_t     max_rows  = -1;
@@ -45,12 +48,15 @@ struct model_options {
     int32_t                  n_ubatch        = 512;     // rows on the device at once
     int32_t                  n_parallel      = 1;       // texts at once
     int32_t                  n_contexts      = 1;       // the cache has room for so many texts of n_ctx tokens
+    int32_t                  n_marks         = 4;       // states that a text's prompt may leave: see kept_state
+    int32_t                  mark_step       = 0;       // tokens between two of them, at least
     int32_t                  n_threads       = 1;
     int32_t                  n_threads_batch = 1;
     std::string              flash_attn      = "auto"; // on, off, auto
     std::string              type_k          = "f16";  // ggml's name of the K cache type
     std::string              type_v          = "f16";
     std::string              load_mode       = "auto"; // auto, mmap, none, mlock, dio
+    std::string              lazy_mode       = "auto"; // on, off, auto: embeddings of layers are read when needed
     bool                     vocab_only      = false;  // no weights and no context: the model only tokenizes
     bool                     offload_kqv     = true;   // a layer's cache and attention are where its weights are
     bool                     op_offload      = true;   // a GPU may compute prompts with weights of the CPU
@@ -59,6 +65,8 @@ struct model_options {
     bool                     repack          = true;   // weights may be packed for kernels
     bool                     special         = false;  // control tokens are part of the text
     std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any
+    cpu::team_place          narrow_team;              // what is special about its team in passes of one row
+    cpu::team_place          wide_team;                // the same in passes of several rows
     bool                     guesses = false;          // passes verify guesses: a recurrent state keeps snapshots
     bool                     strict  = false;          // same bits at every width: see model_decoder::decode
     bool                     mtp     = false;          // target: keep the state after the last layer, which an MTP

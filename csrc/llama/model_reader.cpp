@@ -169,7 +169,8 @@ void read_model(model_weights & w, const llama_model_params & params) {
     static std::mutex             one_at_a_time; // so that each knows what it has mapped
     std::unique_lock              alone(one_at_a_time, std::defer_lock);
     std::shared_ptr<mapped_files> files;
-    const bool maps = params.load_mode != LLAMA_LOAD_MODE_NONE && params.load_mode != LLAMA_LOAD_MODE_DIRECT_IO;
+    const bool maps = (params.load_mode != LLAMA_LOAD_MODE_NONE && params.load_mode != LLAMA_LOAD_MODE_DIRECT_IO) ||
+                      params.lazy_mode == LLAMA_LAZY_MODE_ON;
     if (maps && !is_packed_file(opt.path)) {
         alone.lock();
         files = std::make_shared<mapped_files>(read_file_header(opt.path).parts);

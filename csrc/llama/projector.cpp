@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/freed_by.h"
+#include "device.h"
 #include "log.h"
 
 #ifdef DUO_HAS_MTMD
@@ -81,6 +82,7 @@ projector::projector(const projector_options & opt, const model_weights & model)
     mtmd_helper_log_set(log_callback(), nullptr);
     mtmd_context_params params = mtmd_context_params_default();
     params.use_gpu             = opt.offload;
+    params.device              = opt.device.empty() ? nullptr : resolve_devices({opt.device}).front();
     params.print_timings       = false;
     params.n_threads           = std::max(1, opt.n_threads);
     params.image_min_tokens    = opt.min_rows;

@@ -173,6 +173,7 @@ llama_model * load_model(const std::string & path, const shared_unpacked & file,
         return llama_model_load_from_file(path.c_str(), params);
     }
     params.load_mode  = LLAMA_LOAD_MODE_NONE; // a stream cannot be mapped
+    params.lazy_mode  = LLAMA_LAZY_MODE_OFF;
     const auto stream = open_stream(file);
     return llama_model_load_from_file_ptr(stream.get(), params);
 }

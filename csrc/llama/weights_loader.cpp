@@ -28,6 +28,10 @@ llama_split_mode split_mode(const std::string & name) {
     return name == "none" ? LLAMA_SPLIT_MODE_NONE : name == "row" ? LLAMA_SPLIT_MODE_ROW : LLAMA_SPLIT_MODE_LAYER;
 }
 
+llama_lazy_mode lazy_mode(const std::string & name) {
+    return name == "on" ? LLAMA_LAZY_MODE_ON : name == "off" ? LLAMA_LAZY_MODE_OFF : LLAMA_LAZY_MODE_AUTO;
+}
+
 llama_load_mode load_mode(const std::string & name) {
     return name == "mmap"    ? LLAMA_LOAD_MODE_MMAP
            : name == "mlock" ? LLAMA_LOAD_MODE_MLOCK
@@ -150,6 +154,7 @@ void weights_loader::load_file(const std::vector<std::string> & cpu_types, const
     if (opt_.load_mode != "auto" || w_.kernels.n_duo > 0) {
         params.load_mode = load_mode(opt_.load_mode);
     }
+    params.lazy_mode = lazy_mode(opt_.lazy_mode);
     read_model(w_, params);
     w_.n_positions = positions_of(opt_.path);
     w_.has_mtp     = placement.has_mtp() && placement.has_trunk() && runs_mtp(w_.architecture());

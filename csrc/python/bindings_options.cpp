@@ -1,5 +1,8 @@
+#include <optional>
+#include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <pybind11/stl.h>
 
@@ -89,6 +92,17 @@ void register_synthetic(py::module_ & m) {
 
 using model_class = py::class_<model_options>;
 
+// A place as a tuple: CPUs, whether each member has one, niceness.
+using place_tuple = std::tuple<std::vector<int32_t>, bool, std::optional<int32_t>>;
+
+template <cpu::team_place model_options::*place> place_tuple place_of(const model_options & x) {
+    return {(x.*place).cpus, (x.*place).strict, (x.*place).nice};
+}
+
+template <cpu::team_place model_options::*place> void set_place(model_options & x, place_tuple p) {
+    x.*place = {.cpus = std::move(std::get<0>(p)), .strict = std::get<1>(p), .nice = std::get<2>(p)};
+}
+
 void add_devices(model_class & c) {
     using o = model_options;
     c.def_readwrite("devices", &o::devices)
@@ -104,6 +118,7 @@ void add_devices(model_class & c) {
         .def_readwrite("repack", &o::repack)
         .def_readwrite("override_tensors", &o::override_tensors)
         .def_readwrite("load_mode", &o::load_mode)
+        .def_readwrite("lazy_mode", &o::lazy_mode)
         .def_readwrite("vocab_only", &o::vocab_only);
 }
 
@@ -116,6 +131,8 @@ void add_context(model_class & c) {
         .def_readwrite("n_parallel", &o::n_parallel)
         .def_readwrite("guesses", &o::guesses)
         .def_readwrite("n_contexts", &o::n_contexts)
+        .def_readwrite("n_marks", &o::n_marks)
+        .def_readwrite("mark_step", &o::mark_step)
         .def_readwrite("flash_attn", &o::flash_attn)
         .def_readwrite("type_k", &o::type_k)
         .def_readwrite("type_v", &o::type_v)
@@ -128,6 +145,8 @@ void add_kernels(model_class & c) {
     c.def_readwrite("n_threads", &o::n_threads)
         .def_readwrite("n_threads_batch", &o::n_threads_batch)
         .def_readwrite("cpus", &o::cpus)
+        .def_property("narrow_team", place_of<&o::narrow_team>, set_place<&o::narrow_team>)
+        .def_property("wide_team", place_of<&o::wide_team>, set_place<&o::wide_team>)
         .def_readwrite("strict", &o::strict)
         .def_readwrite("cpu_types", &o::cpu_types)
         .def_readwrite("draft_vocab", &o::draft_vocab)

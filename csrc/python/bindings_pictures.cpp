@@ -84,6 +84,7 @@ void register_pictures(py::module_ & m) {
             "path", [](const o & x) { return py::bytes(x.path); },
             [](o & x, const std::string & path) { x.path = path; })
         .def_readwrite("offload", &o::offload)
+        .def_readwrite("device", &o::device)
         .def_readwrite("n_threads", &o::n_threads)
         .def_readwrite("min_rows", &o::min_rows)
         .def_readwrite("max_rows", &o::max_rows);

@@ -26,7 +26,7 @@ using weights_ptr = std::shared_ptr<const model_weights>;
 weights_ptr load_shared(model_options opt, bool is_draft, const py::object & progress) {
     ask_guard();
     return load_watched({&opt}, progress, [&] {
-        check_cpus(opt.cpus);
+        check_cpus(opt);
         if (is_draft) {
             refuse_lone_head(opt.path);
         } else {
@@ -46,7 +46,7 @@ struct shared_model {
 template <typename Host> struct served {
     explicit served(const weights_ptr & weights)
         : model(weights),
-          host(model, weights->options.n_parallel, [cpus = weights->options.cpus] { pin_this_thread(cpus); }) {}
+          host(model, weights->options.n_parallel, [cpus = weights->options.cpus] { begin_worker(cpus); }) {}
 
     llama_token_model model;
     Host              host;

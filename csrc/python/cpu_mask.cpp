@@ -8,27 +8,13 @@
 #endif
 
 #include "base/error.h"
+#include "cpu/team_place.h"
 
 namespace duo {
 
-// Threads that OpenMP or ggml start from this thread inherit the mask, so it binds the whole team.
-void pin_this_thread(const std::vector<int32_t> & cpus) {
-#if defined(__linux__)
-    if (cpus.empty()) {
-        return;
-    }
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (const int32_t cpu : cpus) {
-        CPU_SET(size_t(cpu), &set);
-    }
-    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-#else
-    (void)cpus;
-#endif
-}
+namespace {
 
-void check_cpus(const std::vector<int32_t> & cpus) {
+void check_list(const std::vector<int32_t> & cpus) {
 #if defined(__linux__)
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
@@ -45,6 +31,29 @@ void check_cpus(const std::vector<int32_t> & cpus) {
         throw error(error_kind::bad_value, "CPU masks and ranges work on Linux only; leave them out");
     }
 #endif
+}
+
+} // namespace
+
+void begin_worker([[maybe_unused]] const std::vector<int32_t> & cpus) {
+    cpu::allow_team_places();
+#if defined(__linux__)
+    if (cpus.empty()) {
+        return;
+    }
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int32_t cpu : cpus) {
+        CPU_SET(size_t(cpu), &set);
+    }
+    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+#endif
+}
+
+void check_cpus(const model_options & opt) {
+    for (const auto * cpus : {&opt.cpus, &opt.narrow_team.cpus, &opt.wide_team.cpus}) {
+        check_list(*cpus);
+    }
 }
 
 } // namespace duo

@@ -16,8 +16,8 @@
 namespace duo {
 
 engine::engine(const engine_options & opt) {
-    check_cpus(opt.target.cpus);
-    check_cpus(opt.draft.cpus);
+    check_cpus(opt.target);
+    check_cpus(opt.draft);
     prepare_stock_kernels(opt.target);
     prepare_shared_rpc(opt.target, opt.draft);
     if (opt.target.path.empty() && !opt.draft.path.empty()) {
@@ -94,8 +94,8 @@ engine::engine(const engine_options & opt) {
            .n_kept_bytes     = opt.n_kept_bytes,
            .prior            = opt.prior,
            .lookup           = lookup_,
-           .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
-           .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});
+           .on_target_thread = [cpus = opt.target.cpus] { begin_worker(cpus); },
+           .on_draft_thread  = [cpus = opt.draft.cpus] { begin_worker(cpus); }});
     if (opt.remote_draft) {
         const auto lines =
             std::make_shared<draft_lines>(loaded_.line->ends(), opt.n_parallel, loaded_.target->facts().n_vocab);

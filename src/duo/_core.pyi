@@ -167,12 +167,15 @@ class ModelOptions:
     n_parallel: int
     guesses: bool  # passes verify guesses: a recurrent state keeps snapshots
     n_contexts: int
+    n_marks: int  # states that are kept of a slot's prompts
+    mark_step: int
     n_threads: int
     n_threads_batch: int
     flash_attn: str
     type_k: str
     type_v: str
     load_mode: str
+    lazy_mode: str
     vocab_only: bool
     offload_kqv: bool
     op_offload: bool
@@ -181,6 +184,9 @@ class ModelOptions:
     host_buffers: bool
     repack: bool
     cpus: list[int]
+    # Of passes of one row, and of several: CPUs ([]: those of the thread), whether each thread has one, niceness.
+    narrow_team: tuple[list[int], bool, int | None]
+    wide_team: tuple[list[int], bool, int | None]
     strict: bool
     mtp: bool
     feature_layers: list[int]
@@ -205,6 +211,7 @@ class ModelOptions:
 class ProjectorOptions:
     path: bytes  # empty: the model sees nothing
     offload: bool
+    device: str
     n_threads: int
     min_rows: int  # of a picture; -1: as the file says
     max_rows: int

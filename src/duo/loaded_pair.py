@@ -18,9 +18,10 @@ from duo.models.paths import PathLike, pair, path, written
 from duo.models.projector import see_with
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
-from duo.options.model import ModelOptions, with_mtp
+from duo.options.model import ModelOptions, Role, with_mtp
 from duo.placement import packed, profiles
 from duo.placement.place import place
+from duo.placement.projector_device import projector_device
 from duo.remote import attach, host_of, in_child, n_ctx_remote
 from duo.support.atomic import replacing
 from duo.support.wording import one_line, quoted
@@ -40,6 +41,15 @@ def _save_lookup(engine: _core.Engine, file: Path) -> None:
         raise DuoError(
             f"the n-gram cache {quoted(str(file))} could not be written ({e.strerror or one_line(e)})"
         ) from None
+
+
+def _projector(
+    o: EngineOptions, role: Role, file: PathLike | None, placed: _core.ModelOptions
+) -> _core.ProjectorOptions:
+    """file: None if the model is on another machine, or there is none. Raises DuoError."""
+    if file is None:
+        return see_with(o, role, None, placed.n_threads_batch, "")
+    return see_with(o, role, path(file, role), placed.n_threads_batch, projector_device(o, role))
 
 
 class LoadedPair:
@@ -89,9 +99,8 @@ class LoadedPair:
             if vocab_only:  # it writes nothing
                 self.lookup, self.placed.lookup_static, self.placed.lookup_dynamic = None, b"", b""
             if not vocab_only:
-                target, drafter = (None if x is None else path(x, r) for x, r in ((model, "target"), (draft, "draft")))
-                self.placed.projector = see_with(o, "target", target, self.placed.target.n_threads_batch)
-                self.placed.draft_projector = see_with(o, "draft", drafter, self.placed.draft.n_threads_batch)
+                self.placed.projector = _projector(o, "target", model, self.placed.target)
+                self.placed.draft_projector = _projector(o, "draft", draft, self.placed.draft)
             learns = prepare(self.placed)
             events = self._trace_file(trace, model, draft) if isinstance(trace, str) else trace
             if isinstance(events, TraceFile):

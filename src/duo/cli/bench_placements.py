@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 # Set by each placement.
 OF_PLACES = tuple(
-    f"{name}{suffix}" for name in ("device", "n_threads", "cpu_mask", "cpu_range") for suffix in ("", "_draft")
+    f"{name}{suffix}"
+    for name in ("device", "n_threads", "cpu_mask", "cpu_range", "cpu_mask_batch", "cpu_range_batch")
+    for suffix in ("", "_draft")
 )
 
 

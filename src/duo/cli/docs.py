@@ -33,7 +33,7 @@ CLASSES = (
 )
 # llama.cpp's programs: options that duo has or takes, those among them of class `less`, and all at the pinned commit. A
 # test counts them.
-SHARES = (("llama-server", 250, 20, 259), ("llama-cli", 200, 16, 205), ("llama-completion", 162, 8, 163))
+SHARES = (("llama-server", 251, 4, 259), ("llama-cli", 201, 3, 205), ("llama-completion", 163, 1, 163))
 
 
 def cell(text: str) -> str:
@@ -117,7 +117,7 @@ what they mean.
 """
     counted = (
         f"duo does what {', '.join(shares[:-1])} and {shares[-1]} ask for, or is so anyway; each is counted once, "
-        "however it is spelled. Our aim for the first two, 95%, is not reached."
+        "however it is spelled. Our aim is 95%."
     )
     yield fill(counted, 120) + "\n"
     yield fill(CLASSES, 120) + "\n"

@@ -51,7 +51,7 @@ TABLES: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Other machines", (ClientOptions,)),
 )
 _GROUP_OF = {
-    **dict.fromkeys((*MODELS, "hf_file", "hf_file_draft", "hf_token", "offline"), _MODELS),
+    **dict.fromkeys((*MODELS, "docker_repo", "hf_file", "hf_file_draft", "hf_token", "offline"), _MODELS),
     **dict.fromkeys(("verbose", "log_file", "log_prefix", "log_timestamps", "log_jsonl", "prio", "poll"), _LOGS),
 }
 for _title, _tables in TABLES:

@@ -27,7 +27,8 @@ IN_SERVE = frozenset(
      "--no-cors-credentials", "--no-models-autoload", "--no-prefill-assistant", "--no-slots", "--no-ui",
      "--no-webui", "--path", "--pooling", "--port", "--prefill-assistant", "--props", "--rerank", "--reranking",
      "--reuse-port", "--sleep-idle-seconds", "--slot-save-path", "--slots", "--spm-infill", "--sse-ping-interval",
-     "--ssl-cert-file", "--ssl-key-file", "--tags", "--timeout", "-to", "--ui", "--webui")
+     "--ssl-cert-file", "--ssl-key-file", "--tags", "--timeout", "-to", "--ui", "--ui-config", "--ui-config-file",
+     "--webui", "--webui-config", "--webui-config-file")
 )  # fmt: skip
 
 # Options that give a text its prompt. A server gets prompts from its clients.
@@ -96,9 +97,6 @@ _WORK_OF_OTHERS = {
     """,
     "any client of OpenAI's routes talks with a server that runs": """
         --server-base
-    """,
-    "-hf takes models of Hugging Face; duo does not read what docker model pull has stored": """
-        --docker-repo -dr
     """,
     "duo check prints the memory that a pair needs, and where": """
         --fit-print -fitp

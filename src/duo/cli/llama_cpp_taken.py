@@ -44,27 +44,11 @@ class TakenOption:
     kind: Kind = "so"
 
 
-_MARKS = "duo chooses by itself which states of a model it keeps"
 _SAMPLING = "tokens are chosen on the CPU, which gives the same text"
 _ROWS = "measured times decide which guesses are verified"
 _QUIET = "llama.cpp's log is shown only with -v, and its lines are plain"
 _FIT = "off means -ngl all -ngld all where they are not given; on is what duo does anyway"
 _NO_VIDEO = "duo reads no videos"
-_NO_SETTINGS = "the server's page has no settings"
-_ONE_TEAM = "prompts are read on the CPUs that generate (-C, -Cr, -Cd, -Crd)"
-_DRAFT = ("", "-batch", "-draft", "-batch-draft")
-_SPEC = ("", "-batch")
-
-
-def _for_all(option: str) -> tuple[str, ...]:
-    """An option of threads: of the target, of its prompts, and of the draft, in both spellings."""
-    return (*(f"--{option}{x}" for x in _DRAFT), *(f"--spec-draft-{option}{x}" for x in _SPEC))
-
-
-def _of_prompts(option: str, target: str, draft: str) -> tuple[str, ...]:
-    """An option of the threads that read prompts: of the target, and of the draft."""
-    return target, f"--{option}-batch", draft, f"--{option}-batch-draft", f"--spec-draft-{option}-batch"
-
 
 TAKEN: tuple[TakenOption, ...] = (
     TakenOption(("--jinja",), "chat templates are always jinja2", env="LLAMA_ARG_JINJA"),
@@ -98,16 +82,6 @@ TAKEN: tuple[TakenOption, ...] = (
     ),
     TakenOption(("-sps", "--slot-prompt-similarity"), "a text goes where most of its prompt is cached", number()),
     TakenOption(
-        ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"),
-        _MARKS,
-        integer(),
-        env="LLAMA_ARG_CTX_CHECKPOINTS",
-        kind="less",
-    ),
-    TakenOption(
-        ("-cms", "--checkpoint-min-step"), _MARKS, integer(), env="LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT", kind="less"
-    ),
-    TakenOption(
         ("-dt", "--defrag-thold"), "it has no effect in llama.cpp either", number(), env="LLAMA_ARG_DEFRAG_THOLD"
     ),
     TakenOption(("--warmup", "--no-warmup"), "loading tries one pass"),
@@ -129,13 +103,6 @@ TAKEN: tuple[TakenOption, ...] = (
         kind="means",
     ),
     TakenOption(
-        ("-lzm", "--lazy-mode"),
-        "libllama decides what it reads from the disk when it is needed",
-        only("auto", "on", "off", words="auto, on or off"),
-        env="LLAMA_ARG_LAZY_MODE",
-        kind="less",
-    ),
-    TakenOption(
         ("-gan", "--grp-attn-n"),
         "duo has no group attention, so only 1 is taken",
         only("1"),
@@ -143,22 +110,11 @@ TAKEN: tuple[TakenOption, ...] = (
     ),
     TakenOption(("-gaw", "--grp-attn-w"), "duo has no group attention", integer(), env="LLAMA_ARG_GRP_ATTN_W"),
     TakenOption(
-        _for_all("poll")[1:],
-        "all threads wait as --poll says",
+        ("--poll-batch", "--poll-draft", "--poll-batch-draft", "--spec-draft-poll", "--spec-draft-poll-batch"),
+        "OpenMP's libraries have one setting for all teams of a process, which is --poll",
         integer(0, 100, "a whole number from 0 to 100"),
         kind="less",
     ),
-    TakenOption(
-        _for_all("prio")[1:],
-        "all threads have the priority that --prio gives",
-        integer(-1, 3, "a whole number from -1 to 3"),
-        kind="less",
-    ),
-    TakenOption(
-        _for_all("cpu-strict"), "threads may use any CPU of their mask", only("0", "1", words="0 or 1"), kind="less"
-    ),
-    TakenOption(_of_prompts("cpu-mask", "-Cb", "-Cbd"), _ONE_TEAM, any_text, loud=True, kind="less"),
-    TakenOption(_of_prompts("cpu-range", "-Crb", "-Crbd"), _ONE_TEAM, any_text, loud=True, kind="less"),
     TakenOption(("--threads-http",), "the server needs one thread for HTTP", integer(), env="LLAMA_ARG_THREADS_HTTP"),
     TakenOption(("-bs", "--backend-sampling"), _SAMPLING, env="LLAMA_ARG_BACKEND_SAMPLING"),
     TakenOption(
@@ -226,13 +182,6 @@ TAKEN: tuple[TakenOption, ...] = (
         env="LLAMA_ARG_MMPROJ_URL",
         kind="means",
     ),
-    TakenOption(
-        ("-mmdev", "--mmproj-device"),
-        "pictures are encoded on the first GPU, or without one",
-        any_text,
-        env="MTMD_BACKEND_DEVICE",
-        kind="less",
-    ),
     TakenOption(("--video-ffmpeg-dir",), _NO_VIDEO, any_text, env="LLAMA_ARG_VIDEO_FFMPEG_DIR"),
     TakenOption(
         ("--mtmd-batch-max-tokens",),
@@ -242,24 +191,6 @@ TAKEN: tuple[TakenOption, ...] = (
     ),
     TakenOption(("--video-fps",), _NO_VIDEO, number(), env="LLAMA_ARG_VIDEO_FPS"),
     TakenOption(("--video-timestamp-interval",), _NO_VIDEO, number(), env="LLAMA_ARG_VIDEO_TIMESTAMP_INTERVAL"),
-    TakenOption(
-        ("--ui-config", "--webui-config"),
-        _NO_SETTINGS,
-        any_text,
-        commands=("serve",),
-        loud=True,
-        env="LLAMA_ARG_UI_CONFIG",
-        kind="less",
-    ),
-    TakenOption(
-        ("--ui-config-file", "--webui-config-file"),
-        _NO_SETTINGS,
-        any_text,
-        commands=("serve",),
-        loud=True,
-        env="LLAMA_ARG_UI_CONFIG_FILE",
-        kind="less",
-    ),
     TakenOption(
         ("--spec-default",),
         "it means --spec-type draft-simple,ngram-mod",

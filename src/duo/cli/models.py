@@ -20,7 +20,7 @@ from duo.options.tables import ENGINE_OPTIONS
 if TYPE_CHECKING:
     from duo.models.hub.repository import Hub
 
-TARGET = {"model": "-m", "hf_repo": "-hf"}
+TARGET = {"model": "-m", "hf_repo": "-hf", "docker_repo": "-dr"}
 DRAFT = {"model_draft": "-md", "hf_repo_draft": "-hfd"}
 LISTINGS = "duo.hub.listings"  # key in click's context
 NO_DRAFT, FOUND_DRAFT = "none", "auto"  # in place of a file; auto: as if -md was not given
@@ -76,6 +76,9 @@ def model_sources(*, heads: bool = True) -> list[click.Option]:
                      help="The file in the repository of -hf."),
         click.Option(["hf_file_draft", "-hffd", "--hf-file-draft"], metavar="FILE",
                      help="The file in the repository of -hfd."),
+        click.Option(["docker_repo", "-dr", "--docker-repo"], metavar="[USER/]MODEL[:TAG]",
+                     envvar="LLAMA_ARG_DOCKER_REPO",
+                     help="The target from Docker Hub. Default user: ai; default tag: latest."),
         click.Option(["hf_token", "-hft", "--hf-token"], metavar="TOKEN",
                      help="Token for gated and private repositories. Other users can see a command line, so "
                           "HF_TOKEN is safer."),
@@ -101,7 +104,7 @@ def _one_of(params: dict[str, Any], names: dict[str, str]) -> str | None:
 
 
 def names_target(params: dict[str, Any]) -> bool:
-    return any(params[n] is not None for n in (*TARGET, "pair"))
+    return any(params.get(n) is not None for n in (*TARGET, "pair"))
 
 
 def names_draft(params: dict[str, Any]) -> bool:
@@ -225,7 +228,7 @@ def projectors_at_urls(params: dict[str, Any]) -> dict[str, str]:
 
 
 def _models_of(params: dict[str, Any], target: str | None, draft: str | None) -> Models:
-    if not {target, draft} & {"pair", "hf_repo", "hf_repo_draft"}:
+    if not {target, draft} & {"pair", "hf_repo", "hf_repo_draft", "docker_repo"}:
         if target is None and params["model_draft"] == NO_DRAFT:
             from duo.models.demo import demo_pair
 
@@ -247,6 +250,10 @@ def _models_of(params: dict[str, Any], target: str | None, draft: str | None) ->
     of_draft = parse(params["hf_repo_draft"], params["hf_file_draft"], "-hfd") if draft == "hf_repo_draft" else None
     kinds = kinds_of(params.get("spec_type"))
     target_path = str(hub.fetch(of_target)) if of_target else params["model"] if target else None
+    if target == "docker_repo":
+        from duo.models.hub.docker import fetch_image
+
+        target_path = str(fetch_image(hub, params["docker_repo"]))
     if of_draft is not None:  # its heads come first, as in llama.cpp (common/arg.cpp: common_models_handler_init)
         own = of_draft if of_draft.file else of_draft._replace(heads=kinds)
         return Models(target_path, str(hub.fetch(own)))

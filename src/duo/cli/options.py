@@ -24,6 +24,7 @@ from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.option import Opt
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
+from duo.options.threads import NICE
 from duo.support.text_file import text_of
 
 FROM_FILE = {"grammar": ("--grammar-file",), "json_schema": ("-jf", "--json-schema-file")}
@@ -94,14 +95,10 @@ def table_options(table: type, opts: dict[str, Opt]) -> Iterator[click.Option]:
             )
 
 
-# llama.cpp's set_process_priority(): low, normal, medium, high, realtime.
-_NICE = {-1: 5, 0: 0, 1: -5, 2: -10, 3: -20}
-
-
 def _set_priority(ctx: click.Context, _option: click.Parameter, value: int | None) -> int | None:
     if value and hasattr(os, "setpriority") and not ctx.resilient_parsing:
         try:
-            os.setpriority(os.PRIO_PROCESS, 0, _NICE[value])
+            os.setpriority(os.PRIO_PROCESS, 0, NICE[value])
         except OSError as e:
             click.echo(
                 f"duo: --prio {value} is not possible here ({e.strerror}); the priority stays as it is", err=True

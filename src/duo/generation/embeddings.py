@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 # By llama.cpp's numbers (llama_pooling_type); the model's own is -1.
 POOLINGS = ("none", "mean", "cls", "last", "rank")
-N_LEAST = 64  # tokens of a pass: libllama has an output for each of the texts that the embedder puts into one
 N_SCALE = 32760.0  # norm 0 makes the largest number fit into 16 bits
 
 
@@ -46,9 +45,6 @@ def open_embedder(
 ) -> _core.Embedder:
     """Loads a model for embeddings, alone on its devices. Raises DuoError."""
     m = place_alone(ModelOptions.of({**o, "n_parallel": 1}, "target", file))
-    m.n_batch = max(m.n_batch, N_LEAST)
-    if m.n_ctx:
-        m.n_ctx = max(m.n_ctx, N_LEAST)
     embedder = _core.Embedder(m, pooling, progress)
     packed.note_checked(m, "")  # of packed weights beside the model it says nothing
     return embedder

@@ -15,16 +15,17 @@ from duo.options.model import Role
 AUTO = "auto"
 
 
-def see_with(o: EngineOptions, role: Role, model: str | None, n_threads: int) -> _core.ProjectorOptions:
-    """How the target sees, or the draft. model: None if it is on another machine, or there is none. Raises as
-    projector_of, and BadValueError."""
+def see_with(o: EngineOptions, role: Role, model: str | None, n_threads: int, device: str) -> _core.ProjectorOptions:
+    """How the target sees, or the draft. model: None if it is on another machine, or there is none. device: encodes
+    pictures; none: the CPU; empty: the first GPU. Raises as projector_of, and BadValueError."""
     flag, asked = ("--mmproj", o["mmproj"]) if role == "target" else ("--mmproj-draft", o["mmproj_draft"])
     if asked is not None and model is None:
         raise BadValueError(f"{flag} is for a {role} model in this process, and there is none; leave it out")
     found = None if model is None else projector_of(model, asked, flag)
     p = _core.ProjectorOptions()
     p.path = b"" if found is None else os.fsencode(found)
-    p.offload, p.n_threads = o["mmproj_offload"], n_threads
+    p.offload, p.n_threads = o["mmproj_offload"] and device != "none", n_threads
+    p.device = device if p.offload else ""
     p.min_rows, p.max_rows = o["image_min_tokens"] or -1, o["image_max_tokens"] or -1
     return p
 

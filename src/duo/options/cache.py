@@ -56,6 +56,17 @@ class CacheOptions(TypedDict, total=False):
             metavar="MIB",
         ),
     ]
+    ctx_checkpoints: Annotated[
+        Annotated[Int, Field(ge=0, le=65536)],
+        opt(4, "States that a target with a recurrent state keeps of a slot's prompts, so that a later prompt need not "
+               "be read from its beginning. Other models keep none.",
+            "-ctxcp", "--ctx-checkpoints", "--swa-checkpoints", env="CTX_CHECKPOINTS"),
+    ]  # fmt: skip
+    checkpoint_min_step: Annotated[
+        Annotated[Int, Field(ge=0, le=2**31 - 1)],
+        opt(0, "Tokens between two of these states, at least.", "-cms", "--checkpoint-min-step",
+            env="CHECKPOINT_MIN_SPACING_NT"),
+    ]  # fmt: skip
     n_batch: Annotated[
         Count, opt(2048, "Maximum number of tokens in one evaluation.", "-b", "--batch-size", env="BATCH")
     ]

@@ -10,7 +10,7 @@ from duo.options.client import ClientOptions
 from duo.options.context import ContextOptions, OffloadOptions
 from duo.options.experts import ExpertOptions
 from duo.options.lookup import LookupOptions
-from duo.options.option import CpuKernels, LoadMode, opt
+from duo.options.option import CpuKernels, LoadMode, OnOffAuto, opt
 from duo.options.pictures import PictureOptions
 from duo.options.place import PlaceOptions
 from duo.options.spelling import SpellingOptions
@@ -22,6 +22,17 @@ class KernelOptions(TypedDict, total=False):
     """How weights are read, and what multiplies them."""
 
     load_mode: Annotated[LoadMode, opt("auto", "How to read the weights.", "-lm", "--load-mode", env="LOAD_MODE")]
+    lazy_mode: Annotated[
+        OnOffAuto,
+        opt(
+            "auto",
+            "Read the rows of embeddings of layers (as in Gemma 4) from the disk when they are needed, instead of "
+            "keeping them in RAM. auto: if they have more than 4 GiB.",
+            "-lzm",
+            "--lazy-mode",
+            env="LAZY_MODE",
+        ),
+    ]
     cpu_kernels: Annotated[
         CpuKernels,
         opt(

@@ -12,7 +12,7 @@ from duo.options.option import Opt, opt
 
 # Options that a draft does not have: it is split over its devices by their free memory.
 NOT_A_DRAFTS = (
-    "tensor_split", "split_mode", "main_gpu", "n_cpu_ffn", "fit_ctx",
+    "tensor_split", "split_mode", "main_gpu", "n_cpu_ffn", "fit_ctx", "ctx_checkpoints", "checkpoint_min_step",
     *(name for name in ContextOptions.__annotations__ if name != "numa"),
 )  # fmt: skip
 
@@ -53,7 +53,7 @@ def of_one_model(role: str, table: dict[str, Opt]) -> set[str]:
     """The engine's options that place this one of the two models alone. role: "draft" or "verify"."""
     twins = [name for name in table if f"{name}_draft" in table]
     if role == "draft":
-        return {*(f"{name}_draft" for name in twins), *CheapDraftOptions.__annotations__}
+        return {*(f"{name}_draft" for name in twins), "prio_draft", *CheapDraftOptions.__annotations__}
     return {*twins, *NOT_A_DRAFTS}
 
 

@@ -34,7 +34,7 @@ _AS_GIVEN = (
     "n_gpu_layers", "split_mode", "main_gpu", "n_ctx", "n_batch", "n_threads", "n_threads_batch", "flash_attn",
     "type_k", "type_v", "load_mode", "offload_kqv", "op_offload", "cpu_kernels", "strict",
     "n_parallel", "draft_pack", "draft_vocab", "check_tensors", "host_buffers", "repack", "packed",
-    "special", "fit_ctx",
+    "special", "fit_ctx", "lazy_mode", "ctx_checkpoints", "checkpoint_min_step", "prio_batch",
 )  # fmt: skip
 
 
@@ -55,16 +55,24 @@ class ModelOptions:
     n_threads: int | None
     n_threads_batch: int | None
     cpus: tuple[int, ...]  # empty: any
+    cpus_batch: tuple[int, ...]  # for passes of several rows; empty: the same
+    cpu_strict: bool  # each thread has one of the CPUs
+    cpu_strict_batch: bool
+    prio: int | None  # of a draft's threads; None: that of the process, as a target's threads have
+    prio_batch: int | None
     flash_attn: str
     type_k: str
     type_v: str
     load_mode: str
+    lazy_mode: str
     offload_kqv: bool
     op_offload: bool
     override_tensors: tuple[tuple[str, str], ...]  # (pattern, memory)
     cpu_kernels: CpuKernels
     strict: bool
     n_parallel: int | Literal["auto"]
+    ctx_checkpoints: int  # counts for a target only
+    checkpoint_min_step: int  # the same
     draft_pack: DraftPack  # counts for a draft only
     draft_vocab: DraftVocab  # the same
     check_tensors: bool
@@ -88,7 +96,12 @@ class ModelOptions:
                 return ENGINE_OPTIONS[name].default
             return o[option_of(role, name)]  # type: ignore[literal-required]
 
-        flags = flag_of(role, "cpu_mask"), flag_of(role, "cpu_range")
+        def cpus(kind: str) -> tuple[int, ...]:
+            mask, span = f"cpu_mask{kind}", f"cpu_range{kind}"
+            return tuple(cpu_list(value(mask), value(span), (flag_of(role, mask), flag_of(role, span))))
+
+        strict = [o["cpu_strict"], value("cpu_strict"), value("cpu_strict_batch")]  # each is the next one's default
+        strict_of = [next((x for x in strict[i::-1] if x is not None), False) for i in (1, 2)]
         return cls(
             role=role,
             path=path,
@@ -96,7 +109,11 @@ class ModelOptions:
             tensor_split=tuple(value("tensor_split") or ()),
             fit_target=tuple(value("fit_target") or ()),
             n_ubatch=min(o["n_ubatch"], o["n_batch"]),
-            cpus=tuple(cpu_list(value("cpu_mask"), value("cpu_range"), flags)),
+            cpus=cpus(""),
+            cpus_batch=cpus("_batch"),
+            cpu_strict=strict_of[0],
+            cpu_strict_batch=strict_of[1],
+            prio=o["prio_draft"] if role == "draft" else None,
             override_tensors=(
                 *tensor_overrides(value("override_tensor"), flag_of(role, "override_tensor")),
                 *overrides(value("cpu_moe"), value("n_cpu_moe"), value("n_cpu_ffn")),
@@ -116,7 +133,7 @@ class ModelOptions:
     @property
     def chooses_threads(self) -> bool:
         """Whether the user chose threads or CPUs for this model."""
-        return bool(self.n_threads or self.n_threads_batch or self.cpus)
+        return bool(self.n_threads or self.n_threads_batch or self.cpus or self.cpus_batch)
 
 
 def with_mtp(target: ModelOptions, draft: ModelOptions) -> tuple[ModelOptions, ModelOptions]:

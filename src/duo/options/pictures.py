@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from typing_extensions import TypedDict
 
 from duo.options.markers import BeforeValidator, Field
-from duo.options.option import FilePath, Int, opt
+from duo.options.option import FilePath, Int, Opt, opt
 
 Rows = Annotated[Int, Field(ge=1, le=1 << 16)]
 
@@ -58,6 +58,17 @@ class PictureOptions(TypedDict, total=False):
         opt(True, "Encode pictures on a GPU, if there is one.", "--mmproj-offload/--no-mmproj-offload",
             env="MMPROJ_OFFLOAD"),
     ]  # fmt: skip
+    mmproj_device: Annotated[
+        str | None,
+        Opt(
+            None,
+            "Device that encodes pictures; none: the CPU. Default: the first of -dev (the draft's: of -devd), or the "
+            "first GPU.",
+            ("-mmdev", "--mmproj-device"),
+            ("MTMD_BACKEND_DEVICE",),
+            "DEVICE",
+        ),
+    ]
     image_min_tokens: Annotated[
         Rows | None,
         opt(None, "Minimum number of rows of a picture, if the model allows several. Default: as its file says.",

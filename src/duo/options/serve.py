@@ -257,3 +257,14 @@ class ServeOptions(TypedDict, total=False):
             "--skip-chat-parsing/--no-skip-chat-parsing", env="SKIP_CHAT_PARSING"),
     ]  # fmt: skip
     ui: Annotated[bool, opt(True, "Serve a page at /.", "--ui/--no-ui", "--webui/--no-webui", env="UI")]
+    ui_config: Annotated[
+        str | None,
+        opt(None, "Defaults of the page's settings, a JSON object with the names of llama.cpp's page: theme, "
+                  "systemMessage, max_tokens, temperature, top_k and others of sampling.",
+            "--ui-config", "--webui-config", env="UI_CONFIG", metavar="JSON"),
+    ]  # fmt: skip
+    ui_config_file: Annotated[
+        str | None,
+        opt(None, "File with this object.", "--ui-config-file", "--webui-config-file", env="UI_CONFIG_FILE",
+            metavar="FILE"),
+    ]  # fmt: skip

@@ -1,10 +1,25 @@
 """The options of `Duo` that say which CPU threads compute the models."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from typing_extensions import TypedDict
 
-from duo.options.option import Threads, opt
+from duo.options.markers import BeforeValidator, Field
+from duo.options.option import Int, Threads, opt
+
+# By llama.cpp's numbers (set_process_priority): low, normal, medium, high, realtime.
+NICE = {-1: 5, 0: 0, 1: -5, 2: -10, 3: -20}
+
+
+def _bit(value: Any) -> Any:
+    if isinstance(value, str | int) and str(value).strip() in ("0", "1", "False", "True"):
+        return str(value).strip() in ("1", "True")
+    raise ValueError("input should be 0 or 1")
+
+
+Bit = Annotated[bool, BeforeValidator(_bit)]
+Priority = Annotated[Int, Field(ge=-1, le=3)]
+_PRIORITIES = "-1 low, 0 normal, 1 medium, 2 high, 3 realtime. Default: that of the process (--prio)."
 
 
 class ThreadOptions(TypedDict, total=False):
@@ -34,13 +49,20 @@ class ThreadOptions(TypedDict, total=False):
     ]
     n_threads_batch: Annotated[
         Threads | None,
-        opt(None, "CPU threads of the target for prompts. Default: the same as -t.", "-tb", "--threads-batch"),
+        opt(
+            None,
+            "CPU threads of the target for passes of several rows: prompts, and guesses that are verified. Default: as "
+            "many as -Cb and -Crb have CPUs, or the same as -t.",
+            "-tb",
+            "--threads-batch",
+        ),
     ]
     n_threads_batch_draft: Annotated[
         Threads | None,
         opt(
             None,
-            "CPU threads of the draft for prompts. Default: the same as -td.",
+            "CPU threads of the draft for passes of several rows: prompts, and branches. Default: as many as -Cbd and "
+            "-Crbd have CPUs, or the same as -td.",
             "-tbd",
             "--threads-batch-draft",
             "--spec-draft-threads-batch",
@@ -63,5 +85,110 @@ class ThreadOptions(TypedDict, total=False):
             "--cpu-range-draft",
             "--spec-draft-cpu-range",
             metavar="LO-HI",
+        ),
+    ]
+    cpu_mask_batch: Annotated[
+        str | None,
+        opt(
+            None,
+            "CPUs of the target for passes of several rows (see -tb), as a hexadecimal mask. Default: the same as -C.",
+            "-Cb",
+            "--cpu-mask-batch",
+        ),
+    ]
+    cpu_mask_batch_draft: Annotated[
+        str | None,
+        opt(
+            None,
+            "CPUs of the draft for passes of several rows, as a hexadecimal mask. Default: the same as -Cd.",
+            "-Cbd",
+            "--cpu-mask-batch-draft",
+            "--spec-draft-cpu-mask-batch",
+        ),
+    ]
+    cpu_range_batch: Annotated[
+        str | None,
+        opt(
+            None,
+            "CPUs of the target for passes of several rows, as a range.",
+            "-Crb",
+            "--cpu-range-batch",
+            metavar="LO-HI",
+        ),
+    ]
+    cpu_range_batch_draft: Annotated[
+        str | None,
+        opt(
+            None,
+            "CPUs of the draft for passes of several rows, as a range.",
+            "-Crbd",
+            "--cpu-range-batch-draft",
+            "--spec-draft-cpu-range-batch",
+            metavar="LO-HI",
+        ),
+    ]
+    cpu_strict: Annotated[
+        Bit | None,
+        opt(
+            None,
+            "1: each thread of the target has one CPU of -C and -Cr, in turn; without these it changes nothing. "
+            "Default: 0, each thread may use all of them.",
+            "--cpu-strict",
+            metavar="0|1",
+        ),
+    ]
+    cpu_strict_draft: Annotated[
+        Bit | None,
+        opt(
+            None,
+            "The same for the draft's -Cd and -Crd. Default: as --cpu-strict.",
+            "--cpu-strict-draft",
+            "--spec-draft-cpu-strict",
+            metavar="0|1",
+        ),
+    ]
+    cpu_strict_batch: Annotated[
+        Bit | None,
+        opt(
+            None,
+            "The same for the target's passes of several rows. Default: as --cpu-strict.",
+            "--cpu-strict-batch",
+            metavar="0|1",
+        ),
+    ]
+    cpu_strict_batch_draft: Annotated[
+        Bit | None,
+        opt(
+            None,
+            "The same for the draft's passes of several rows. Default: as --cpu-strict-draft.",
+            "--cpu-strict-batch-draft",
+            "--spec-draft-cpu-strict-batch",
+            metavar="0|1",
+        ),
+    ]
+    prio_batch: Annotated[
+        Priority | None,
+        opt(
+            None,
+            f"Priority of the target's threads in passes of several rows: {_PRIORITIES}",
+            "--prio-batch",
+        ),
+    ]
+    prio_draft: Annotated[
+        Priority | None,
+        opt(
+            None,
+            f"Priority of the draft's threads in passes of one row: {_PRIORITIES}",
+            "--prio-draft",
+            "--spec-draft-prio",
+        ),
+    ]
+    prio_batch_draft: Annotated[
+        Priority | None,
+        opt(
+            None,
+            f"Priority of the draft's threads in passes of several rows: {_PRIORITIES}",
+            "--prio-batch-draft",
+            "--spec-draft-prio-batch",
         ),
     ]

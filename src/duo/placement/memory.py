@@ -169,13 +169,14 @@ def need_of(
     mtp: bool = False,
     shared: bool = False,
     helped: bool = False,
+    n_marks: int = N_MARKS,
 ) -> Need:
     """n_ctx: tokens; the cache has n_contexts times as many. overrides: (pattern, memory) from -ot, of which the first
     that fits counts; tensors for the CPU are the host's. mtp: a target's MTP layers are loaded; a draft is the MTP
     layers of the file. shared: the weights are the target's.
 
-    n_parallel: texts at once. guesses: a draft model guesses for this target. helped: a device may compute prompts with
-    weights of the CPU.
+    n_parallel: texts at once, of each of which a target keeps n_marks states. guesses: a draft model guesses for it.
+    helped: a device may compute prompts with weights of the CPU.
 
     Weights and cache are exact, except for sliding windows. Every layer that attends counts as if it kept the whole
     context; with many branches that is true up to rather long contexts. Working memory is an estimate.
@@ -191,7 +192,7 @@ def need_of(
     caches = range(heads, h.n_layer) if of_mtp else range(heads)
     states = [0] * h.n_layer if of_mtp else state_bytes(h)  # MTP layers only attend
     n_copies = n_states(h, draft=draft, guesses=guesses, n_parallel=n_parallel)
-    host = weights.host + (0 if draft else N_MARKS * n_parallel * sum(states))
+    host = weights.host + (0 if draft else n_marks * n_parallel * sum(states))
     # The largest live numbers of a row (measured with llama.cpp's graph of a llama): in attention, and between the
     # matrices of the feed-forward part. Flash attention keeps no scores, and its mask has half precision.
     attention = 4 * 4 * h.n_embd + (2 * n_cells if flash_attn else 4 * (h.n_head + 1) * n_cells)

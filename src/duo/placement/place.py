@@ -20,6 +20,7 @@ from duo.placement.memory import kept_on_cpu
 from duo.placement.packing import cheap_draft
 from duo.placement.prior import SMALL, expect
 from duo.placement.resolve_auto import resolve_auto
+from duo.placement.teams import teams
 from duo.support.context import N_CTX_DEFAULT
 
 N_AHEAD = 3.0  # the draft should get cores for so many guesses per pass of the target
@@ -48,7 +49,9 @@ def _model(
     m.check_tensors, m.host_buffers, m.repack = o.check_tensors, o.host_buffers, o.repack
     m.special = o.special
     m.tensor_split, m.split_mode, m.main_gpu = list(o.tensor_split), o.split_mode, o.main_gpu
-    m.n_threads, m.n_threads_batch = n_threads, o.n_threads_batch or n_threads
+    m.n_threads, m.n_threads_batch = n_threads, o.n_threads_batch or len(o.cpus_batch) or n_threads
+    m.narrow_team, m.wide_team = teams(o)
+    m.n_marks, m.mark_step, m.lazy_mode = o.ctx_checkpoints, o.checkpoint_min_step, o.lazy_mode
     m.n_gpu_layers = -1 if o.n_gpu_layers == "all" else int(o.n_gpu_layers)
     _set_context(m, o.context)
     # No race under --strict: duo's kernels give the same bits at a lower cost than stock ones, and a race would use the
@@ -56,16 +59,16 @@ def _model(
     choice = "duo" if o.strict and o.cpu_kernels == "auto" and kernels.available() else o.cpu_kernels
     choice = choice if o.repack else "stock"
     n_gpu_layers = m.n_gpu_layers if _on_gpu(o) else 0
-    teams = sorted({n_threads, n_threads_beside or n_threads})
+    sizes = sorted({n_threads, n_threads_beside or n_threads})
     # A draft's step over several branches is as wide as a verification.
     wide = drafted or o.role == "draft"
     m.cpu_types = kernels.chosen_types(
-        choice, o.path, n_gpu_layers, teams, m.n_threads_batch, drafted=wide, overrides=o.override_tensors
+        choice, o.path, n_gpu_layers, sizes, m.n_threads_batch, drafted=wide, overrides=o.override_tensors
     )
     if m.loras:
         m.cpu_types = []  # libllama puts an adapter beside its weights, and duo's memory is for weights alone
     if n_gpu_layers == 0 and not m.loras:
-        m.packing, m.draft_vocab = cheap_draft(o, teams)
+        m.packing, m.draft_vocab = cheap_draft(o, sizes)
     m.packed = packed.choose(o, m.packing)
     if m.packing[0]:  # no device reads such weights
         m.op_offload = False

@@ -105,6 +105,7 @@ def needs(
             flash_attn=m.flash_attn != "off", overrides=m.override_tensors, n_contexts=m.n_contexts,
             n_parallel=1 if m.n_parallel == "auto" else m.n_parallel, guesses=m.role == "target" and draft is not None,
             mtp=m.mtp, shared=m is draft and m.mtp and m.path == target.path, helped=_helped(m, devices),
+            n_marks=m.ctx_checkpoints,
         )
         for m, h, n_ctx in zip(models, headers, contexts(target, draft, headers), strict=True)
     ]  # fmt: skip

@@ -13,7 +13,7 @@ SNAPSHOTS = {"kimi-k3", "qwen35", "qwen35moe", "qwen4exp", "glm5-next", "nemotro
     "lfm2", "lfm2moe", "bailingmoe3",
 }  # fmt: skip
 N_SNAPSHOTS = 8  # csrc/llama/context_shape.cpp: n_snapshots_most
-N_MARKS = 4  # csrc/llama/kept_state.h: n_marks_most
+N_MARKS = 4  # the default of --ctx-checkpoints
 N_BRANCHES = 16  # of a draft (csrc/llama/context_shape.cpp: n_branch_state)
 _STATE = re.compile(r"\.(ssm_|shortconv|time_mix)")
 _FLOAT = 4  # bytes: states are not quantised

@@ -13,6 +13,7 @@ from duo.errors import BadValueError
 from duo.options.serve import ServeOptions
 from duo.options.validate import serve_options
 from duo.server.media import Media
+from duo.server.page_settings import PageSettings
 from duo.server.prompt_files import made_folder
 from duo.server.visitors import Visitors
 from duo.support.comma_separated import comma_separated
@@ -37,6 +38,7 @@ class ServerSettings:
     metrics: bool = True
     metrics_of_llama_cpp: bool = False
     ui: bool = True
+    page: PageSettings = field(default_factory=PageSettings)
     verbose: bool = False  # answers of chats and completions tell all, unless a request says no
     embeds: bool = False  # it answers with vectors, and writes nothing
     norm: int = 2  # of the vectors (duo.generation.embeddings.normalized)
@@ -84,6 +86,7 @@ class ServerSettings:
             metrics_of_llama_cpp=o["metrics_compat"] == "llamacpp"
             or (bool(given.get("metrics")) and "metrics_compat" not in given),
             ui=o["ui"] and o["path"] is None,
+            page=PageSettings.of(o["ui_config"], o["ui_config_file"]),
             embeds=embeds_of(o),
             norm=o["embd_normalize"],
             tags=tuple(comma_separated(o["tags"])),

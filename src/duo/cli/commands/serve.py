@@ -54,6 +54,8 @@ def name_of(params: dict[str, Any]) -> str:
         return str(params["pair"])
     if params["hf_repo"] is not None:
         return str(params["hf_repo"])
+    if params.get("docker_repo") is not None:
+        return str(params["docker_repo"])
     if params["model"] is None:
         return "demo"
     # What stands behind a URL's path may be a signature.
@@ -87,6 +89,8 @@ def serve(params: dict[str, Any]) -> None:
         typed, name_of(params), reasoning=reasoning_of(params["reasoning_format"]),
         thoughts=thoughts_of(params, complete_options), variables=variables, verbose=params["verbose"],
     )  # fmt: skip
+    if settings.page.unknown:
+        show.warn(f"the page has no setting {', '.join(settings.page.unknown)} (--ui-config)")
     check_tls(o)
     if params["n_parallel"] is None:
         params["n_parallel"] = N_PARALLEL if params["draft_host"] is None and params["verify_host"] is None else 1
@@ -229,7 +233,10 @@ OF_ROUTER = (
     "insecure", "models_dir", "models_preset", "models_max", "models_autoload", "end_with_parent",
 )  # fmt: skip
 # These concern the clients of the router. Its models get all other options.
-OF_VISITORS = ("allowed_hosts", "cors_origins", "cors_methods", "cors_headers", "cors_credentials", "ui", "path")
+OF_VISITORS = (
+    "allowed_hosts", "cors_origins", "cors_methods", "cors_headers", "cors_credentials", "ui", "path",
+    "ui_config", "ui_config_file",
+)  # fmt: skip
 NOT_OF_MODELS = (*OF_ROUTER, *OF_VISITORS, "hf_token")
 OF_BOTH = ("mode", "spec_type")  # `open_duo` gives them itself
 

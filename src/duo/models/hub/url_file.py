@@ -43,7 +43,7 @@ MAGIC = b"GGUF"
 _OF_HUB = re.compile(r"/([^/]+/[^/]+)/(?:resolve|blob)/main/(.+)")
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
     """What a server says of a file."""
 
     etag: str  # empty: it does not say
@@ -89,8 +89,8 @@ def fetch_url(hub: Hub, url: str) -> Path:
             raise
         hub.note(f"{_shown(url)} cannot be asked for; {path.name} is taken from the cache")
         return path
-    if not _is_current(path, answer):
-        _download(hub, url, answer, path)
+    if not is_current(path, answer):
+        bring(hub, url, answer, path, _headers(hub, url))
     return path
 
 
@@ -139,7 +139,8 @@ def _etag_file(path: Path) -> Path:
     return path.with_name(f"{path.name}.etag")
 
 
-def _is_current(path: Path, answer: _Answer) -> bool:
+def is_current(path: Path, answer: Answer) -> bool:
+    """Whether the path has what the server has."""
     if not os.path.isfile(path):  # False, too, where it may not be looked at
         return False
     try:
@@ -153,7 +154,7 @@ def _headers(hub: Hub, url: str) -> dict[str, str]:
     return {**build_hf_headers(token=token or False, library_name="duo"), "accept-encoding": "identity"}
 
 
-def _ask(hub: Hub, url: str) -> _Answer:
+def _ask(hub: Hub, url: str) -> Answer:
     """Raises DuoError."""
     try:
         response = get_session().request("HEAD", url, headers=_headers(hub, url), timeout=TIMEOUT_S)
@@ -161,20 +162,20 @@ def _ask(hub: Hub, url: str) -> _Answer:
     except httpx2.InvalidURL:
         raise BadValueError(f"{quoted(url, 100)} is no web address; check it") from None
     except FAILURES as e:
-        raise _error(e, hub, url) from None
+        raise failure_at(e, hub, url) from None
     # Some servers do not know it before the file is asked for, and say 0.
     size = response.headers.get("Content-Length", "")
-    return _Answer(response.headers.get("ETag", ""), (int(size) or None) if size.isascii() and size.isdigit() else None)
+    return Answer(response.headers.get("ETag", ""), (int(size) or None) if size.isascii() and size.isdigit() else None)
 
 
-def _download(hub: Hub, url: str, answer: _Answer, path: Path) -> None:
-    """Raises DuoError."""
+def bring(hub: Hub, url: str, answer: Answer, path: Path, headers: dict[str, str]) -> None:
+    """Downloads the GGUF file to the path, and notes its ETag beside it. Raises DuoError."""
     etag = hashlib.sha256(answer.etag.encode()).hexdigest()[:24]
     part, lock = path.with_name(f"{etag}.part"), path.parent.with_suffix(".lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with WeakFileLock(lock):
-            if _is_current(path, answer):  # another process had the lock before
+            if is_current(path, answer):  # another process had the lock before
                 return
             if not answer.etag:  # the beginning may be of another file
                 part.unlink(missing_ok=True)
@@ -182,7 +183,7 @@ def _download(hub: Hub, url: str, answer: _Answer, path: Path) -> None:
                 if old not in (part, path):  # of a file that the server no longer has
                     old.unlink()
             _check_size(answer, part, path)
-            receive(part, url, answer.size, _headers(hub, url), path.name, _shown(url))
+            receive(part, url, answer.size, headers, path.name, _shown(url))
             with part.open("rb") as f:
                 is_gguf = f.read(len(MAGIC)) == MAGIC
             if not is_gguf:
@@ -193,10 +194,10 @@ def _download(hub: Hub, url: str, answer: _Answer, path: Path) -> None:
             os.replace(part, path)
             _etag_file(path).write_text(answer.etag, "utf-8")
     except FAILURES as e:
-        raise _error(e, hub, url) from None
+        raise failure_at(e, hub, url) from None
 
 
-def _check_size(answer: _Answer, part: Path, path: Path) -> None:
+def _check_size(answer: Answer, part: Path, path: Path) -> None:
     if answer.size is None:
         return
     if answer.size > MOST_BY_HTTP:
@@ -213,7 +214,8 @@ def _check_size(answer: _Answer, part: Path, path: Path) -> None:
         )
 
 
-def _error(e: Exception, hub: Hub, url: str) -> DuoError:
+def failure_at(e: Exception, hub: Hub, url: str) -> DuoError:
+    """What FAILURES mean to the user."""
     shown = _shown(url)
     if isinstance(e, HfHubHTTPError):
         code = e.response.status_code

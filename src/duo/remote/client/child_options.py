@@ -56,6 +56,7 @@ def _spelled(name: str, value: Any) -> list[str]:
         return [flag, *map(str, value)]
     if name in ("lora_scaled", "control_vector_scaled"):
         value = [f"{path}:{scale}" for path, scale in value.items()]
+    value = int(value) if isinstance(value, bool) else value
     return [flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
 
 
@@ -65,6 +66,8 @@ def host_command(side: Role, path: str, o: EngineOptions, address: str) -> list[
     chosen = dict(o)
     if side == "draft" and o["n_ctx_draft"] is None:
         chosen["n_ctx_draft"] = o["n_ctx"]
+    if side == "draft" and o["cpu_strict_draft"] is None:
+        chosen["cpu_strict_draft"] = o["cpu_strict"]
     for name, option in of_host("draft" if side == "draft" else "verify", ENGINE_OPTIONS).items():
         if chosen[name] is not None and chosen[name] != option.default:
             out += _spelled(name, chosen[name])

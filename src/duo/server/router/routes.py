@@ -108,6 +108,8 @@ def add(router: RouteTable, service: Router) -> None:
                 "model_alias": service.settings.names[0],
                 "model_path": "none",
                 "default_generation_settings": {"params": {}, "n_ctx": 0},
+                "ui_settings": service.settings.page.given,
+                "webui_settings": service.settings.page.given,
                 "build_info": f"duo {__version__}",
             }
         )

@@ -50,7 +50,7 @@ class Preset:
 
     @property
     def has_model(self) -> bool:
-        return any(a in (*OF_TARGET, "-hf", "-hfr", "--hf-repo", "--pair") for a in self.args)
+        return any(a in (*OF_TARGET, "-dr", "--docker-repo", "-hf", "-hfr", "--hf-repo", "--pair") for a in self.args)
 
     @property
     def of_hub(self) -> list[str]:

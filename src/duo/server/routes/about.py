@@ -31,7 +31,7 @@ CREATED = int(time.time())
 # What the server says of its model, by route, as long as it is loaded.
 ANSWERS: dict[str, Callable[[ServerSettings, Duo], Any]] = {
     "models": lambda s, duo: model_list(duo, s.names, s.tags),
-    "props": lambda s, duo: properties(duo, s.names[0], s.n_body),
+    "props": lambda s, duo: properties(duo, s),
     "slots": lambda _s, duo: slot_list(duo, []),
 }
 
@@ -168,8 +168,8 @@ def model_list(duo: Duo, names: tuple[str, ...], tags: tuple[str, ...]) -> dict[
     return {"models": [listed], "object": "list", "data": [one]}
 
 
-def properties(duo: Duo, name: str, n_body: int) -> dict[str, Any]:
-    """As llama-server's, and what only duo has. n_body: bytes of a request at most."""
+def properties(duo: Duo, settings: ServerSettings) -> dict[str, Any]:
+    """As llama-server's, and what only duo has."""
     m = duo.local_model
     try:
         template, variables = duo.chat_template.source, duo.chat_template.variables
@@ -182,7 +182,7 @@ def properties(duo: Duo, name: str, n_body: int) -> dict[str, Any]:
             "n_ctx": m.n_ctx,
         },
         "total_slots": duo.session.turns.n,
-        "model_alias": name,
+        "model_alias": settings.names[0],
         "model_path": m.path,
         "model_name": Path(m.path).name,
         "modalities": {"vision": sees(duo), "audio": hears(duo)},
@@ -197,7 +197,18 @@ def properties(duo: Duo, name: str, n_body: int) -> dict[str, Any]:
         "bos_token": _special(duo, m.token_bos),
         "eos_token": _special(duo, m.token_eos),
         "build_info": f"duo {__version__}",
-        "duo": {"draft": _draft_name(duo), "speculates": duo.session.has_draft, "max_body": n_body},
+        "ui_settings": settings.page.given,
+        "webui_settings": settings.page.given,
+        "duo": {
+            "draft": _draft_name(duo),
+            "speculates": duo.session.has_draft,
+            "max_body": settings.n_body,
+            "page": {
+                "theme": settings.page.theme,
+                "system": settings.page.system,
+                "fields": settings.page.fields,
+            },
+        },
     }
 
 

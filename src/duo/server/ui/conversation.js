@@ -4,7 +4,7 @@ import { Answer } from "./answer.js";
 import { $, make } from "./dom.js";
 import { contentOf } from "./pictures.js";
 import { call, eventsOf, pause } from "./server.js";
-import { settings } from "./settings.js";
+import { instructions, settings } from "./settings.js";
 import { number, plural } from "./words.js";
 
 const N_AT_ONCE = 4; // a browser opens 6 connections to a server, and the page needs some itself
@@ -57,7 +57,7 @@ export class Conversation {
 
   /** The request for an answer to these messages. */
   #body(messages) {
-    return { messages, stream: true, timings_per_token: true, ...settings() };
+    return { messages: [...instructions(), ...messages], stream: true, timings_per_token: true, ...settings() };
   }
 
   /** The messages with this one at the end. */

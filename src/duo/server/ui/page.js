@@ -29,7 +29,8 @@ $("colours").onclick = () => {
 // ---- start
 
 const lanes = new Lanes($("lanes"));
-wear(THEMES.includes(localStorage.getItem("duo-theme")) ? localStorage.getItem("duo-theme") : "auto");
+const worn = () => localStorage.getItem("duo-theme");
+wear(THEMES.includes(worn()) ? worn() : "auto");
 const conversations = new Conversations(lanes);
 
 async function start() {
@@ -37,11 +38,12 @@ async function start() {
     try {
       const props = await (await call("props")).json();
       const defaults = props.default_generation_settings.params;
-      const { draft, speculates, max_body: mostBytes } = props.duo;
+      const { draft, speculates, max_body: mostBytes, page } = props.duo;
       conversations.knows(Boolean(props.modalities?.vision), mostBytes);
       $("models").textContent = draft ? `${props.model_name} with ${draft}` : props.model_name;
       document.title = `duo: ${props.model_alias}`;
-      showDefaults(defaults.mode, speculates, defaults.temperature);
+      showDefaults(defaults.mode, speculates, page, defaults.temperature);
+      if (!THEMES.includes(worn())) wear(page.theme);
       lanes.wake();
       return;
     } catch (e) {

@@ -1,0 +1,135 @@
+"""CPUs and priorities of a model's threads: in passes of one row, and of several (-Cb, --cpu-strict, --prio-batch)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duo import Duo
+from duo.errors import BadValueError
+from duo.models.demo import demo_pair
+from duo.options.model import ModelOptions
+from duo.options.validate import engine_options
+from duo.placement.teams import _hindrance, teams
+
+TARGET, DRAFT = demo_pair()
+CPUS = sorted(os.sched_getaffinity(0))[:2] if hasattr(os, "sched_getaffinity") else []
+several = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs that this process may use")
+TWO: dict[str, Any] = {"n_ctx": 256, "n_threads": 2, "n_threads_batch": 2}
+LOW, NICE = -1, 5
+# The last pass of a text is that of its prompt, or one of a single row.
+PROMPT_ALONE: dict[str, Any] = {"temperature": 0, "max_tokens": 1, "cache_prompt": False}
+LONGER: dict[str, Any] = {**PROMPT_ALONE, "max_tokens": 4, "ignore_eos": True}
+Place = tuple[str, int]
+
+
+def places(before: set[str]) -> Counter[Place]:
+    """The CPUs and the niceness of threads that were not there before."""
+    found: Counter[Place] = Counter()
+    for tid in set(os.listdir("/proc/self/task")) - before:
+        try:
+            status = Path(f"/proc/self/task/{tid}/status").read_text()
+            match = re.search(r"Cpus_allowed_list:\s+(\S+)", status)
+            found[(match[1] if match else "", os.getpriority(os.PRIO_PROCESS, int(tid)))] += 1
+        except OSError:  # it has ended
+            pass
+    return found
+
+
+def after(options: dict[str, Any], *texts: dict[str, Any], draft: Path | None = None) -> list[Counter[Place]]:
+    """Where the threads of a Duo are after each of these texts."""
+    before = set(os.listdir("/proc/self/task"))
+    with Duo(TARGET, draft, **{**TWO, **options}) as d:
+        found = []
+        for text in texts:
+            d.generate("Once upon a time there was", **text)
+            found.append(places(before))
+    return found
+
+
+def cpus(found: Counter[Place]) -> Counter[str]:
+    return sum((Counter({place: n}) for (place, _), n in found.items()), Counter())
+
+
+def mask(*chosen: int) -> str:
+    return hex(sum(1 << cpu for cpu in chosen))
+
+
+@several
+def test_prompts_have_cpus_of_their_own() -> None:
+    a, b = CPUS
+    own = {"cpu_mask": mask(a), "cpu_range_batch": f"{b}-{b}"}
+    for wide in (PROMPT_ALONE, LONGER, PROMPT_ALONE):
+        found = cpus(after(own, wide)[0])
+        assert found[str(b if wide is PROMPT_ALONE else a)] == 2, found  # the worker's thread and its team's other one
+    prompt, text = after({"cpu_mask_batch": mask(b)}, PROMPT_ALONE, LONGER)
+    assert cpus(prompt)[str(b)] == 2 and str(b) not in cpus(text)
+    here = os.sched_getaffinity(0)
+    assert here >= {*CPUS}  # the thread that loads and asks stays where it was
+
+
+@several
+def test_each_thread_has_a_cpu_of_the_mask() -> None:
+    a, b = CPUS
+    strict = {"cpu_mask": mask(a, b), "cpu_strict": "1"}
+    for found in map(cpus, after(strict, PROMPT_ALONE, LONGER)):
+        assert (found[str(a)], found[str(b)]) == (1, 1), found
+    prompt, text = map(cpus, after({**strict, "cpu_strict_batch": "0"}, PROMPT_ALONE, LONGER))
+    assert (text[str(a)], text[str(b)]) == (1, 1)
+    assert str(a) not in prompt and str(b) not in prompt
+    assert str(a) not in cpus(after({"cpu_strict": "1"}, LONGER)[0])  # without a mask
+
+
+@pytest.mark.skipif(bool(_hindrance([NICE])), reason="needs the right to raise the priority of a thread again")
+def test_priorities_are_those_of_the_pass() -> None:
+    base = os.getpriority(os.PRIO_PROCESS, 0)
+    prompt, text = after({"prio_batch": LOW}, PROMPT_ALONE, LONGER)
+    assert [sum(n for (_, nice), n in found.items() if nice == NICE) for found in (prompt, text)] == [2, 0]
+    one = {"n_threads_draft": 1, "n_threads_batch_draft": 1, "prio_draft": LOW, "prio_batch_draft": LOW}
+    (both,) = after(one, {**LONGER, "mode": "sync", "n_draft": 2}, draft=DRAFT)
+    assert sum(n for (_, nice), n in both.items() if nice == NICE) == 1
+    assert os.getpriority(os.PRIO_PROCESS, 0) == base
+
+
+def test_the_text_is_the_same_and_nothing_is_asked_by_default() -> None:
+    with Duo(TARGET, **TWO) as d, Duo(TARGET, cpu_strict=True, cpu_mask=mask(CPUS[0]) if CPUS else None, **TWO) as e:
+        assert d.placed.target.narrow_team == d.placed.target.wide_team == ([], False, None)
+        assert d.generate("Once", **LONGER).tokens == e.generate("Once", **LONGER).tokens
+
+
+def test_defaults_of_the_four_teams() -> None:
+    def made(role: Any, **options: Any) -> ModelOptions:
+        return ModelOptions.of(engine_options(options), role)
+
+    drafted = made("draft", cpu_strict="1")
+    assert drafted.cpu_strict and drafted.cpu_strict_batch
+    drafted = made("draft", cpu_strict="1", cpu_strict_draft="0")
+    assert not drafted.cpu_strict and not drafted.cpu_strict_batch
+    target = made("target", cpu_strict_draft="1", cpu_mask_batch_draft="1", prio_draft=2)
+    assert teams(target) == (([], False, None), ([], False, None))
+    assert teams(made("target", cpu_mask="3", cpu_strict_batch="1")) == (([0, 1], False, None), ([0, 1], True, None))
+    assert teams(made("draft", cpu_mask_batch_draft="2")) == (([], False, None), ([1], False, None))
+    assert made("target", cpu_mask_batch="3").chooses_threads
+
+
+def test_what_is_not_possible(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(BadValueError, match="CPU 9999 is not available"):
+        Duo(TARGET, cpu_range_batch="9999-9999")
+    for name, value in (("prio_batch", 4), ("prio_draft", "high"), ("cpu_strict", "2"), ("cpu_mask_batch", "0")):
+        with pytest.raises(BadValueError):
+            Duo(TARGET, **{name: value})
+
+    def refuse(*_: int) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "setpriority", refuse)
+    with Duo(TARGET, n_ctx=64, n_threads=1, prio_batch=3) as d:
+        assert d.generate("Once", **LONGER).text
+    assert [r.getMessage() for r in caplog.records] == [
+        "--prio-batch 3 is not possible here (Permission denied); the priority stays as it is"
+    ]
