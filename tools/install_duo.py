@@ -32,6 +32,7 @@ def main() -> int:
             flush=True,
         )
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-v", "--no-build-isolation"]
+    pip.append("--no-compile")  # Python compiles what is imported, when it is: of forty packages that is little
     settings = [f"build-dir={sys.argv[1]}", f"cmake.define.DUO_EXTENSION={kept or ''}"]
     chosen = [word for s in settings for word in ("-C", s)]
     progress = [sys.executable, ROOT / "tools" / "build_progress.py", ROOT / "build" / "duo.log", "duo"]
