@@ -197,27 +197,21 @@ $(VENV)/tools: $(VENV)/pip
 	@touch $@
 
 # The user's arguments or the default, with -fno-dse if the compiler would break llama.cpp's AMX code.
-LLAMA_ARGS := CMAKE_ARGS="$$($(PYTHON) tools/cmake_args.py)" && export CMAKE_ARGS
-LLAMA_ANEW := $(PY) tools/build_progress.py build/llama.log "llama.cpp" \
-                $(PIP) install -v --force-reinstall --no-deps --no-cache-dir $(LLAMA)
+LLAMA_NOW  := CMAKE_ARGS="$$($(PYTHON) tools/cmake_args.py)" && export CMAKE_ARGS && $(PY) tools/install_llama.py $(LLAMA)
 
-# pip caches the wheel but not its build options, so this checks the installed build and compiles again if needed.
+# A wheel that was built on this machine with the same arguments is used again (~/.cache/duo/builds; DUO_BUILD_CACHE=off).
 $(VENV)/llama: $(VENV)/tools
 	@mkdir -p build
-	@echo "Installing $(LLAMA) (compiles llama.cpp, some minutes the first time)"
-	@$(LLAMA_ARGS) && $(PY) tools/build_progress.py build/llama.log "llama.cpp" $(PIP) install -v $(LLAMA)
-	@$(LLAMA_ARGS) && { $(PY) tools/check_llama.py "$$CMAKE_ARGS" 2>/dev/null || { \
-	    echo "The cached build lacks $$CMAKE_ARGS; compiling again"; $(LLAMA_ANEW); }; }
-	@$(LLAMA_ARGS) && $(PY) tools/check_llama.py "$$CMAKE_ARGS"
+	@$(LLAMA_NOW)
 	@touch $@
 
-# Not editable and not isolated, so that duo is compiled against the llama.cpp that was just built. If the AMX code of a
-# cached wheel crashes in a trial, llama.cpp is built again, once.
+# Not editable and not isolated, so that duo is compiled against the llama.cpp that was just built. If its AMX code crashes
+# in a trial, llama.cpp is compiled again, once.
 $(VENV)/duo: $(VENV)/llama $(SOURCES)
 	@mkdir -p build
 	@$(PIP) uninstall -qq -y duo # the distribution's name before it was duo-llama: its files would stay
-	@$(PY) tools/build_progress.py build/duo.log "duo" $(PIP) install -v --no-build-isolation -C build-dir=$(EXTENSION) '.[server,remote]'
-	@test -e $(VENV)/amx || { $(PY) tools/check_amx.py; case $$? in 0) ;; 3) $(LLAMA_ARGS) && $(LLAMA_ANEW);; *) exit 1;; esac; }
+	@$(PY) tools/install_duo.py $(EXTENSION)
+	@test -e $(VENV)/amx || { $(PY) tools/check_amx.py; case $$? in 0) ;; 3) $(LLAMA_NOW) --again;; *) exit 1;; esac; }
 	@touch $(VENV)/amx $@
 
 $(VENV)/wheel: $(VENV)/tools

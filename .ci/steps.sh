@@ -19,7 +19,8 @@ packages() {
     apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" > /dev/null
 }
 
-# The extension and the tests have the same kernels, which a compiler cache compiles once.
+# The extension and the tests have the same kernels, which a compiler cache compiles once. A host that keeps ~/.cache from
+# run to run spares llama.cpp, too (tools/build_cache.py).
 cache() {
     command -v ccache > /dev/null || packages ccache || echo "no ccache"
 }

@@ -85,7 +85,7 @@ def test_the_image_has_what_it_copies() -> None:
 def test_the_image_is_made_as_the_makefile_does() -> None:
     (make,) = re.findall(r"\*\) (make .+?);;", " ".join(of("RUN")))
     done = subprocess.run([*shlex.split(make), "-n"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "tools/check_llama.py" in done.stdout, done.stderr
+    assert done.returncode == 0 and "tools/install_llama.py" in done.stdout, done.stderr
     (install,) = (rest for rest in of("RUN") if "pip install" in rest)
     extras = re.findall(r"\[([a-z,]+)\]", install)  # of the wheel, and of the sources
     assert [set(x.split(",")) for x in extras] == [{"remote", "server"}] * 2 and "--no-build-isolation" in install

@@ -80,6 +80,7 @@ def test_it_is_kept_for_the_files_that_were_loaded(
 ) -> None:
     """Wherever the process goes meanwhile."""
     here, elsewhere = pair_in("here"), pair_in("elsewhere")
+    shutil.copyfile(TARGET, elsewhere / "d.gguf")
     monkeypatch.chdir(here)
     d = Duo("t.gguf", "d.gguf", **OPTIONS)
     numbers = learned(d)
@@ -97,8 +98,17 @@ def test_files_that_came_meanwhile_are_others(pair_in: Callable[[str], Path]) ->
     with Duo(*models, **OPTIONS) as d:
         learned(d)
         (folder / "d.gguf").unlink()
-        shutil.copyfile(DRAFT, folder / "d.gguf")
+        shutil.copyfile(TARGET, folder / "d.gguf")
     assert not any(known(*models))
+
+
+def test_wherever_the_files_lie(pair_in: Callable[[str], Path]) -> None:
+    folder = pair_in("here")
+    with Duo(folder / "t.gguf", folder / "d.gguf", **OPTIONS) as d:
+        numbers = learned(d)
+    there = folder.rename(folder.with_name("there"))
+    os.utime(there / "t.gguf", (1, 1))
+    assert known(there / "t.gguf", there / "d.gguf") == numbers
 
 
 def test_a_part_of_a_split_model_counts(tmp_path: Path) -> None:
@@ -108,7 +118,7 @@ def test_a_part_of_a_split_model_counts(tmp_path: Path) -> None:
     with Duo(first, DRAFT, **OPTIONS) as d:
         numbers = learned(d)
     assert known(first, DRAFT) == numbers
-    os.utime(second, (1, 1))
+    second.write_bytes(b"others!")
     assert not any(known(first, DRAFT))
 
 

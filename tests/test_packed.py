@@ -82,6 +82,7 @@ def test_weights_that_are_not_in_memory_are_asked_for(architecture: str, tmp_pat
         o = options(model)
         o.packed = (os.fsencode(file), packed.source_of(str(model)), False)
         p = _core.Probe(o)
+        assert p.n_read_ahead == 0, "the pass that is tried when a model is loaded reads no weights"
         assert p.n_from_file and np.array_equal(logits(p), expected)
         return p.n_read_ahead
 

@@ -1,8 +1,11 @@
 """Checks that the installed llama-cpp-python has the backends that CMAKE_ARGS requests. Exit code 1 if not.
 
-python tools/check_llama.py "-DGGML_RPC=on -DGGML_CUDA=on"
+python tools/check_llama.py "-DGGML_RPC=on -DGGML_CUDA=on" [--load]
+
+--load: also that the system can load it.
 """
 
+import ctypes
 import re
 import sys
 from importlib.util import find_spec
@@ -14,11 +17,20 @@ def main() -> int:
     if spec is None or spec.origin is None:
         print("llama-cpp-python is not installed", file=sys.stderr)
         return 1
-    there = {p.name for p in (Path(spec.origin).parent / "lib").iterdir()}
+    libraries = Path(spec.origin).parent / "lib"
+    there = {p.name for p in libraries.iterdir()}
     for backend in re.findall(r"-DGGML_(RPC|CUDA|VULKAN|METAL|HIP|SYCL)=(?:on|ON|1|true|TRUE)", sys.argv[1]):
         stem = f"ggml-{backend.lower()}"
         if not any(name.startswith((f"lib{stem}.", f"{stem}.")) for name in there):
             print(f"llama-cpp-python was built without {backend}", file=sys.stderr)
+            return 1
+    if "--load" in sys.argv[2:]:
+        try:
+            ctypes.CDLL(
+                str(next(f for f in libraries.iterdir() if re.fullmatch(r"(lib)?llama\.(so|dylib|dll)", f.name)))
+            )
+        except (OSError, StopIteration) as e:
+            print(f"llama-cpp-python cannot be loaded: {e}", file=sys.stderr)
             return 1
     return 0
 

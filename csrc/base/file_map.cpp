@@ -101,6 +101,16 @@ void file_map::want(size_t offset, size_t n) const {
     madvise(data_ + first, std::min(offset + n, size_) - first, MADV_WILLNEED);
 }
 
+bool file_map::fill([[maybe_unused]] size_t offset, [[maybe_unused]] size_t n) const {
+#if defined(__linux__)
+    constexpr int populate_read = 22; // MADV_POPULATE_READ, since Linux 5.14; older headers do not have it
+    const size_t  first         = offset / page_size() * page_size();
+    return madvise(data_ + first, std::min(offset + n, size_) - first, populate_read) == 0;
+#else
+    return false;
+#endif
+}
+
 bool file_map::in_memory(size_t offset) const {
 #if defined(__linux__)
     unsigned char page = 1;
@@ -128,6 +138,10 @@ void file_map::forget(size_t, size_t) const {
 }
 
 void file_map::want(size_t, size_t) const {
+}
+
+bool file_map::fill(size_t, size_t) const {
+    return false;
 }
 
 bool file_map::in_memory(size_t) const {

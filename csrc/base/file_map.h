@@ -29,6 +29,9 @@ class file_map {
     void forget(size_t offset, size_t n) const;
     // They are needed soon. The system begins to read those that are not in memory, all at once, and this returns.
     void want(size_t offset, size_t n) const;
+    // Brings them into memory and into this process's page tables. False: some cannot be read, or the system has no
+    // such call.
+    [[nodiscard]] bool fill(size_t offset, size_t n) const;
     // Whether the page of this byte is in memory, as far as the system tells.
     [[nodiscard]] bool in_memory(size_t offset) const;
     // Some page could not be read: the disk failed, or the file became shorter. It reads as zeros.

@@ -21,6 +21,7 @@ thread_local cell_order * order_now = nullptr; // see set_cell_order
 
 thread_local page_reader *      pages_now = nullptr; // see set_page_reader
 thread_local const row_choice * rows_now  = nullptr; // see choose_rows
+thread_local bool               skips_now = false;   // see skip_products
 
 // The parameters as ggml_flash_attn_ext stores them in the node.
 struct attention_params {
@@ -31,6 +32,16 @@ struct attention_params {
 template <class T> T * at(const ggml_tensor * t, int64_t i1, int64_t i2, int64_t i3) {
     return reinterpret_cast<T *>(static_cast<uint8_t *>(t->data) + size_t(i1) * t->nb[1] + size_t(i2) * t->nb[2] +
                                  size_t(i3) * t->nb[3]);
+}
+
+void fill_with_zeros(const ggml_tensor * t) {
+    for (int64_t i3 = 0; i3 < t->ne[3]; ++i3) {
+        for (int64_t i2 = 0; i2 < t->ne[2]; ++i2) {
+            for (int64_t i1 = 0; i1 < t->ne[1]; ++i1) {
+                std::fill_n(at<float>(t, i1, i2, i3), t->ne[0], 0.0f);
+            }
+        }
+    }
 }
 
 } // namespace
@@ -58,6 +69,13 @@ choose_rows::~choose_rows() {
     rows_now = before_;
 }
 
+skip_products::skip_products() : before_(std::exchange(skips_now, true)) {
+}
+
+skip_products::~skip_products() {
+    skips_now = before_;
+}
+
 ggml_status backend::compute(ggml_cgraph * graph) {
     try {
         for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
@@ -82,9 +100,9 @@ void backend::forget() {
 void backend::compute(ggml_tensor * node) {
     switch (node->op) {
         case GGML_OP_MUL_MAT:
-            return multiply_matrix(node);
+            return skips_now ? fill_with_zeros(node) : multiply_matrix(node);
         case GGML_OP_MUL_MAT_ID:
-            return multiply_experts(node);
+            return skips_now ? fill_with_zeros(node) : multiply_experts(node);
         case GGML_OP_GET_ROWS:
             return get_rows(node);
         case GGML_OP_FLASH_ATTN_EXT:

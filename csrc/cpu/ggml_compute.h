@@ -45,6 +45,18 @@ class choose_rows {
     const row_choice * before_;
 };
 
+// While it exists, this thread's products are zeros, and no weight is read: for a pass of which only the graph counts.
+class skip_products {
+  public:
+    skip_products();
+    ~skip_products();
+    skip_products(const skip_products &)             = delete;
+    skip_products & operator=(const skip_products &) = delete;
+
+  private:
+    bool before_;
+};
+
 // One context's backend: its thread count and scratch memory. Like the context, only one thread at a time may use it.
 class backend {
   public:

@@ -38,6 +38,8 @@ class packed_weights {
     [[nodiscard]] bool lost() const { return file_->lost(); }
     // Its pages are not needed again soon.
     void forget(const packed_weight & w) const { file_->forget(size_t(w.data - file_->data()), w.n_bytes); }
+    // Where they lie.
+    [[nodiscard]] const std::shared_ptr<const file_map> & file() const { return file_; }
     // Keeps the file mapped.
     [[nodiscard]] page_system pages() const;
     // Bytes that page readers have asked for so far.

@@ -2,6 +2,7 @@
 // 150,000 tokens takes 20 ms to read, so the headers that were read last are kept until their models are loaded.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,11 +15,12 @@
 
 namespace duo {
 
-// Read-only, since several handles may share it.
+// Read-only but for the last field, since several handles may share it.
 struct parsed_header {
     std::unique_ptr<gguf_context, freed_by<gguf_free>> values;
-    std::unique_ptr<ggml_context, freed_by<ggml_free>> tensors;        // shapes without data
-    uint64_t                                           n_unpacked = 0; // bytes of the file that a packed file has
+    std::unique_ptr<ggml_context, freed_by<ggml_free>> tensors;           // shapes without data
+    uint64_t                                           n_unpacked = 0;    // bytes of the file that a packed file has
+    mutable std::atomic<bool>                          is_checked{false}; // by check_model_file()
 };
 
 // False: no GGUF file, or a damaged one. While it lives, what libggml asserts of the header throws.
@@ -34,6 +36,10 @@ class gguf_handle {
     // The file is a packed one, and this is the header of the model's file that it was made from, which had so many
     // bytes. 0: the file is no packed one.
     [[nodiscard]] uint64_t n_unpacked() const { return header_->n_unpacked; }
+
+    // Whether this version of the file was checked before, and notes that it is.
+    [[nodiscard]] bool is_checked() const { return header_->is_checked; }
+    void               note_checked() const { header_->is_checked = true; }
 
   private:
     throwing_checks                      checks_;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "cpu/ggml_compute.h"
 #include "cpu/ggml_device.h"
 #include "picture_batch.h"
 
@@ -42,12 +43,13 @@ std::unique_ptr<model_decoder> model_decoder::make(const model_weights & w, llam
     return made;
 }
 
-// Decodes two tokens and tries to remove one.
+// Decodes two tokens and tries to remove one. A pass over a large model takes a second, and its logits are of no use.
 bool model_decoder::probe() {
-    const int64_t           n = cpu::take_attention::n_done();
-    const std::atomic<bool> go{false};
-    const token_id          t = std::min(1, weights_.n_vocab() - 1);
-    const std::array        rows{row{.token = t, .pos = 0}, row{.token = t, .pos = 1, .output = true}};
+    const cpu::skip_products skip;
+    const int64_t            n = cpu::take_attention::n_done();
+    const std::atomic<bool>  go{false};
+    const token_id           t = std::min(1, weights_.n_vocab() - 1);
+    const std::array         rows{row{.token = t, .pos = 0}, row{.token = t, .pos = 1, .output = true}};
     cache_.end_trial(context_.shape().n_batch >= 2 && decode(rows, go) == decode_status::ok);
     return !context_.own_attention() || context_.all_own(cpu::take_attention::n_done() - n);
 }

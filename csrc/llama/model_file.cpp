@@ -96,10 +96,13 @@ void check_model_file(const std::string & path) {
                     path + " is not a GGUF file (it does not begin with GGUF); convert the model with llama.cpp");
     }
     file.close();
-    open_unpacked(path); // says what is wrong with it
 
     const cpu::shortage_watch shortage;
     const gguf_handle         g(path);
+    if (g && g.is_checked()) {
+        return;
+    }
+    open_unpacked(path); // says what is wrong with it
     if (!g && shortage.seen()) {
         throw error(error_kind::does_not_fit, "there is not enough memory to read " + path + "; free memory");
     }
@@ -117,6 +120,7 @@ void check_model_file(const std::string & path) {
     }
     check_size(path, g);
     check_model_header(path, g.get());
+    g.note_checked();
 }
 
 bool uses_tiled_products(const std::string & path) {

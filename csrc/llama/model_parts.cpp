@@ -9,10 +9,10 @@
 
 namespace duo {
 
-std::vector<std::unique_ptr<const file_map>> map_parts(const file_header & header) {
-    std::vector<std::unique_ptr<const file_map>> maps;
+std::vector<std::shared_ptr<const file_map>> map_parts(const file_header & header) {
+    std::vector<std::shared_ptr<const file_map>> maps;
     for (const std::string & part : header.parts) {
-        maps.push_back(std::make_unique<const file_map>(part, true));
+        maps.push_back(std::make_shared<const file_map>(part, true));
     }
     return maps;
 }

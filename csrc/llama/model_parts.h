@@ -15,7 +15,7 @@
 namespace duo {
 
 // In the order of the header's parts. Throws duo::error: a file cannot be mapped.
-std::vector<std::unique_ptr<const file_map>> map_parts(const file_header & header);
+std::vector<std::shared_ptr<const file_map>> map_parts(const file_header & header);
 
 class model_parts {
   public:
@@ -26,10 +26,13 @@ class model_parts {
     // false: stop. Returns whether all were given.
     bool fill(cpu::weight_loading & weights, const std::function<bool(float)> & keep_going) const;
 
+    // That it reads; none if something must be unpacked.
+    [[nodiscard]] const std::vector<std::shared_ptr<const file_map>> & files() const { return maps_; }
+
   private:
     file_header                                  header_;
     shared_unpacked                              unpacked_;
-    std::vector<std::unique_ptr<const file_map>> maps_; // of header_.parts, if nothing must be unpacked
+    std::vector<std::shared_ptr<const file_map>> maps_; // of header_.parts, if nothing must be unpacked
 };
 
 } // namespace duo

@@ -7,8 +7,10 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "base/read_ahead.h"
 #include "cpu/extra_buffers.h"
 #include "cpu/shortage.h"
 #include "cpu/team.h"
@@ -113,6 +115,27 @@ std::unique_ptr<const model_parts> open_parts(const model_weights & w, const sha
     }
 }
 
+constexpr uint64_t n_worth_a_thread = uint64_t(64) << 20; // bytes
+
+// What will be used when libllama has the vocabulary, which takes it half a second. Of a file that is larger than the
+// memory, pages come when they are used.
+std::vector<std::shared_ptr<const file_map>> soon_used(const model_weights & w, const cpu::packed_weights * packed,
+                                                       const model_parts * parts, const llama_model_params & params) {
+    if (params.vocab_only || w.options.load_mode == "dio") {
+        return {};
+    }
+    std::vector<std::shared_ptr<const file_map>> files;
+    if (packed != nullptr) {
+        files.push_back(packed->file());
+    } else if (parts != nullptr) {
+        files = parts->files();
+    }
+    std::erase_if(files, [n_free = memory_available()](const auto & file) {
+        return file->size() < n_worth_a_thread || file->size() > n_free;
+    });
+    return files;
+}
+
 // nullptr: libllama's log says why, or keep_loading() stopped it.
 model_ptr load(model_weights & w, llama_model_params params) {
     const std::string &   mode     = w.options.load_mode;
@@ -122,7 +145,8 @@ model_ptr load(model_weights & w, llama_model_params params) {
     }
     const auto          packed = open_packed(w, unpacked);
     cpu::weight_loading weights(packed, {.lock = mode == "mlock", .copy = mode == "none" || mode == "dio"});
-    const auto          parts = open_parts(w, unpacked, params);
+    const auto          parts   = open_parts(w, unpacked, params);
+    auto                reading = std::make_shared<const read_ahead>(soon_used(w, packed.get(), parts.get(), params));
     watched_loading     watched{w.options.keep_loading};
     if (watched.keep_loading) {
         params.progress_callback = [](float share, void * x) { return static_cast<watched_loading *>(x)->note(share); };
@@ -135,6 +159,8 @@ model_ptr load(model_weights & w, llama_model_params params) {
     w.packed_file = weights.n_packed() > 0 ? w.options.packed.path : "";
     w.n_from_file = int32_t(weights.n_packed());
     w.mapped      = weights.n_packed() > 0 && !weights.wanted().copy ? packed : nullptr;
+    w.reading     = w.mapped != nullptr ? reading : nullptr;
+    reading.reset(); // of weights that are packed now, pages are given back one after the other
     if (m != nullptr && packed != nullptr && weights.n_packed() == 0 && unpacked == nullptr) {
         w.warning = "nothing in " + w.options.packed.path + " is what duo's kernels use here; run duo pack again" +
                     (w.is_draft ? " with --draft" : "");

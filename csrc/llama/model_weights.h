@@ -8,6 +8,7 @@
 
 #include <llama.h>
 
+#include "base/read_ahead.h"
 #include "cpu/packed_weights.h"
 #include "head_file.h"
 #include "mapped_files.h"
@@ -49,6 +50,7 @@ struct model_weights {
     std::string packed_file;     // where packed weights come from; empty: they were packed when they were read
     int32_t     n_from_file = 0; // number of weights that come from there
     std::shared_ptr<const cpu::packed_weights> mapped;          // these, if they stay in the file; nullptr: they do not
+    std::shared_ptr<const read_ahead>          reading;         // brings them into memory; nullptr: nothing does
     bool                                       has_mtp = false; // the file has MTP layers that can be its draft
     int32_t     n_positions = 0; // that the file has vectors of, as GPT-2's; 0: it needs none
     std::string warning; // why duo's kernels or a packed file are not used although they were requested; or empty

@@ -13,6 +13,7 @@
 #include "cpu/team.h"
 #include "memory.h"
 #include "packed_header.h"
+#include "recent_files.h"
 
 namespace duo {
 
@@ -20,23 +21,43 @@ namespace {
 
 constexpr size_t n_at_once = 64; // pieces between two questions whether to go on
 
+// Headers that can be used. A command opens the packed file of its model ten times before it is loaded.
+recent_files<packed_header> packed_headers;
+
 } // namespace
 
 packed_file::packed_file(const std::string & path, bool alone) : path_(path), alone_(alone) {
     if (std::error_code ec; std::filesystem::file_size(path, ec) == 0) {
         throw unusable("are incomplete");
     }
-    map_ = std::make_shared<const file_map>(path);
+    const auto before = version_of(path);
+    map_              = std::make_shared<const file_map>(path);
+    const bool known  = before && before == version_of(path);
+    header_           = known ? packed_headers.find(*before) : nullptr;
+    if (header_ == nullptr) {
+        read_header();
+        if (known) {
+            packed_headers.keep(*before, header_);
+        }
+    } else {
+        pieces_ = std::make_shared<const std::vector<summed_piece>>(pieces_of(*header_));
+    }
+    if (map_->size() > memory_available()) {
+        map_->use_small_pages();
+    }
+}
+
+void packed_file::read_header() {
     try {
-        header_ = std::make_shared<const packed_header>(read_packed_header(path, *map_));
+        header_ = std::make_shared<const packed_header>(read_packed_header(path_, *map_));
     } catch (const std::bad_alloc &) {
-        throw error(error_kind::does_not_fit, "there is not enough memory to read the header of " + path);
+        throw error(error_kind::does_not_fit, "there is not enough memory to read the header of " + path_);
     } catch (const std::exception & e) { // libggml's, of a damaged header
         throw unusable(std::string("cannot be read: ") + e.what());
     }
-    if (header_->is_other_version && alone && !header_->origin.release.empty()) {
+    if (header_->is_other_version && alone_ && !header_->origin.release.empty()) {
         throw error(error_kind::bad_value,
-                    "the packed weights in " + path + " " + header_->fault + ", " + header_->origin.release +
+                    "the packed weights in " + path_ + " " + header_->fault + ", " + header_->origin.release +
                         "; install that one and make the model's own file with it: duo pack --unpack");
     }
     if (!header_->fault.empty()) {
@@ -52,9 +73,6 @@ packed_file::packed_file(const std::string & path, bool alone) : path_(path), al
         }
     }
     check_pieces(front, 1);
-    if (map_->size() > memory_available()) {
-        map_->use_small_pages();
-    }
 }
 
 error packed_file::unusable(const std::string & why) const {

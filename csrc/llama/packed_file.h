@@ -66,6 +66,8 @@ class packed_file {
     void lock() const { map_->lock(); }
 
   private:
+    // Throws duo::error, as the constructor.
+    void                read_header();
     [[nodiscard]] error unusable(const std::string & why) const;
     // Throws duo::error: one of these pieces is damaged.
     void check_pieces(const std::vector<size_t> & which, int n_threads) const;

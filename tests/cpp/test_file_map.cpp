@@ -3,6 +3,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -12,8 +13,14 @@
 #include "base/error.h"
 #include "base/file_map.h"
 #include "base/huge_page.h"
+#include "base/read_ahead.h"
 #include "base/watched_pages.h"
 #include "check.h"
+
+#if defined(__linux__)
+#include <fcntl.h>
+#include <unistd.h>
+#endif
 
 using namespace duo;
 
@@ -131,6 +138,31 @@ TEST(addresses_are_watched_while_the_map_lives) {
         CHECK(watched_pages::watches(data) && watched_pages::watches(data + 99));
     }
     CHECK(!watched_pages::watches(data));
+}
+
+#endif
+
+#if defined(__linux__)
+
+TEST(a_file_that_is_on_the_disk_comes_into_memory) {
+    const std::vector<uint8_t> bytes = some_bytes(size_t(8) << 20);
+    const made_file            f(bytes);
+    const int                  fd = open(f.path.c_str(), O_RDONLY);
+    CHECK_EQ(fsync(fd), 0);
+    CHECK_EQ(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    close(fd);
+    const auto   map  = std::make_shared<const file_map>(f.path);
+    const size_t last = map->size() - 1;
+    if (map->in_memory(last) || !map->fill(0, 1)) {
+        return; // this file system keeps its files there, or the system is old
+    }
+    const read_ahead reading({map});
+    while (!map->in_memory(last)) {
+        std::this_thread::yield();
+    }
+    CHECK(std::equal(bytes.begin(), bytes.end(), map->data()));
+    std::filesystem::resize_file(f.path, 4096);
+    CHECK(!map->fill(0, map->size()) && !map->lost()); // no signal
 }
 
 #endif

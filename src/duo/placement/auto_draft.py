@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from duo.errors import BadValueError
 from duo.models.beside import find
-from duo.models.header import read_header
 from duo.models.paths import PathLike, path
 from duo.options.speculation import NGRAMS, says_plain
-from duo.placement.states import way_back
 
 if TYPE_CHECKING:
     from duo.generation.texts import Texts
@@ -39,6 +37,6 @@ def add_ngrams(d: Texts, accept: str | None) -> None:
     m, draft = d.engine.target, d.engine.draft
     if m is None or accept not in (None, "noise") or (draft is not None and draft.head):
         return
-    if not m.devices and m.same_bits and way_back(read_header(m.path)) == "cells":
+    if not m.devices and m.same_bits and m.can_rollback:
         d.defaults["spec_type"] = [NGRAMS] if draft is None else ["draft-simple", NGRAMS]
         d.ngrams_unasked = True

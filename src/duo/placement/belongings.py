@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from duo import _core
 from duo.errors import BadValueError, DuoError
-from duo.models.paths import parts
+from duo.placement.model_hash import file_hash, model_hash
 from duo.support.wording import one_line
-
-N_HEADER = 1 << 24  # bytes at the front of a file: more than most headers
-N_SAMPLES, N_SAMPLE = 64, 1 << 16  # pieces of the weights, and the bytes of each
-
-
-def file_hash(path: str | os.PathLike[str]) -> str:
-    """Hash of a file's size, its beginning and samples of the rest, in which two models differ. Raises OSError."""
-    n = os.path.getsize(path)
-    digest = hashlib.sha256(str(n).encode())
-    with Path(path).open("rb") as file:
-        digest.update(file.read(N_HEADER))
-        for i in range(N_SAMPLES if n > N_HEADER else 0):
-            file.seek(N_HEADER + (n - N_HEADER) * i // N_SAMPLES)
-            digest.update(file.read(N_SAMPLE))
-    return digest.hexdigest()[:32]
 
 
 def _files(paths: Iterable[str | bytes]) -> str:
@@ -34,7 +17,7 @@ def _files(paths: Iterable[str | bytes]) -> str:
 
 def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
     """What a cache of the model belongs to, by names for messages. The places of layers are left out: they only change
-    rounding. Raises OSError."""
+    rounding. Raises OSError and DuoError."""
     path = os.fsdecode(m.path)
     rope = (m.rope_scaling, m.rope_freq_base, m.rope_freq_scale, m.yarn_orig_ctx, m.yarn_ext_factor)
     packed = [f"packed as {model.packed_as}"] if model.packed_as else []
@@ -42,7 +25,7 @@ def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
     vectors = ", ".join(f"{file_hash(os.fsdecode(file))} x {scale}" for file, scale in m.control_vectors)
     return {
         "build of llama.cpp": _core.ggml_commit(),
-        "model": " ".join(file_hash(p) for p in parts(path) or [path]),
+        "model": model_hash(path),
         "context size": str(model.n_ctx),
         "cache type": f"{m.type_k} {m.type_v}",
         "setting of flash attention": m.flash_attn,

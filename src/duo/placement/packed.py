@@ -11,7 +11,7 @@ from duo.errors import BadValueError, UnknownModelError
 from duo.models.packed_form import is_packed
 from duo.models.paths import parts
 from duo.options.model import ModelOptions
-from duo.placement.belongings import file_hash
+from duo.placement.model_hash import file_hash, file_state, model_hash
 from duo.placement.packing import NONE, Packing
 from duo.support.cache_folder import cache_folder
 from duo.support.json_cache import recall, remember
@@ -55,14 +55,8 @@ def writable_path(model: str, packing: Packing = NONE) -> Path:
 
 
 def source_of(model: str) -> str:
-    """A hash that identifies the model. Raises OSError."""
+    """model_hash() of a model that is not packed, of what is in its files now. Raises OSError."""
     return " ".join(file_hash(part) for part in parts(model))
-
-
-def _state(path: Path) -> list[int]:
-    """Numbers that change with each writing to the file, whatever is written."""
-    stat = path.stat()
-    return [stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
 def find(o: ModelOptions, packing: Packing = NONE) -> str | None:
@@ -112,14 +106,14 @@ def choose(o: ModelOptions, packing: Packing) -> Choice:
             return b"" if file is None else os.fsencode(file), "", _must_be_checked(Path(o.path))
         if file is None:
             return NOTHING
-        source = "" if _is_older(file, o.path) else source_of(o.path)  # no file has an empty source
+        source = "" if _is_older(file, o.path) else model_hash(o.path)  # no file has an empty source
         return os.fsencode(file), source, _must_be_checked(Path(file))
     except OSError:
         return NOTHING  # loading will report it
 
 
 def _must_be_checked(file: Path) -> bool:
-    return recall(_checked_file()).get(str(file.resolve())) != _state(file)
+    return recall(_checked_file()).get(str(file.resolve())) != file_state(file)
 
 
 def note_checked(m: _core.ModelOptions, used: str) -> None:
@@ -133,4 +127,4 @@ def note_checked(m: _core.ModelOptions, used: str) -> None:
 
 def remember_checked(path: Path) -> None:
     """That a file was just written or read to its end, and nothing was wrong."""
-    remember(_checked_file(), str(path.resolve()), _state(path), at_most=N_CHECKED)
+    remember(_checked_file(), str(path.resolve()), file_state(path), at_most=N_CHECKED)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from duo import _core
 from duo.errors import DuoError
-from duo.models.paths import parts
 from duo.placement import guard, kernels
+from duo.placement.model_hash import model_hash
 from duo.support.cache_folder import cache_folder
 from duo.support.json_cache import recall, remember
 
@@ -44,11 +44,6 @@ def in_use() -> bool:
     return os.environ.get("DUO_PROFILES") != "off"
 
 
-def _file(path: Path) -> str:
-    stat = path.stat()
-    return f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}"
-
-
 def _field(m: _core.ModelOptions, name: str) -> object:
     """Shares by free memory differ a little from run to run, so they are rounded."""
     value = getattr(m, name)
@@ -56,16 +51,14 @@ def _field(m: _core.ModelOptions, name: str) -> object:
 
 
 def _model(m: _core.ModelOptions) -> str:
-    path = os.fsdecode(m.path)
-    files = [_file(Path(p)) for p in parts(path) or [path]]
     packing = [f"packing {m.packing}"] if m.packing[0] else []
     packing += [f"draft_vocab {m.draft_vocab}"] if m.draft_vocab else []
-    return ", ".join([*files, *(f"{name} {_field(m, name)}" for name in FIELDS), *packing])
+    return ", ".join([model_hash(os.fsdecode(m.path)), *(f"{name} {_field(m, name)}" for name in FIELDS), *packing])
 
 
 def key(placed: _core.EngineOptions) -> str:
-    """Identifies the pair, its files, their placement and this machine. Correct only as long as relative paths lead to
-    the loaded files. Raises OSError if the files are gone."""
+    """Identifies the pair by what is in its files, their placement and this machine. Correct only as long as relative
+    paths lead to the loaded files. Raises OSError and DuoError if the files are gone."""
     # Without a list of devices a model uses all GPUs that this run sees.
     machine = [kernels.processor(), *(f"{d[0]} {d[1]}" for d in _core.devices() if d[2] in ("gpu", "igpu", "rpc"))]
     software = [
@@ -94,11 +87,11 @@ def save(key: str, numbers: list[float], note: str) -> bool:
 def restore(engine: _core.Engine, placed: _core.EngineOptions) -> str:
     """Gives a newly loaded pair its saved profile, if there is one. Returns the key for `keep`; empty if there is no
     draft or the files are gone."""
-    if engine.draft is None or not guard.is_build_known():
+    if engine.draft is None or not in_use() or not guard.is_build_known():
         return ""
     try:
         where = key(placed)
-    except OSError:
+    except (OSError, DuoError):
         return ""
     if (numbers := load(where)) is not None:
         engine.restore_profile(numbers)

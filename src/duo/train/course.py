@@ -10,7 +10,7 @@ from typing import Any, cast
 import duo
 from duo.errors import BadValueError
 from duo.options.train import DraftOptions, TrainOptions
-from duo.placement.belongings import file_hash
+from duo.placement.model_hash import file_hash
 from duo.support.wording import gigabytes
 from duo.train.documents import data_hash
 from duo.train.lessons import Folder

@@ -1,0 +1,146 @@
+"""What a build on this machine depends on, as lines: builds with the same lines can stand for each other.
+
+Standard library only: it runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_ADVICE = runpy.run_path(str(ROOT / "src" / "duo" / "build_advice.py"))
+TIMEOUT_S = 60
+# What compilers, CMake and scikit-build-core read. The launcher and the number of jobs change nothing.
+_READ = re.compile(
+    r"(CC|CXX|CUDACXX|HIPCXX|ASM|C(PP|XX|UDA)?FLAGS|CUDAARCHS|LDFLAGS|C(PLUS)?_?(INCLUDE_)?PATH|LIBRARY_PATH|CUDA_PATH"
+    r"|VULKAN_SDK|MACOSX_DEPLOYMENT_TARGET|SDKROOT|(CMAKE|SKBUILD|FORCE_CMAKE)(_\w+)?)"
+)
+_NOT_READ = re.compile(r"CMAKE_(BUILD_PARALLEL_LEVEL|\w+_COMPILER_LAUNCHER|COLOR_DIAGNOSTICS)")
+# What compiles a backend, and for which device. Builds with others are not kept: nobody knows what they depend on.
+_ON_CPU = {
+    "CPU",
+    "RPC",
+    "NATIVE",
+    "OPENMP",
+    "LLAMAFILE",
+    "LTO",
+    "CCACHE",
+    "AVX",
+    "AVX2",
+    "AVX512",
+    "FMA",
+    "F16C",
+    "BMI2",
+}
+_BACKENDS = {
+    "CUDA": (("nvcc", "--version"), ("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")),
+    "VULKAN": (("glslc", "--version"),),
+}
+
+
+class UnknownFactsError(Exception):
+    """What cannot be found out, so that nothing is kept."""
+
+
+def llama_facts(requirement: str, environ: Mapping[str, str]) -> list[str]:
+    """Of llama-cpp-python, whose code is compiled for this processor. Raises UnknownFactsError."""
+    args = environ.get("CMAKE_ARGS", "")
+    return [requirement, *_machine(args, environ, native=True), *_backends(args, environ)]
+
+
+def extension_facts(environ: Mapping[str, str], sources: Iterable[Path]) -> list[str]:
+    """Of duo's extension, which chooses its code at run time. Raises UnknownFactsError."""
+    try:
+        record = metadata.distribution("llama-cpp-python").read_text("RECORD") or ""
+        pybind11 = metadata.version("pybind11")
+    except metadata.PackageNotFoundError as e:
+        raise UnknownFactsError(f"{e} is not installed") from None
+    built = [line for line in record.splitlines() if ",sha256=" in line and ".dist-info/" not in line]
+    return [
+        f"llama {_sum(chr(10).join(sorted(built)).encode())}", f"pybind11 {pybind11}",
+        *(f"{path.relative_to(ROOT)} {content(path)}" for path in sources),
+        *_machine(environ.get("CMAKE_ARGS", ""), environ, native=False),
+    ]  # fmt: skip
+
+
+def content(path: Path) -> str:
+    """A sum of a file, or of all files in a folder."""
+    if path.is_file():
+        return _sum(path.read_bytes())
+    files = sorted(f for f in path.rglob("*") if f.is_file() and "__pycache__" not in f.parts)
+    return _sum("\n".join(f"{f.relative_to(path)} {_sum(f.read_bytes())}" for f in files).encode())
+
+
+def _machine(args: str, environ: Mapping[str, str], *, native: bool) -> list[str]:
+    """The system, the interpreter, the compilers and what they are told."""
+    if "CMAKE_TOOLCHAIN_FILE" in environ or "CMAKE_TOOLCHAIN_FILE" in args:
+        raise UnknownFactsError("a toolchain file chooses the compilers")
+    lines = [f"{platform.system()} {platform.machine()} {' '.join(platform.libc_ver())}"]
+    lines.append(f"{sys.implementation.cache_tag} {sysconfig.get_platform()} {sysconfig.get_config_var('EXT_SUFFIX')}")
+    for name in sorted(environ):
+        if _READ.fullmatch(name) and not _NOT_READ.fullmatch(name):
+            lines.append(f"{name}={_without_place(environ[name])}")
+    for language, command in (("c++", _ADVICE["compiler"](args, environ)), ("c", _c_compiler(args, environ))):
+        lines.append(f"{language} {' '.join(command)} {_sum(_macros(command, language, native))}")
+    return lines
+
+
+def _without_place(text: str) -> str:
+    """Another clone has the same files elsewhere."""
+    return re.sub(re.escape(str(ROOT)) + r"[^\s'\";]*", lambda path: content(Path(path[0])), text)
+
+
+def _c_compiler(args: str, environ: Mapping[str, str]) -> list[str]:
+    """As build_advice.compiler()."""
+    named = re.search(r"-DCMAKE_C_COMPILER(?::\w+)?=([^\s'\"]+)", args)
+    if named is not None or environ.get("CC"):
+        return [named[1]] if named is not None else environ["CC"].split()
+    return list(filter(None, [next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)]))
+
+
+def _macros(command: list[str], language: str, native: bool) -> bytes:
+    """All that the compiler defines: its version, the C library's, and the features that it compiles for."""
+    source = f"#include <{'cstddef' if language == 'c++' else 'stddef.h'}>\n#include <limits.h>\n".encode()
+    for flags in (["-march=native"], ["-mcpu=native"], []) if native else ([],):
+        found = _output([*command, *flags, "-dM", "-E", "-x", language, "-"], source) if command else b""
+        if found:
+            return found
+    raise UnknownFactsError(f"the {language.upper()} compiler {' '.join(command)} does not say what it compiles for")
+
+
+def _backends(args: str, environ: Mapping[str, str]) -> list[str]:
+    """What compiles the backends that CMAKE_ARGS names. Raises UnknownFactsError."""
+    lines = []
+    for name in re.findall(r"GGML_(\w+?)(?::\w+)?=(?:on|ON|1|true|TRUE)\b", args):
+        if name not in _ON_CPU and name not in _BACKENDS:
+            raise UnknownFactsError(f"what GGML_{name} depends on is not known")
+        for program, *rest in _BACKENDS.get(name, ()):
+            path = environ.get("CUDACXX") if program == "nvcc" else None
+            path = path or shutil.which(program) or shutil.which(program, path="/usr/local/cuda/bin")
+            said = _output([path, *rest], b"") if path else b""
+            if not said:
+                raise UnknownFactsError(f"{program} does not say its version")
+            lines.append(f"{program} {_sum(said)}")
+    return lines
+
+
+def _output(command: list[str], given: bytes) -> bytes:
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, timeout=TIMEOUT_S, check=False)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return b""
+    return done.stdout if done.returncode == 0 else b""
+
+
+def _sum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
