@@ -4,6 +4,7 @@ import pytest
 from llama_cpp_table import ARGS, IN_DUO, TEXT, Run
 from parsed_line import params
 
+from duo.cli.commands.serve import command, name_of, typed_page
 from duo.cli.llama_cpp_options import PROGRAM, WORK_OF_OTHERS
 from duo.cli.llama_cpp_taken import TAKEN
 from duo.cli.main import command_named
@@ -102,3 +103,16 @@ def test_a_variable_that_cannot_be_followed_is_named(
     assert found is not None and "LLAMA_ARG_TOOLS" in capsys.readouterr().err
     with found.make_context("run", ["--dra"], resilient_parsing=True):  # completion
         assert capsys.readouterr().err == ""
+
+
+def test_what_a_server_is_told_on_its_command_line_counts_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_ARG_DOCKER_REPO", "zzz")
+    monkeypatch.setenv("LLAMA_ARG_UI_CONFIG", "{}")
+    for args, name, page in (
+        (["-m", "a/b.gguf", "--ui-config-file", "x.json"], "b", (None, "x.json")),
+        (["-hf", "a/b", "--ui-config", "[]"], "a/b", ("[]", None)),
+        ([], "zzz", ("{}", None)),
+    ):
+        with command.make_context("serve", args) as ctx:
+            found = typed_page(ctx.params)
+            assert (name_of(ctx.params), (found["ui_config"], found["ui_config_file"])) == (name, page)

@@ -101,6 +101,10 @@ def test_defaults_of_the_pages_settings() -> None:
     assert PageSettings.of(json.dumps(config), None).unknown == ["customCss"]
 
 
+# What Python reads, but the answer of /props cannot hold.
+UNSENDABLE = ('{"x": NaN}', '{"x": [-Infinity]}', '{"temperature": 1e999}', '{"x": "\\ud800"}', '{"\\udfff": 1}')
+
+
 def test_wrong_settings_of_the_page(tmp_path: Path) -> None:
     file = tmp_path / "page.json"
     file.write_text('{"top_k": 5}')
@@ -112,6 +116,7 @@ def test_wrong_settings_of_the_page(tmp_path: Path) -> None:
         ('{"systemMessage": 5}', "systemMessage is 5 in --ui-config; give a text"),
         ('{"temperature": "hot"}', "temperature is 'hot' in --ui-config, but"),
         ('{"top_k": 1.5}', "top_k is"),
+        *((text, "--ui-config holds what JSON cannot") for text in UNSENDABLE),
     ):
         with pytest.raises(BadValueError, match=re.escape(why)):
             PageSettings.of(text, None)

@@ -87,7 +87,7 @@ def model_sources(*, heads: bool = True) -> list[click.Option]:
     ]  # fmt: skip
 
 
-def _typed(name: str) -> bool:
+def is_typed(name: str) -> bool:
     """Whether the option stands on the command line, which overrides the environment."""
     ctx = click.get_current_context(silent=True)
     return ctx is not None and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -96,11 +96,16 @@ def _typed(name: str) -> bool:
 def _one_of(params: dict[str, Any], names: dict[str, str]) -> str | None:
     """The option that names the model. Raises BadValueError: two do."""
     present = [n for n in names if params.get(n) is not None]
-    typed = [n for n in present if _typed(n)]
+    typed = [n for n in present if is_typed(n)]
     if len(typed or present) > 1:
         flags = [names[n] for n in typed or present]
         raise BadValueError(f"{' and '.join(flags)} both name the same model; choose one")
     return next(iter(typed or present), None)
+
+
+def source_of_target(params: dict[str, Any]) -> str | None:
+    """The option that names the target. Raises BadValueError: two do."""
+    return _one_of(params, TARGET | {"pair": "--pair"})
 
 
 def names_target(params: dict[str, Any]) -> bool:
@@ -115,7 +120,7 @@ def names_draft(params: dict[str, Any]) -> bool:
 def chosen_models(params: dict[str, Any]) -> Models:
     """The models that the options name, downloaded if necessary. Raises DuoError."""
     both = {"pair": "--pair"}
-    target = _one_of(params, TARGET | both)
+    target = source_of_target(params)
     if target == "pair" and params["model_draft"] == NO_DRAFT and params["hf_repo_draft"] is None:
         return _at_hand(params, _models_of(params, target, None))
     draft = _one_of(params, DRAFT | both)
@@ -128,7 +133,7 @@ def chosen_models(params: dict[str, Any]) -> Models:
         ("hf_file", target, "--hf-file", "-hf"),
         ("hf_file_draft", draft, "--hf-file-draft", "-hfd"),
     ):
-        if params.get(file) is not None and repo not in ("hf_repo", "hf_repo_draft") and _typed(file):
+        if params.get(file) is not None and repo not in ("hf_repo", "hf_repo_draft") and is_typed(file):
             raise BadValueError(
                 f"{flag} names a file in a repository, but no repository was given; give it with {needed}"
             )

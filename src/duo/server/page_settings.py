@@ -48,6 +48,8 @@ class PageSettings:
             given = json.loads(text)
         except (ValueError, RecursionError):
             given = None
+        if not _is_sendable(given):
+            raise BadValueError(f"{flag} holds what JSON cannot (NaN, Infinity or half a character); leave it out")
         if not isinstance(given, dict):
             raise BadValueError(f'{flag} is no JSON object; write it as {{"temperature": 0.7}}')
         theme, system = given.get("theme", "system"), given.get("systemMessage", "")
@@ -62,6 +64,15 @@ class PageSettings:
     def unknown(self) -> list[str]:
         """Names of settings that the page does not have."""
         return sorted(self.given.keys() - FIELDS.keys() - {"theme", "systemMessage"})
+
+
+def _is_sendable(given: Any) -> bool:
+    """Whether the server can give it to its clients as it is: Python reads more than JSON has."""
+    try:
+        json.dumps(given, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _checked(name: str, value: Any, flag: str) -> Any:

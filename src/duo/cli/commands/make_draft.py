@@ -64,7 +64,7 @@ def run(params: dict[str, Any]) -> None:
     engine_options(engine)  # reports a bad value before a long download
     if not any(params[name] is not None for name in TARGET):
         raise BadValueError("-m is missing; name the target from whose file a draft is to be made")
-    if params["hf_repo"] is not None:
+    if params["hf_repo"] is not None or params["docker_repo"] is not None or "://" in (params["model"] or ""):
         check_place(params["output"], force=params["force"])  # before a long download
     target = chosen_models({**params, "model_draft": None}).target
     assert target is not None

@@ -10,7 +10,7 @@ import click
 
 from duo.cli import show
 from duo.cli.help_groups import MODELS
-from duo.cli.models import model_sources, names_draft, names_target
+from duo.cli.models import is_typed, model_sources, names_draft, names_target, source_of_target
 from duo.cli.options import ModelCommand, given_options, model_options, table_options
 from duo.cli.run_options import of_run
 from duo.cli.template_options import template_choice, template_options, thoughts_of, warn_of_thoughts
@@ -50,16 +50,20 @@ def name_of(params: dict[str, Any]) -> str:
 
     from duo.models.file_name import model_name
 
-    if params["pair"] is not None:
-        return str(params["pair"])
-    if params["hf_repo"] is not None:
-        return str(params["hf_repo"])
-    if params.get("docker_repo") is not None:
-        return str(params["docker_repo"])
-    if params["model"] is None:
+    source = source_of_target(params)
+    if source is None:
         return "demo"
+    if source != "model":
+        return str(params[source])
     # What stands behind a URL's path may be a signature.
     return model_name(Path(unquote(urlsplit(params["model"]).path) if "://" in params["model"] else params["model"]))
+
+
+def typed_page(params: dict[str, Any]) -> dict[str, Any]:
+    """Without --ui-config of the environment, if --ui-config-file was typed, and the other way round."""
+    if is_typed("ui_config") == is_typed("ui_config_file"):
+        return params
+    return {**params, ("ui_config_file" if is_typed("ui_config") else "ui_config"): None}
 
 
 def serve(params: dict[str, Any]) -> None:
@@ -80,7 +84,7 @@ def serve(params: dict[str, Any]) -> None:
     from duo.server.service import Service
     from duo.server.settings import ServerSettings
 
-    typed = given_options(params, SERVE_OPTIONS)
+    typed = given_options(typed_page(params), SERVE_OPTIONS)
     options = given_options(params, GENERATE_OPTIONS)
     o = serve_options(typed)
     template, variables = template_choice(params)
