@@ -112,10 +112,26 @@ def test_what_is_wrong_is_one_sentence(registry: type[Registry]) -> None:
         ("list", PeerLostError, False),
         ("page", BadValueError, False),
         ("private/tales", AccessDeniedError, False),
+        ("x" * 300, BadValueError, True),
+        ("x" * 200 + ":" + "y" * 100, BadValueError, False),
     ):
         with pytest.raises(DuoError) as e:
             fetch_image(Hub(offline=offline), name)
-        assert type(e.value) is kind and "\n" not in str(e.value), name
+        assert type(e.value) is kind and "\n" not in str(e.value) and "127.0.0.1" not in str(e.value), name
+    with pytest.raises(
+        UnknownModelError, match=r"^Docker Hub has no public model ai/none:latest \(404\); check the name"
+    ):
+        fetch_image(Hub(offline=False), "none")
+
+
+def test_a_damaged_file_is_not_kept(registry: type[Registry]) -> None:
+    digest = digest_of(MODEL)
+    registry.blobs[digest] = MODEL[:-1] + bytes([MODEL[-1] ^ 1])
+    with pytest.raises(PeerLostError, match=r"ai/tales:latest of Docker Hub arrived damaged .*; try again"):
+        fetch_image(Hub(offline=False), "tales")
+    assert not [f for f in (docker.cache_folder() / docker.FOLDER).rglob("*") if f.is_file() and f.stat().st_size]
+    registry.blobs[digest] = MODEL
+    assert fetch_image(Hub(offline=False), "tales").read_bytes() == MODEL
 
 
 def test_a_text_by_a_model_of_docker(registry: type[Registry], capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,6 +48,7 @@ class Answer(NamedTuple):
 
     etag: str  # empty: it does not say
     size: int | None  # bytes
+    sha256: str = ""  # hexadecimal; empty: it does not say
 
 
 def model_at(hub: Hub, url: str) -> HubModel | None:
@@ -90,7 +91,10 @@ def fetch_url(hub: Hub, url: str) -> Path:
         hub.note(f"{_shown(url)} cannot be asked for; {path.name} is taken from the cache")
         return path
     if not is_current(path, answer):
-        bring(hub, url, answer, path, _headers(hub, url))
+        try:
+            bring(url, answer, path, _headers(hub, url), _shown(url), "give the address of the file itself")
+        except FAILURES as e:
+            raise failure_at(e, hub, url) from None
     return path
 
 
@@ -168,33 +172,40 @@ def _ask(hub: Hub, url: str) -> Answer:
     return Answer(response.headers.get("ETag", ""), (int(size) or None) if size.isascii() and size.isdigit() else None)
 
 
-def bring(hub: Hub, url: str, answer: Answer, path: Path, headers: dict[str, str]) -> None:
-    """Downloads the GGUF file to the path, and notes its ETag beside it. Raises DuoError."""
+def bring(url: str, answer: Answer, path: Path, headers: dict[str, str], what: str, advice: str) -> None:
+    """Downloads the GGUF file to the path, and notes its ETag beside it. what: for errors; advice: if it is no GGUF
+    file. Raises FAILURES and DuoError."""
     etag = hashlib.sha256(answer.etag.encode()).hexdigest()[:24]
-    part, lock = path.with_name(f"{etag}.part"), path.parent.with_suffix(".lock")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with WeakFileLock(lock):
-            if is_current(path, answer):  # another process had the lock before
-                return
-            if not answer.etag:  # the beginning may be of another file
-                part.unlink(missing_ok=True)
-            for old in path.parent.glob("*.part"):
-                if old not in (part, path):  # of a file that the server no longer has
-                    old.unlink()
-            _check_size(answer, part, path)
-            receive(part, url, answer.size, headers, path.name, _shown(url))
-            with part.open("rb") as f:
-                is_gguf = f.read(len(MAGIC)) == MAGIC
-            if not is_gguf:
-                part.unlink()
-                raise BadValueError(
-                    f"{_shown(url)} is no GGUF file (a page about it?); give the address of the file itself"
-                )
-            os.replace(part, path)
-            _etag_file(path).write_text(answer.etag, "utf-8")
-    except FAILURES as e:
-        raise failure_at(e, hub, url) from None
+    part, lock = path.with_name(f"{etag}.part"), path.parent.with_name(f"{path.parent.name}.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with WeakFileLock(lock):
+        if is_current(path, answer):  # another process had the lock before
+            return
+        if not answer.etag:  # the beginning may be of another file
+            part.unlink(missing_ok=True)
+        for old in path.parent.glob("*.part"):
+            if old not in (part, path):  # of a file that the server no longer has
+                old.unlink()
+        _check_size(answer, part, path)
+        receive(part, url, answer.size, headers, path.name, what)
+        if answer.sha256 and _sha256(part) != answer.sha256:
+            part.unlink()
+            raise PeerLostError(f"{what} arrived damaged (its SHA-256 is not the one that was announced); try again")
+        with part.open("rb") as f:
+            is_gguf = f.read(len(MAGIC)) == MAGIC
+        if not is_gguf:
+            part.unlink()
+            raise BadValueError(f"{what} is no GGUF file (a page about it?); {advice}")
+        os.replace(part, path)
+        _etag_file(path).write_text(answer.etag, "utf-8")
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as f:
+        while block := f.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _check_size(answer: Answer, part: Path, path: Path) -> None:
@@ -214,9 +225,9 @@ def _check_size(answer: Answer, part: Path, path: Path) -> None:
         )
 
 
-def failure_at(e: Exception, hub: Hub, url: str) -> DuoError:
-    """What FAILURES mean to the user."""
-    shown = _shown(url)
+def failure_at(e: Exception, hub: Hub, url: str, what: str = "") -> DuoError:
+    """What FAILURES mean to the user. what: is at the URL; empty: the user gave the URL."""
+    shown, server = what or _shown(url), urlsplit(_shown(url)).netloc
     if isinstance(e, HfHubHTTPError):
         code = e.response.status_code
         if code in (401, 403):
@@ -230,11 +241,11 @@ def failure_at(e: Exception, hub: Hub, url: str) -> DuoError:
         if code in (404, 410):
             return UnknownModelError(f"{shown} does not exist ({code}); check the URL")
         if code == 429:
-            return BusyError(f"{urlsplit(shown).netloc} accepts no more requests for now (429); try again later")
+            return BusyError(f"{server} accepts no more requests for now (429); try again later")
         return PeerLostError(f"{shown} cannot be downloaded (status {code}); try again later")
     if isinstance(e, NO_NETWORK):
         return PeerLostError(
-            f"{urlsplit(shown).netloc} cannot be reached ({one_line(e)}); what has arrived is kept, so start again "
+            f"{server} cannot be reached ({one_line(e)}); what has arrived is kept, so start again "
             "when the network is back"
         )
     return hub_error(e, shown, hub, cache_folder() / FOLDER)
