@@ -11,17 +11,18 @@ from duo import _core
 from duo.errors import BadValueError, DoesNotFitError
 from duo.models.head import Head
 from duo.models.header import Header, read_header
-from duo.models.packed_form import is_packed
 from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
-from duo.placement import kernels, packed
+from duo.placement import kernels
 from duo.placement.context_fit import with_largest_context, with_least_context
 from duo.placement.devices import Device, default_devices, default_flash_attn
 from duo.placement.fit import ModelPlacement, PairPlacement, PlacementRequest, Room, place_layers
+from duo.placement.host_memory import check_host
 from duo.placement.memory import Need, context, kept_on_cpu, most_texts, need_of
 from duo.placement.mixture import without_experts
 from duo.placement.packing import saved_bytes
-from duo.support.wording import gigabytes, plural
+from duo.placement.states import N_MARKS, state_bytes
+from duo.support.wording import plural
 
 N_PADDING = 128  # csrc/llama/pair_check.cpp: sizes of one vocabulary differ by so much at most
 # What ggml-cuda's libraries need for themselves: benchmarks/gpu/README.md.
@@ -105,7 +106,7 @@ def needs(
             flash_attn=m.flash_attn != "off", overrides=m.override_tensors, n_contexts=m.n_contexts,
             n_parallel=1 if m.n_parallel == "auto" else m.n_parallel, guesses=m.role == "target" and draft is not None,
             mtp=m.mtp, shared=m is draft and m.mtp and m.path == target.path, helped=_helped(m, devices),
-            n_marks=m.ctx_checkpoints,
+            n_marks=min(m.ctx_checkpoints, N_MARKS),
         )
         for m, h, n_ctx in zip(models, headers, contexts(target, draft, headers), strict=True)
     ]  # fmt: skip
@@ -254,11 +255,14 @@ def resolve_auto(
             saved = sum(_saved(m, devices) for m in models)
             apart = models if saved else list({m.path: m for m in models}.values())
             n_bytes = sum(model_bytes(m.path) + _added(m, read_header(m.path), devices) for m in apart) - saved
-            _check_host(target, n_bytes, model_bytes(target.path), "")
+            check_host(target, n_bytes, model_bytes(target.path), "", on_device=False)
         return _without_auto(target), None if draft is None else _without_auto(draft), None
-    p = placement_of(target, draft, [read_header(m.path) for m in models], devices)
+    headers = [read_header(m.path) for m in models]
+    p = placement_of(target, draft, headers, devices)
     advice = "lower -c, " if p.target.auto or target.n_gpu_layers == "all" else "raise -ngl, lower -c, "
-    _check_host(target, sum(x.bytes.host for x in p.models), p.target.bytes.host, advice)
+    if target.ctx_checkpoints and any(state_bytes(headers[0])):
+        advice = advice.replace("lower -c,", "lower -c or -ctxcp,")
+    check_host(target, sum(x.bytes.host for x in p.models), p.target.bytes.host, advice, on_device=True)
     placed_draft = None if draft is None or p.draft is None else _placed(draft, p.draft)
     return _placed(target, p.target), placed_draft, p
 
@@ -281,19 +285,3 @@ def _placed(m: ModelOptions, p: ModelPlacement) -> ModelOptions:
         shares = tuple(s / 2**30 for s in p.shares)
     devices = p.devices if p.left_out and not on_device else m.devices
     return replace(m, n_gpu_layers=p.n_gpu_layers, devices=devices, tensor_split=shares)
-
-
-def _check_host(m: ModelOptions, n_bytes: int, n_target: int, advice: str) -> None:
-    """Raises DoesNotFitError if loading would exhaust the machine's memory. A mapped file may be larger than that.
-
-    m: the target. n_target: its part of n_bytes.
-    """
-    free = _core.memory_available()
-    if n_bytes <= free or (m.load_mode == "mmap" and not is_packed(m.path)):  # of a packed file, a part is read
-        return
-    if n_bytes - min(packed.mapped_bytes(m), n_target) > free:
-        raise DoesNotFitError(
-            f"the models need {gigabytes(n_bytes)} of the machine's memory, but only {gigabytes(free)} are free; "
-            f"{advice}choose smaller files, or have them read from the disk again and again (--load-mode mmap, or duo "
-            "pack)"
-        )
