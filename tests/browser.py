@@ -232,5 +232,15 @@ def take_turns(page: Browser) -> None:
     page.click("input[name=length][value='3']")
 
 
+def stream_of(*events: Any) -> bytes:
+    return b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events)
+
+
+def delta(content: str, *tokens: tuple[str, bool], **more: Any) -> dict[str, Any]:
+    told = [{"id": 1, "text": text, "from_draft": drafted} for text, drafted in tokens]
+    choice = {"index": 0, "delta": {"content": content, **more}, "finish_reason": None}
+    return {"choices": [choice], "duo": {"tokens": told}}
+
+
 # JavaScript: the answer is complete.
 ENDED = "document.querySelector('.answer') && !document.querySelector('.answer.writes')"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import ENDED, Browser, ask, opened
+from browser import ENDED, Browser, ask, opened, stream_of
 from PIL import Image
 from served import TEMPLATE, Server, served
-from test_serve_browser import page, stream_of, tab
+from test_serve_browser import page, tab
 from vision_models import png, png_of, projector
 
 from duo.chat.pictures import url_of

@@ -116,6 +116,7 @@ def test_wrong_settings_of_the_page(tmp_path: Path) -> None:
         ('{"systemMessage": 5}', "systemMessage is 5 in --ui-config; give a text"),
         ('{"temperature": "hot"}', "temperature is 'hot' in --ui-config, but"),
         ('{"top_k": 1.5}', "top_k is"),
+        ('{"max_tokens": 0}', "max_tokens is 0 in --ui-config"),
         *((text, "--ui-config holds what JSON cannot") for text in UNSENDABLE),
     ):
         with pytest.raises(BadValueError, match=re.escape(why)):

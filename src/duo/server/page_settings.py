@@ -58,6 +58,8 @@ class PageSettings:
         if not isinstance(system, str):
             raise BadValueError(f"systemMessage is {quoted(system)} in {flag}; give a text")
         fields = {FIELDS[k]: _checked(k, v, flag) for k, v in given.items() if k in FIELDS}
+        if fields.get("max_tokens") == 0:
+            raise BadValueError(f"max_tokens is 0 in {flag}, so no message had an answer; give 1 or more, or -1")
         return cls(given, THEMES[theme], system, fields)
 
     @property

@@ -4,6 +4,7 @@ import { $ } from "./dom.js";
 
 let fields = {}; // of each request, from --ui-config
 let system = "";
+const shown = { temperature: null, most: null }; // what the owner wants, as the page shows it
 
 const chosen = (name) => document.querySelector(`input[name=${name}]:checked`)?.value ?? "";
 
@@ -11,15 +12,21 @@ const chosen = (name) => document.querySelector(`input[name=${name}]:checked`)?.
 export function settings() {
   const mode = chosen("mode");
   const length = mode === "plain" ? "" : chosen("length");
-  const temperature = $("temperature").valueAsNumber;
-  const most = $("most").valueAsNumber;
+  const { temperature, max_tokens, ...others } = fields;
   return {
-    ...fields,
+    ...others,
     ...(mode && { mode }),
     ...(length && { draft: { n_max: Number(length) } }),
-    ...(temperature >= 0 && { temperature }),
-    ...(most >= 1 && { max_tokens: Math.round(most) }),
+    ...number("temperature", "temperature", temperature, 0),
+    ...number("most", "max_tokens", max_tokens, 1, Math.round),
   };
+}
+
+/** A field of the request: the owner's value as it is, unless the reader has changed what is shown. Without a number there is none. */
+function number(id, name, own, least, rounded = (x) => x) {
+  const { value, valueAsNumber } = $(id);
+  if (value === shown[id]) return own === undefined ? {} : { [name]: own };
+  return valueAsNumber >= least ? { [name]: rounded(valueAsNumber) } : {};
 }
 
 /** The messages before those of a conversation. */
@@ -31,9 +38,12 @@ export function showDefaults(mode, speculates, own, temperature) {
   document.querySelector(`input[name=mode][value=${CSS.escape(speculates ? mode : "plain")}]`).checked = true;
   $("mode").disabled = !speculates;
   $("mode").onchange();
-  const shown = fields.temperature ?? temperature;
-  if (Number.isFinite(shown)) $("temperature").value = Math.round(shown * 100) / 100;
-  if (fields.max_tokens !== undefined) $("most").value = fields.max_tokens >= 1 ? fields.max_tokens : "";
+  const warmth = fields.temperature ?? temperature;
+  if (Number.isFinite(warmth)) $("temperature").value = Math.round(warmth * 100) / 100;
+  shown.temperature = $("temperature").value;
+  if (fields.max_tokens === undefined) return;
+  $("most").value = fields.max_tokens >= 1 ? fields.max_tokens : "";
+  shown.most = $("most").value;
 }
 
 $("mode").onchange = () => { $("length").disabled = chosen("mode") === "plain"; };
