@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,18 @@ from duo import Duo
 from duo.errors import BadValueError
 from duo.models.demo import demo_pair
 from duo.options.model import ModelOptions
+from duo.options.threads import NICE
 from duo.options.validate import engine_options
+from duo.placement.place import place
+from duo.placement.profiles import key
 from duo.placement.teams import _hindrance, teams
 
 TARGET, DRAFT = demo_pair()
 CPUS = sorted(os.sched_getaffinity(0))[:2] if hasattr(os, "sched_getaffinity") else []
 several = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs that this process may use")
 TWO: dict[str, Any] = {"n_ctx": 256, "n_threads": 2, "n_threads_batch": 2}
-LOW, NICE = -1, 5
+BASE = os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else 0
+OTHER = 0 if NICE[-1] == BASE else -1  # a priority that this process does not have
 # The last pass of a text is that of its prompt, or one of a single row.
 PROMPT_ALONE: dict[str, Any] = {"temperature": 0, "max_tokens": 1, "cache_prompt": False}
 LONGER: dict[str, Any] = {**PROMPT_ALONE, "max_tokens": 4, "ignore_eos": True}
@@ -85,15 +90,31 @@ def test_each_thread_has_a_cpu_of_the_mask() -> None:
     assert str(a) not in cpus(after({"cpu_strict": "1"}, LONGER)[0])  # without a mask
 
 
-@pytest.mark.skipif(bool(_hindrance([NICE])), reason="needs the right to raise the priority of a thread again")
+@pytest.mark.skipif(bool(_hindrance(NICE[OTHER], None)), reason="needs the right to raise the priority of a thread")
 def test_priorities_are_those_of_the_pass() -> None:
-    base = os.getpriority(os.PRIO_PROCESS, 0)
-    prompt, text = after({"prio_batch": LOW}, PROMPT_ALONE, LONGER)
-    assert [sum(n for (_, nice), n in found.items() if nice == NICE) for found in (prompt, text)] == [2, 0]
-    one = {"n_threads_draft": 1, "n_threads_batch_draft": 1, "prio_draft": LOW, "prio_batch_draft": LOW}
+    nice = NICE[OTHER]
+    prompt, text = after({"prio_batch": OTHER}, PROMPT_ALONE, LONGER)
+    assert [sum(n for (_, x), n in found.items() if x == nice) for found in (prompt, text)] == [2, 0]
+    one = {"n_threads_draft": 1, "n_threads_batch_draft": 1, "prio_draft": OTHER, "prio_batch_draft": OTHER}
     (both,) = after(one, {**LONGER, "mode": "sync", "n_draft": 2}, draft=DRAFT)
-    assert sum(n for (_, nice), n in both.items() if nice == NICE) == 1
-    assert os.getpriority(os.PRIO_PROCESS, 0) == base
+    assert sum(n for (_, x), n in both.items() if x == nice) == 1
+    assert os.getpriority(os.PRIO_PROCESS, 0) == BASE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities on Linux only")
+def test_only_changes_that_happen_need_a_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0]
+
+    def lower(_which: int, _who: int, value: int) -> None:
+        if value < now[0]:
+            raise PermissionError(13, "Permission denied")
+        now[0] = value
+
+    monkeypatch.setattr(os, "getpriority", lambda *_: 0)
+    monkeypatch.setattr(os, "setpriority", lower)
+    for narrow, wide, is_possible in ((5, 5, True), (5, None, False), (None, 5, False), (5, 0, False), (0, 0, True)):
+        now[0] = 0
+        assert (_hindrance(narrow, wide) == "") is is_possible
 
 
 def test_the_text_is_the_same_and_nothing_is_asked_by_default() -> None:
@@ -115,6 +136,35 @@ def test_defaults_of_the_four_teams() -> None:
     assert teams(made("target", cpu_mask="3", cpu_strict_batch="1")) == (([0, 1], False, None), ([0, 1], True, None))
     assert teams(made("draft", cpu_mask_batch_draft="2")) == (([], False, None), ([1], False, None))
     assert made("target", cpu_mask_batch="3").chooses_threads
+    own = {"cpu_mask_draft": "7", "cpu_strict_draft": "1", "cpu_strict_batch_draft": "0"}
+    assert teams(made("draft", **own)) == (([2, 1, 0], True, None), ([0, 1, 2], False, None))
+
+
+@several
+def test_models_that_share_cpus_in_wide_passes_alone() -> None:
+    a, b = CPUS
+
+    def shared(**options: Any) -> bool:
+        o = engine_options({"cpu_mask": mask(a), "cpu_mask_draft": mask(b), "device": "none", **options})
+        return place(ModelOptions.of(o, "target", str(TARGET)), ModelOptions.of(o, "draft", str(DRAFT)))[0].shared
+
+    assert not shared()
+    assert shared(cpu_mask_batch=mask(a, b)) and shared(cpu_mask_batch_draft=mask(a))
+
+
+@several
+def test_what_a_pair_learned_is_of_its_teams() -> None:
+    """Without teams of its own the key is the one of earlier versions."""
+
+    def made(**options: Any) -> str:
+        o = engine_options({"device": "none", "n_threads": 2, **options})
+        return key(place(ModelOptions.of(o, "target", str(TARGET)), ModelOptions.of(o, "draft", str(DRAFT)))[0])
+
+    plain = made()
+    assert "team" not in plain and "n_threads_batch" not in plain and made(n_threads_batch=2) == plain
+    others = [{"n_threads_batch": 1}, {"cpu_mask_batch": mask(*CPUS)}, {"cpu_mask": mask(*CPUS)}]
+    others += [{**others[2], "cpu_strict": "1"}]
+    assert len({plain, *(made(**o) for o in others)}) == 1 + len(others)
 
 
 def test_what_is_not_possible(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -130,6 +180,10 @@ def test_what_is_not_possible(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
     monkeypatch.setattr(os, "setpriority", refuse)
     with Duo(TARGET, n_ctx=64, n_threads=1, prio_batch=3) as d:
         assert d.generate("Once", **LONGER).text
+    if CPUS:
+        monkeypatch.setattr(os, "sched_setaffinity", refuse)
+        teams(ModelOptions.of(engine_options({"cpu_mask": mask(CPUS[0])}), "target"))
     assert [r.getMessage() for r in caplog.records] == [
-        "--prio-batch 3 is not possible here (Permission denied); the priority stays as it is"
-    ]
+        "--prio-batch 3 is not possible here (Permission denied); the priority stays as it is",
+        "the target's threads cannot be bound to CPUs here (Permission denied); they run on any CPU of this process",
+    ][: 1 + bool(CPUS)]

@@ -33,7 +33,7 @@ class team_placer {
 
     std::array<team_place, 2> places_;
     uint64_t                  name_;     // no other placer of this process has it
-    std::optional<team_place> before_{}; // how the thread was
+    std::optional<team_place> before_{}; // how the thread was before its first pass
 };
 
 } // namespace duo::cpu

@@ -168,7 +168,8 @@ int32_t model_context::guarded(int32_t n_tokens, const std::function<int32_t()> 
     const model_options & opt  = weights_.options;
     const bool            wide = n_tokens > 1;
     const int32_t         n    = n_threads_ > 0 ? n_threads_ : wide ? opt.n_threads_batch : opt.n_threads;
-    placer_.before_pass(wide, n);
+    // Of a prompt in several parts, the last one may have a single row, for which libllama takes the other team.
+    placer_.before_pass(wide, n_threads_ == 0 && n_tokens > n_pass() ? std::max(n, opt.n_threads) : n);
     if (weights_.kernels.extra) {
         cpu::restore_ggml_tiles(n);
     }

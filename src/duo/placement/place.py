@@ -212,8 +212,9 @@ def place(
 
 def _share_cores(out: _core.EngineOptions, cores: int) -> bool:
     """Whether the models have neither separate CPUs nor enough cores for both."""
-    cpus = [set(m.cpus) for m in (out.target, out.draft)]
-    if all(cpus):
+    # Where no CPUs are named for passes of one row, a model may use any.
+    cpus = [{*m.cpus, *m.narrow_team[0], *m.wide_team[0]} for m in (out.target, out.draft) if m.cpus]
+    if len(cpus) == 2:
         return bool(cpus[0] & cpus[1])
     return out.target.n_threads + out.draft.n_threads > cores
 

@@ -10,6 +10,7 @@ from duo import _core
 from duo.errors import DuoError
 from duo.placement import guard, kernels
 from duo.placement.model_hash import model_hash
+from duo.placement.teams import DEFAULT as NO_TEAM
 from duo.support.cache_folder import cache_folder
 from duo.support.json_cache import recall, remember
 
@@ -53,7 +54,15 @@ def _field(m: _core.ModelOptions, name: str) -> object:
 def _model(m: _core.ModelOptions) -> str:
     packing = [f"packing {m.packing}"] if m.packing[0] else []
     packing += [f"draft_vocab {m.draft_vocab}"] if m.draft_vocab else []
-    return ", ".join([model_hash(os.fsdecode(m.path)), *(f"{name} {_field(m, name)}" for name in FIELDS), *packing])
+    named = [*(f"{name} {_field(m, name)}" for name in FIELDS), *packing, *_of_wide_passes(m)]
+    return ", ".join([model_hash(os.fsdecode(m.path)), *named])
+
+
+def _of_wide_passes(m: _core.ModelOptions) -> list[str]:
+    """Only what differs from the default, so that older records stay valid."""
+    batch = [f"n_threads_batch {m.n_threads_batch}"] if m.n_threads_batch != m.n_threads else []
+    named = (("narrow_team", m.narrow_team), ("wide_team", m.wide_team))
+    return batch + [f"{name} {team}" for name, team in named if tuple(team) != NO_TEAM]
 
 
 def key(placed: _core.EngineOptions) -> str:
