@@ -90,6 +90,17 @@ def test_each_thread_has_a_cpu_of_the_mask() -> None:
     assert str(a) not in cpus(after({"cpu_strict": "1"}, LONGER)[0])  # without a mask
 
 
+@several
+def test_the_last_row_of_a_long_prompt_has_its_team_in_place() -> None:
+    """libllama computes it as a part of its own, with the threads of passes of one row."""
+    strict = {"cpu_mask": mask(*CPUS), "cpu_strict": "1", "n_threads_batch": 1, "n_ubatch": 8}
+    before = set(os.listdir("/proc/self/task"))
+    with Duo(TARGET, **{**TWO, **strict}) as d:
+        d.generate(d.tokenize("Once upon a time there was a frog who lived in a well")[:9], **PROMPT_ALONE)
+        found = cpus(places(before))
+    assert [found[str(cpu)] for cpu in CPUS] == [1, 1], found
+
+
 @pytest.mark.skipif(bool(_hindrance(NICE[OTHER], None)), reason="needs the right to raise the priority of a thread")
 def test_priorities_are_those_of_the_pass() -> None:
     nice = NICE[OTHER]

@@ -152,6 +152,11 @@ def test_what_does_not_go_together(encoder: str) -> None:
 # ---- the server
 
 
+def test_threads_are_not_placed(encoder: str, caplog: pytest.LogCaptureFixture) -> None:
+    with Duo(encoder, embedding=True, prio_batch=0):
+        assert "not set for embeddings" in caplog.text
+
+
 def test_a_damaged_or_unfit_file_is_a_sentence(encoder: str, tmp_path: Path) -> None:
     bad = tmp_path / "bad.gguf"
     bad.write_bytes(Path(encoder).read_bytes()[:-4000])

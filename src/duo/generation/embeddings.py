@@ -44,7 +44,14 @@ def open_embedder(
     file: str, o: EngineOptions, pooling: str, progress: Callable[[str, float], None] | None
 ) -> _core.Embedder:
     """Loads a model for embeddings, alone on its devices. Raises DuoError."""
-    m = place_alone(ModelOptions.of({**o, "n_parallel": 1}, "target", file))
+    options = ModelOptions.of({**o, "n_parallel": 1}, "target", file)
+    if options.places_threads:  # the threads are those of the callers
+        import logging
+
+        logging.getLogger("duo").warning(
+            "the CPUs and priorities of threads are not set for embeddings (-C, --prio-batch)"
+        )
+    m = place_alone(options)
     embedder = _core.Embedder(m, pooling, progress)
     packed.note_checked(m, "")  # of packed weights beside the model it says nothing
     return embedder

@@ -122,6 +122,11 @@ class ModelOptions:
             **{name: value(name) for name in _AS_GIVEN},
         )
 
+    @property
+    def places_threads(self) -> bool:
+        """Whether the user chose CPUs or priorities of the model's threads."""
+        return bool(self.cpus or self.cpus_batch) or self.prio is not None or self.prio_batch is not None
+
     def for_texts(self, n: int) -> ModelOptions:
         """These options for n texts at once, each with a whole context."""
         return replace(self, n_parallel=n, n_contexts=n)

@@ -68,13 +68,23 @@ class ThreadOptions(TypedDict, total=False):
             "--spec-draft-threads-batch",
         ),
     ]
-    cpu_mask: Annotated[str | None, opt(None, "CPUs of the target, as a hexadecimal mask.", "-C", "--cpu-mask")]
+    cpu_mask: Annotated[
+        str | None,
+        opt(None, "CPUs of the target, as a hexadecimal mask. Models for embeddings ignore it.", "-C", "--cpu-mask"),
+    ]
     cpu_mask_draft: Annotated[
         str | None,
         opt(None, "CPUs of the draft, as a hexadecimal mask.", "-Cd", "--cpu-mask-draft", "--spec-draft-cpu-mask"),
     ]
     cpu_range: Annotated[
-        str | None, opt(None, "CPUs of the target, as a range.", "-Cr", "--cpu-range", metavar="LO-HI")
+        str | None,
+        opt(
+            None,
+            "CPUs of the target, as a range. Models for embeddings ignore it.",
+            "-Cr",
+            "--cpu-range",
+            metavar="LO-HI",
+        ),
     ]
     cpu_range_draft: Annotated[
         str | None,
@@ -91,7 +101,8 @@ class ThreadOptions(TypedDict, total=False):
         str | None,
         opt(
             None,
-            "CPUs of the target for passes of several rows (see -tb), as a hexadecimal mask. Default: the same as -C.",
+            "CPUs of the target for passes of several rows (see -tb), as a hexadecimal mask. Default: the same as -C. "
+            "Models for embeddings ignore it.",
             "-Cb",
             "--cpu-mask-batch",
         ),
@@ -110,7 +121,7 @@ class ThreadOptions(TypedDict, total=False):
         str | None,
         opt(
             None,
-            "CPUs of the target for passes of several rows, as a range.",
+            "CPUs of the target for passes of several rows, as a range. Models for embeddings ignore it.",
             "-Crb",
             "--cpu-range-batch",
             metavar="LO-HI",
@@ -132,7 +143,7 @@ class ThreadOptions(TypedDict, total=False):
         opt(
             None,
             "1: each thread of the target has one CPU of -C and -Cr, in turn; without these it changes nothing. "
-            "Default: 0, each thread may use all of them.",
+            "Default: 0, each thread may use all of them. Models for embeddings ignore it.",
             "--cpu-strict",
             metavar="0|1",
         ),
@@ -141,7 +152,7 @@ class ThreadOptions(TypedDict, total=False):
         Bit | None,
         opt(
             None,
-            "The same for the draft's -Cd and -Crd. Default: as --cpu-strict.",
+            "The same for the draft's -Cd and -Crd, from the last one on. Default: as --cpu-strict.",
             "--cpu-strict-draft",
             "--spec-draft-cpu-strict",
             metavar="0|1",
@@ -151,7 +162,8 @@ class ThreadOptions(TypedDict, total=False):
         Bit | None,
         opt(
             None,
-            "The same for the target's passes of several rows. Default: as --cpu-strict.",
+            "The same for the target's passes of several rows. Default: as --cpu-strict. "
+            "Models for embeddings ignore it.",
             "--cpu-strict-batch",
             metavar="0|1",
         ),
@@ -170,7 +182,8 @@ class ThreadOptions(TypedDict, total=False):
         Priority | None,
         opt(
             None,
-            f"Priority of the target's threads in passes of several rows: {_PRIORITIES}",
+            f"Priority of the target's threads in passes of several rows: {_PRIORITIES} "
+            "Models for embeddings ignore it.",
             "--prio-batch",
         ),
     ]
