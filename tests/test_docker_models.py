@@ -139,3 +139,11 @@ def test_a_text_by_a_model_of_docker(registry: type[Registry], capsys: pytest.Ca
     assert capsys.readouterr().out
     assert main(["-dr", "tales", "-hf", "a/b", "-p", "Once"]) == 1
     assert "-hf and -dr both name the same model" in capsys.readouterr().err
+
+
+def test_a_draft_that_has_no_place_needs_no_download(
+    registry: type[Registry], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "draft.gguf").write_bytes(b"of someone")
+    assert main(["make-draft", "-dr", "tales", "-o", str(tmp_path / "draft.gguf")]) == 1
+    assert "draft.gguf" in capsys.readouterr().err and registry.asked == []
