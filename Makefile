@@ -210,7 +210,7 @@ $(VENV)/llama: $(VENV)/tools
 $(VENV)/duo: $(VENV)/llama $(SOURCES)
 	@mkdir -p build
 	@$(PIP) uninstall -qq -y duo # the distribution's name before it was duo-llama: its files would stay
-	@$(PY) tools/install_duo.py $(EXTENSION)
+	@$(PY) tools/install_duo.py $(EXTENSION) $(if $(PYTHONDONTWRITEBYTECODE),--compile)
 	@test -e $(VENV)/amx || { $(PY) tools/check_amx.py; case $$? in 0) ;; 3) $(LLAMA_NOW) --again;; *) exit 1;; esac; }
 	@touch $(VENV)/amx $@
 

@@ -1,4 +1,4 @@
-"""Builds that another clone uses again: what they depend on, what is kept, and what `make` does with it."""
+"""Builds that another clone uses again: what is kept, and what `make` does with it."""
 
 import os
 import shutil
@@ -6,7 +6,6 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,8 @@ import build_facts  # type: ignore[import-not-found]  # noqa: E402
 import install_duo  # type: ignore[import-not-found]  # noqa: E402
 import install_llama  # type: ignore[import-not-found]  # noqa: E402
 from build_cache import BuildCache  # noqa: E402
-from build_facts import UnknownFactsError, llama_facts  # noqa: E402
 
+WORDS = ("OFF", "false", "No", "1", "on", "YES")
 PACKAGE = "llama-cpp-python==1.2"
 
 
@@ -106,70 +105,70 @@ def test_nothing_is_kept_where_it_cannot_be(file: Path, tmp_path: Path) -> None:
     assert (off.keep(["a"], file), off.find(["a"]), off.folder) == ("", None, None)
     elsewhere = BuildCache("llama", {"DUO_BUILD_CACHE": str(file)})
     assert f"is not kept in {file}" in elsewhere.keep(["a"], file) and elsewhere.find(["a"]) is None
+    words = {word: BuildCache("llama", {"DUO_BUILD_CACHE": word, "XDG_CACHE_HOME": str(tmp_path)}) for word in WORDS}
+    assert [c.folder for c in words.values()] == [None] * 3 + [tmp_path / "duo" / "builds"] * 3
 
 
-# ---- what a build depends on
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners")
+@pytest.mark.parametrize("open_part", ["cache", "builds", "entry", "file", "link", "owner"])
+def test_what_others_could_have_written_is_not_used(
+    open_part: str, cache: BuildCache, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.umask(0)  # whatever it is, what duo makes belongs to its user alone
+    try:
+        assert (cache.keep(["a"], file), cache.fault) == ("", "")
+    finally:
+        os.umask(before)
+    found = cache.find(["a"])
+    assert found is not None
+    if open_part == "link":
+        found.rename(tmp_path / "other")
+        found.symlink_to(tmp_path / "other")
+    elif open_part == "owner":
+        other = os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: other)
+        if os.getuid() == 0:  # root's files may be used by everybody
+            os.chown(cache.folder, other + 1, -1)
+    else:
+        parts = {"cache": tmp_path / "cache", "builds": cache.folder, "entry": found.parent, "file": found}
+        parts[open_part].chmod(0o775)
+    again = BuildCache("llama")
+    assert again.find(["a"]) is None
+    if open_part in ("cache", "builds", "owner"):
+        assert again.folder is None
+        assert again.fault.startswith("no build is kept or used again: ") and again.keep(["b"], file) == ""
+    if open_part == "cache":
+        parts[open_part].chmod(0o1777)  # as /tmp
+        assert BuildCache("llama").find(["a"]) == found
 
 
-@pytest.fixture
-def compiler(tmp_path: Path) -> Callable[[str, str], str]:
-    """A compiler that defines `plain`, and with -march=native `native`."""
+def test_an_entry_that_cannot_be_read_counts_as_none(
+    cache: BuildCache, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.keep(["a"], file)
 
-    def make(plain: str, native: str) -> str:
-        path = tmp_path / f"c++-{len(list(tmp_path.glob('c++-*')))}"
-        path.write_text(
-            f'#!/bin/sh\necho "#define {plain}"\ncase "$*" in *-march=native*) echo "#define {native}";; esac\n'
-        )
-        path.chmod(0o755)
-        return str(path)
+    def denied(path: Path, **_: object) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
 
-    return make
+    monkeypatch.setattr(Path, "is_file", denied)
+    monkeypatch.setattr(Path, "is_dir", denied)
+    assert cache.find(["a"]) is None
 
 
-def test_another_compiler_processor_or_argument_is_another_build(compiler: Callable[[str, str], str]) -> None:
-    here = {"CXX": compiler("V 12", "AVX2"), "CC": "cc", "CMAKE_ARGS": "-DGGML_RPC=on"}
-    facts = llama_facts(PACKAGE, here)
-    assert facts == llama_facts(PACKAGE, {**here, "CMAKE_BUILD_PARALLEL_LEVEL": "3", "LLAMA_API_KEY": "secret"})
-    for other in ({"CMAKE_ARGS": "-DGGML_RPC=off"}, {"CXXFLAGS": "-O1"}, {"CXX": "c++"}, {"CC": here["CXX"]}):
-        assert llama_facts(PACKAGE, {**here, **other}) != facts
-    assert llama_facts("llama-cpp-python==1.3", here) != facts
-    path = Path(here["CXX"])
-    script = path.read_text()
-    for old, new in (("V 12", "V 13"), ("AVX2", "AVX512F")):  # the same compiler, or processor, is another one now
-        path.write_text(script.replace(old, new))
-        assert llama_facts(PACKAGE, here) != facts
-    extension = build_facts.extension_facts(here, [])  # its code for processors is chosen when it runs
-    path.write_text(script.replace("AVX2", "AVX512F"))
-    assert build_facts.extension_facts(here, []) == extension
-    path.write_text(script.replace("V 12", "V 13"))
-    assert build_facts.extension_facts(here, []) != extension
+def test_two_that_keep_one_build_say_nothing(cache: BuildCache, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path.rename
 
+    def rename(path: Path, to: Path) -> Path:
+        monkeypatch.setattr(Path, "rename", real)
+        assert cache.keep(["a"], file) == ""  # the other one is first
+        return real(path, to)
 
-def test_another_clone_has_the_same_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
-    for name, text in (("one", "set(A)"), ("two", "set(A)"), ("three", "set(B)")):
-        clone = tmp_path / name
-        clone.mkdir()
-        (clone / "own.cmake").write_text(text)
-        monkeypatch.setattr(build_facts, "ROOT", clone)
-        args = f"-DGGML_RPC=on '-DCMAKE_PROJECT_llama_cpp_INCLUDE={clone}/own.cmake'"
-        found.append(llama_facts(PACKAGE, {**os.environ, "CMAKE_ARGS": args}))
-    assert found[0] == found[1] != found[2]
-    assert str(tmp_path) not in "\n".join(found[0])
-
-
-@pytest.mark.parametrize(
-    ("environment", "why"),
-    [
-        ({"CMAKE_ARGS": "-DGGML_SYCL=on"}, "GGML_SYCL"),
-        ({"CMAKE_ARGS": "-DGGML_CUDA=ON", "CUDACXX": "/nowhere/nvcc"}, "nvcc"),
-        ({"CXX": "/nowhere/c++"}, "/nowhere/c"),
-        ({"CMAKE_ARGS": "-DCMAKE_TOOLCHAIN_FILE=x.cmake"}, "toolchain"),
-    ],
-)
-def test_a_build_of_which_something_is_unknown_has_no_facts(environment: dict[str, str], why: str) -> None:
-    with pytest.raises(UnknownFactsError, match=why):
-        llama_facts(PACKAGE, environment)
+    monkeypatch.setattr(Path, "rename", rename)
+    assert cache.keep(["a"], file) == "" and cache.find(["a"]) is not None
+    gone, stat = cache.folder / "llama-gone", Path.stat
+    gone.mkdir()
+    monkeypatch.setattr(Path, "stat", lambda path, **k: stat(path / "removed" if path == gone else path, **k))
+    assert cache.keep(["b"], file) == ""
 
 
 # ---- what is installed
@@ -178,16 +177,17 @@ def test_a_build_of_which_something_is_unknown_has_no_facts(environment: dict[st
 class Pip:
     """Notes what is compiled and installed, in place of pip."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.calls, self.lacking = folder, [], 0
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folders, self.calls, self.lacking = [], [], 0
         monkeypatch.setattr(install_llama, "built", self._built)
         monkeypatch.setattr(install_llama, "installed", self._installed)
         monkeypatch.setattr(install_llama, "has_backends", self._has_backends)
         self._patch = monkeypatch
 
-    def _built(self, _: str, *options: str) -> Path:
+    def _built(self, folder: Path, _: str, *options: str) -> Path:
         self.calls.append(" ".join(["compile", *options]))
-        wheel = self.folder / "llama_cpp_python.whl"
+        self.folders.append(folder)
+        wheel = folder / "llama_cpp_python.whl"
         wheel.write_text(str(len(self.calls)))
         return wheel
 
@@ -203,56 +203,57 @@ class Pip:
         self._patch.setattr(sys, "argv", ["install_llama.py", PACKAGE, *options])
         self.calls = []
         assert install_llama.main() == 0
+        assert not any(folder.exists() for folder in self.folders)
         return self.calls
 
 
 @pytest.fixture
-def pip(tmp_path: Path, cache: BuildCache, monkeypatch: pytest.MonkeyPatch) -> Pip:
+def pip(cache: BuildCache, monkeypatch: pytest.MonkeyPatch) -> Pip:
     monkeypatch.setenv("CMAKE_ARGS", "-DGGML_RPC=on")
-    return Pip(tmp_path, monkeypatch)
+    return Pip(monkeypatch)
 
 
 SOURCES = "compile --no-binary llama-cpp-python"
 
 
 def test_a_second_clone_compiles_nothing(pip: Pip, cache: BuildCache, capsys: pytest.CaptureFixture[str]) -> None:
-    assert pip.run() == ["compile", "install 1"]
+    assert pip.run() == [SOURCES, "install 1"]
     assert pip.run() == ["install 1"]
     assert capsys.readouterr().out.splitlines()[-1].endswith("DUO_BUILD_CACHE=off compiles it)")
     (wheel,) = cache.folder.rglob("*.whl")
     wheel.write_text("x")
-    assert pip.run() == ["compile", "install 1"]
+    assert pip.run() == [SOURCES, "install 1"]
     pip.lacking = 1  # it cannot be loaded: a library of the system has gone
-    assert pip.run() == ["install 1", "compile", "install 2"]
+    assert pip.run() == ["install 1", SOURCES, "install 2"]
     assert pip.run() == ["install 2"]
+    assert len(set(pip.folders)) == len(pip.folders) == 3
 
 
-def test_a_wheel_of_an_index_that_lacks_a_backend_is_compiled(pip: Pip) -> None:
-    pip.lacking = 1
-    assert pip.run() == ["compile", "install 1", SOURCES, "install 3"]
-    assert pip.run() == ["install 3"]
-
-
-def test_a_llama_whose_amx_crashes_is_compiled_once_for_all_clones(pip: Pip) -> None:
-    assert pip.run() == ["compile", "install 1"]
+def test_a_llama_whose_amx_crashes_is_one_that_was_compiled_here(pip: Pip, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUO_BUILD_CACHE", "off")
+    assert pip.run() == ["compile", "install 1"]  # perhaps from an index
     assert pip.run("--again") == [SOURCES, "install 1"]
-    assert pip.run() == ["install 1"]
-    assert pip.run("--again") == []
+    monkeypatch.delenv("DUO_BUILD_CACHE")
+    assert pip.run("--again") == [SOURCES, "install 1"]
+    assert pip.run("--again") == pip.run() == ["install 1"]
 
 
 def test_the_cache_can_be_off(pip: Pip, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUO_BUILD_CACHE", "off")
     assert pip.run() == pip.run() == ["compile", "install 1"]
+    pip.lacking = 1  # a wheel of an index has no such backend
+    assert pip.run() == ["compile", "install 1", SOURCES, "install 3"]
     monkeypatch.delenv("DUO_BUILD_CACHE")
     monkeypatch.setenv("CMAKE_ARGS", "-DGGML_SYCL=on")  # nothing is known about it
     assert pip.run() == pip.run() == ["compile", "install 1"]
 
 
 def test_the_extension_is_compiled_once(cache: BuildCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[str] = []
+    given: list[tuple[str, bytes, bool]] = []
 
     def run(command: list[str], **_: object) -> "subprocess.CompletedProcess[bytes]":
-        given.extend(str(word).rpartition("=")[2] for word in command if "DUO_EXTENSION=" in str(word))
+        path = next(str(word).rpartition("=")[2] for word in command if "DUO_EXTENSION=" in str(word))
+        given.append((Path(path).name, Path(path).read_bytes() if path else b"", "--no-compile" in command))
         return subprocess.CompletedProcess(command, 0)
 
     compiled = tmp_path / "duo" / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
@@ -265,8 +266,12 @@ def test_the_extension_is_compiled_once(cache: BuildCache, tmp_path: Path, monke
     for sources in (["cpu.cmake"], ["cpu.cmake"], ["cpu.cmake", "README.md"]):
         monkeypatch.setattr(install_duo, "SOURCES", [ROOT / "csrc" / name for name in sources])
         assert install_duo.main() == 0
-    assert [bool(path) for path in given] == [False, True, False]
-    assert Path(given[1]).name == compiled.name and Path(given[1]).read_bytes() == b"code"
+    assert given == [("", b"", True), (compiled.name, b"code", True), ("", b"", True)]
+    monkeypatch.setattr(sys, "argv", ["install_duo.py", "build/x", "--compile"])
+    real = BuildCache.find
+    monkeypatch.setattr(BuildCache, "find", lambda *a: real(*a) and Path("removed meanwhile"))
+    assert install_duo.main() == 0
+    assert given[3:] == [("", b"", False)]
 
 
 @pytest.mark.daily

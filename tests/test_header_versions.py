@@ -4,6 +4,7 @@ import os
 import time
 from pathlib import Path
 
+import pytest
 from gguf_files import STR, rewrite
 
 from duo import Duo
@@ -47,18 +48,38 @@ def test_more_files_than_are_kept(tmp_path: Path) -> None:
             assert read_header(paths[i]).name == f"name {i:02}"
 
 
-def test_a_header_is_kept_until_its_model_is_loaded(tmp_path: Path) -> None:
-    """A file of the same size and time passes for the old one: so it shows what is kept."""
-    path = _named(tmp_path / "a.gguf", "first")
-    long_ago = (time.time() - HOUR,) * 2
+def test_a_file_of_the_same_size_and_time_is_another_one(tmp_path: Path) -> None:
+    path, long_ago = _named(tmp_path / "a.gguf", "first"), (time.time() - HOUR,) * 2
     os.utime(path, long_ago)
     assert read_header(path).name == "first"
     _named(path, "other")
     os.utime(path, long_ago)
-    assert read_header(path).name == "first"
+    assert read_header(path).name == "other"
+    (tmp_path / "b.gguf").write_bytes(_named(path, "third").read_bytes())
+    os.utime(tmp_path / "b.gguf", long_ago)
+    os.replace(tmp_path / "b.gguf", path)
+    assert read_header(path).name == "third"
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the system does not count what a process reads")
+def test_a_header_is_kept_until_its_model_is_loaded(tmp_path: Path) -> None:
+    path = _named(tmp_path / "a.gguf", "first")
+    os.utime(path, (time.time() - HOUR,) * 2)
+
+    def n_read() -> int:
+        before = _n_read()
+        read_header(path)
+        return _n_read() - before
+
+    first, kept = n_read(), n_read()
     with Duo(path, n_ctx=64):
         pass
-    assert read_header(path).name == "other"
+    assert kept < first // 2 < n_read()
+
+
+def _n_read() -> int:
+    """Bytes that this process has read."""
+    return int(Path("/proc/self/io").read_text().split()[1])
 
 
 def test_a_link_that_leads_to_another_file_is_followed(tmp_path: Path) -> None:

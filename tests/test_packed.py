@@ -105,6 +105,17 @@ def test_however_files_are_read(architecture: str, load_mode: str, tmp_path: Pat
     assert p.n_from_file >= p.n_duo_products and np.array_equal(logits(p), expected)
 
 
+def test_files_that_are_large_enough_to_be_read_ahead(tmp_path: Path) -> None:
+    model = random_model(tmp_path / "m.gguf", "llama", "q4_K")
+    expected = logits(probe(model))
+    os.truncate(model, 65 << 20)  # with a hole at the end, which nobody needs
+    assert np.array_equal(logits(probe(model)), expected)
+    file = packed_file(model)
+    os.truncate(file, 65 << 20)
+    p = probe(model, file)
+    assert p.n_from_file and np.array_equal(logits(p), expected)
+
+
 def test_a_split_model(tmp_path: Path) -> None:
     whole = random_model(tmp_path / "whole.gguf", "llama", "q6_K")
     expected = logits(probe(whole))

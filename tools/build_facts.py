@@ -9,6 +9,7 @@ import hashlib
 import platform
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,9 +24,12 @@ TIMEOUT_S = 60
 # What compilers, CMake and scikit-build-core read. The launcher and the number of jobs change nothing.
 _READ = re.compile(
     r"(CC|CXX|CUDACXX|HIPCXX|ASM|C(PP|XX|UDA)?FLAGS|CUDAARCHS|LDFLAGS|C(PLUS)?_?(INCLUDE_)?PATH|LIBRARY_PATH|CUDA_PATH"
-    r"|VULKAN_SDK|MACOSX_DEPLOYMENT_TARGET|SDKROOT|(CMAKE|SKBUILD|FORCE_CMAKE)(_\w+)?)"
+    r"|CUDAToolkit_ROOT|CUDAHOSTCXX|NVCC_(PREPEND|APPEND)_FLAGS|VULKAN_SDK|Vulkan_ROOT|OpenMP_ROOT|COMPILER_PATH"
+    r"|GCC_EXEC_PREFIX|MACOSX_DEPLOYMENT_TARGET|SDKROOT|PIP_CONFIG_SETTINGS|(CMAKE|SKBUILD|FORCE_CMAKE)(_\w+)?)"
 )
 _NOT_READ = re.compile(r"CMAKE_(BUILD_PARALLEL_LEVEL|\w+_COMPILER_LAUNCHER|COLOR_DIAGNOSTICS)")
+_ARGUMENTS = re.compile(r"(CMAKE|SKBUILD)_\w+|PIP_CONFIG_SETTINGS")  # that can define variables of CMake
+_FALSE = re.compile(r"(off|no?|false|0|ignore|(.*-)?notfound)?", re.IGNORECASE)  # all else switches something on
 # What compiles a backend, and for which device. Builds with others are not kept: nobody knows what they depend on.
 _ON_CPU = {
     "CPU",
@@ -55,7 +59,7 @@ class UnknownFactsError(Exception):
 def llama_facts(requirement: str, environ: Mapping[str, str]) -> list[str]:
     """Of llama-cpp-python, whose code is compiled for this processor. Raises UnknownFactsError."""
     args = environ.get("CMAKE_ARGS", "")
-    return [requirement, *_machine(args, environ, native=True), *_backends(args, environ)]
+    return [requirement, *_machine(args, environ, native=True), *_backends(environ)]
 
 
 def extension_facts(environ: Mapping[str, str], sources: Iterable[Path]) -> list[str]:
@@ -83,8 +87,12 @@ def content(path: Path) -> str:
 
 def _machine(args: str, environ: Mapping[str, str], *, native: bool) -> list[str]:
     """The system, the interpreter, the compilers and what they are told."""
-    if "CMAKE_TOOLCHAIN_FILE" in environ or "CMAKE_TOOLCHAIN_FILE" in args:
+    told = {name: text for name, text in environ.items() if _ARGUMENTS.fullmatch(name)}
+    if "CMAKE_TOOLCHAIN_FILE" in told or any("CMAKE_TOOLCHAIN_FILE" in text for text in told.values()):
         raise UnknownFactsError("a toolchain file chooses the compilers")
+    for name, text in told.items():
+        if name != "CMAKE_ARGS" and re.search(r"\bD?CMAKE_C(XX)?_COMPILER[:=]", text):
+            raise UnknownFactsError(f"{name} chooses a compiler; choose it with CC and CXX, or in CMAKE_ARGS")
     lines = [f"{platform.system()} {platform.machine()} {' '.join(platform.libc_ver())}"]
     lines.append(f"{sys.implementation.cache_tag} {sysconfig.get_platform()} {sysconfig.get_config_var('EXT_SUFFIX')}")
     for name in sorted(environ):
@@ -96,8 +104,38 @@ def _machine(args: str, environ: Mapping[str, str], *, native: bool) -> list[str
 
 
 def _without_place(text: str) -> str:
-    """Another clone has the same files elsewhere."""
-    return re.sub(re.escape(str(ROOT)) + r"[^\s'\";]*", lambda path: content(Path(path[0])), text)
+    """Another clone has the same files elsewhere. Raises UnknownFactsError."""
+
+    def content_of(found: re.Match[str]) -> str:
+        path = Path(found[0])
+        if path == ROOT or not path.exists():
+            raise UnknownFactsError(f"{path} is not a file or a folder of the sources")
+        return content(path)
+
+    return re.sub(re.escape(str(ROOT)) + r"[^\s'\";:,]*", content_of, text)
+
+
+def switched_on(environ: Mapping[str, str]) -> list[str]:
+    """What follows GGML_ in the options that are not false; of two values in one variable the last one counts."""
+    found = {}
+    for name in sorted(environ):
+        if _ARGUMENTS.fullmatch(name):
+            for option, value in re.findall(r"\bD?GGML_(\w+)(?::\w+)?=[\"']?([^\s;\"']*)", environ[name]):
+                found[name, option] = value
+    return sorted({option for (_, option), value in found.items() if not _FALSE.fullmatch(value)})
+
+
+def _nvcc(environ: Mapping[str, str]) -> str | None:
+    """As CMake chooses it."""
+    for name in sorted(environ):
+        named = re.search(r"\bD?CMAKE_CUDA_COMPILER(?::\w+)?=[\"']?([^\s;\"']+)", environ[name])
+        if _ARGUMENTS.fullmatch(name) and named is not None:
+            return named[1]
+    try:
+        words = shlex.split(environ.get("CUDACXX", ""))
+    except ValueError:
+        words = []
+    return words[0] if words else None
 
 
 def _c_compiler(args: str, environ: Mapping[str, str]) -> list[str]:
@@ -118,14 +156,14 @@ def _macros(command: list[str], language: str, native: bool) -> bytes:
     raise UnknownFactsError(f"the {language.upper()} compiler {' '.join(command)} does not say what it compiles for")
 
 
-def _backends(args: str, environ: Mapping[str, str]) -> list[str]:
-    """What compiles the backends that CMAKE_ARGS names. Raises UnknownFactsError."""
+def _backends(environ: Mapping[str, str]) -> list[str]:
+    """What compiles the backends that are switched on. Raises UnknownFactsError."""
     lines = []
-    for name in re.findall(r"GGML_(\w+?)(?::\w+)?=(?:on|ON|1|true|TRUE)\b", args):
+    for name in switched_on(environ):
         if name not in _ON_CPU and name not in _BACKENDS:
             raise UnknownFactsError(f"what GGML_{name} depends on is not known")
         for program, *rest in _BACKENDS.get(name, ()):
-            path = environ.get("CUDACXX") if program == "nvcc" else None
+            path = _nvcc(environ) if program == "nvcc" else None
             path = path or shutil.which(program) or shutil.which(program, path="/usr/local/cuda/bin")
             said = _output([path, *rest], b"") if path else b""
             if not said:

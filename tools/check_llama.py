@@ -1,4 +1,4 @@
-"""Checks that the installed llama-cpp-python has the backends that CMAKE_ARGS requests. Exit code 1 if not.
+"""Checks that the installed llama-cpp-python has the backends that CMAKE_ARGS and the like request. Exit code 1 if not.
 
 python tools/check_llama.py "-DGGML_RPC=on -DGGML_CUDA=on" [--load]
 
@@ -6,10 +6,16 @@ python tools/check_llama.py "-DGGML_RPC=on -DGGML_CUDA=on" [--load]
 """
 
 import ctypes
+import os
 import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+
+from build_facts import switched_on
+
+# The others are parts of these, or of the CPU's.
+BACKENDS = ("CUDA", "HIP", "METAL", "RPC", "SYCL", "VULKAN")
 
 
 def main() -> int:
@@ -19,7 +25,8 @@ def main() -> int:
         return 1
     libraries = Path(spec.origin).parent / "lib"
     there = {p.name for p in libraries.iterdir()}
-    for backend in re.findall(r"-DGGML_(RPC|CUDA|VULKAN|METAL|HIP|SYCL)=(?:on|ON|1|true|TRUE)", sys.argv[1]):
+    wanted = switched_on({**os.environ, "CMAKE_ARGS": sys.argv[1]})
+    for backend in (name for name in BACKENDS if name in wanted):
         stem = f"ggml-{backend.lower()}"
         if not any(name.startswith((f"lib{stem}.", f"{stem}.")) for name in there):
             print(f"llama-cpp-python was built without {backend}", file=sys.stderr)

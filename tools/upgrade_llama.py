@@ -176,11 +176,9 @@ def build(here: LlamaTree, there: LlamaTree) -> Iterator[Row]:
     """What CMake is told, and asks."""
     if there.sources is not None:
         options = (there.sources / "ggml" / "CMakeLists.txt").read_text("utf-8")
-        advice = "\n".join(duo_files("build_advice.py").values()) + (ROOT / "tools" / "check_llama.py").read_text(
-            "utf-8"
-        )
-        backends = re.search(r"-DGGML_\(([A-Z|]+)\)", advice)
-        for name in sorted(backends[1].split("|") if backends else []):
+        check = (ROOT / "tools" / "check_llama.py").read_text("utf-8")
+        backends = re.search(r"^BACKENDS = \((.*)\)$", check, re.MULTILINE)
+        for name in re.findall(r"\w+", backends[1]) if backends else []:
             has = re.search(rf"option\(\s*GGML_{name}\b", options)
             yield Row("CMake option", f"GGML_{name}", "" if has else "is gone")
     configs = [t.folder.glob("lib*/cmake/ggml/ggml-config.cmake") for t in (here, there)]

@@ -19,13 +19,21 @@ read_ahead::read_ahead(std::vector<std::shared_ptr<const file_map>> files) {
             for (const auto & file : files) {
                 for (size_t at = 0; at < file->size() && !stop_; at += n_at_once) {
                     if (!file->fill(at, std::min(n_at_once, file->size() - at))) {
-                        break;
+                        return;
                     }
                 }
             }
+            all_ = !stop_;
         });
     } catch (const std::system_error &) { // no more threads: pages come when they are used
     }
+}
+
+bool read_ahead::finished() {
+    if (thread_.joinable()) {
+        thread_.join();
+    }
+    return all_;
 }
 
 read_ahead::~read_ahead() {

@@ -15,6 +15,8 @@ class read_ahead {
   public:
     // One after the other, each from front to back.
     explicit read_ahead(std::vector<std::shared_ptr<const file_map>> files);
+    // Waits for the end. False: a page could not be read, or there is no thread.
+    [[nodiscard]] bool finished();
     // Stops.
     ~read_ahead();
     read_ahead(const read_ahead &)             = delete;
@@ -22,7 +24,8 @@ class read_ahead {
 
   private:
     std::atomic<bool> stop_ = false;
-    std::thread       thread_; // not joinable: there is nothing to do
+    std::atomic<bool> all_  = false; // files were read to their ends
+    std::thread       thread_;       // not joinable: there is nothing to do
 };
 
 } // namespace duo

@@ -45,10 +45,11 @@ class choose_rows {
     const row_choice * before_;
 };
 
-// While it exists, this thread's products are zeros, and no weight is read: for a pass of which only the graph counts.
+// While it exists, this thread's products are small numbers, and no weight is read: for a pass of which only the graph
+// counts.
 class skip_products {
   public:
-    skip_products();
+    explicit skip_products(bool skip = true);
     ~skip_products();
     skip_products(const skip_products &)             = delete;
     skip_products & operator=(const skip_products &) = delete;

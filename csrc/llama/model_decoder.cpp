@@ -43,9 +43,10 @@ std::unique_ptr<model_decoder> model_decoder::make(const model_weights & w, llam
     return made;
 }
 
-// Decodes two tokens and tries to remove one. A pass over a large model takes a second, and its logits are of no use.
+// Decodes two tokens and tries to remove one. A pass over a large model takes a second, and its logits are of no
+// use: if duo's kernels have all products, none is computed. Others' would get what is none.
 bool model_decoder::probe() {
-    const cpu::skip_products skip;
+    const cpu::skip_products skip(weights_.kernels.all_duo() && !weights_.devices.hold_weights);
     const int64_t            n = cpu::take_attention::n_done();
     const std::atomic<bool>  go{false};
     const token_id           t = std::min(1, weights_.n_vocab() - 1);

@@ -117,11 +117,19 @@ std::unique_ptr<const model_parts> open_parts(const model_weights & w, const sha
 
 constexpr uint64_t n_worth_a_thread = uint64_t(64) << 20; // bytes
 
+// With --numa the thread that reads a page first chooses the node that it lies on.
+bool has_nodes() {
+    ggml_backend_reg_t const reg = ggml_backend_reg_by_name("CPU");
+    auto * const             is_numa =
+        reg == nullptr ? nullptr : ggml_backend_reg_get_proc_address(reg, "ggml_backend_cpu_is_numa");
+    return is_numa != nullptr && reinterpret_cast<bool (*)()>(is_numa)();
+}
+
 // What will be used when libllama has the vocabulary, which takes it half a second. Of a file that is larger than the
 // memory, pages come when they are used.
 std::vector<std::shared_ptr<const file_map>> soon_used(const model_weights & w, const cpu::packed_weights * packed,
                                                        const model_parts * parts, const llama_model_params & params) {
-    if (params.vocab_only || w.options.load_mode == "dio") {
+    if (params.vocab_only || w.options.load_mode == "dio" || has_nodes()) {
         return {};
     }
     std::vector<std::shared_ptr<const file_map>> files;
@@ -130,10 +138,12 @@ std::vector<std::shared_ptr<const file_map>> soon_used(const model_weights & w, 
     } else if (parts != nullptr) {
         files = parts->files();
     }
-    std::erase_if(files, [n_free = memory_available()](const auto & file) {
-        return file->size() < n_worth_a_thread || file->size() > n_free;
-    });
-    return files;
+    uint64_t n_all = 0;
+    for (const auto & file : files) {
+        n_all += file->size();
+    }
+    const bool worth = n_all >= n_worth_a_thread && n_all <= memory_available();
+    return worth ? std::move(files) : std::vector<std::shared_ptr<const file_map>>();
 }
 
 // nullptr: libllama's log says why, or keep_loading() stopped it.

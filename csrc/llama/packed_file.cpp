@@ -21,10 +21,15 @@ namespace {
 
 constexpr size_t n_at_once = 64; // pieces between two questions whether to go on
 
-// Headers that can be used. A command opens the packed file of its model ten times before it is loaded.
+// Headers that can be used, until their models are loaded. A command opens its packed file ten times before.
 recent_files<packed_header> packed_headers;
 
 } // namespace
+
+void forget_packed_header(const std::string & path) {
+    std::error_code ec;
+    packed_headers.forget(std::filesystem::canonical(path, ec));
+}
 
 packed_file::packed_file(const std::string & path, bool alone) : path_(path), alone_(alone) {
     if (std::error_code ec; std::filesystem::file_size(path, ec) == 0) {

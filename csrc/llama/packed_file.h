@@ -99,4 +99,7 @@ uint64_t pack_model(const std::string & model, const std::string & out, const pa
 void unpack_model(const std::string & packed, const std::string & out, int n_threads,
                   const std::function<bool(float)> & keep_going);
 
+// Its memory is free again once no packed_file is left.
+void forget_packed_header(const std::string & path);
+
 } // namespace duo

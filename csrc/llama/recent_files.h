@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -12,13 +13,17 @@
 #include <utility>
 #include <vector>
 
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/stat.h>
+#endif
+
 namespace duo {
 
-// A file that is replaced by one of the same size and time, as a tool can make it, passes for the old one.
 struct file_version {
     std::filesystem::path           path; // of the file itself, whatever links led to it
     uintmax_t                       n_bytes;
     std::filesystem::file_time_type written;
+    std::array<int64_t, 4>          entry; // device, number, and when the system noted a change, which no tool sets
 
     bool operator==(const file_version &) const = default;
 };
@@ -26,16 +31,33 @@ struct file_version {
 // A clock that counts in large ticks gives two versions of a file the same time. Files as new as this have no version.
 constexpr std::chrono::seconds n_too_new(2);
 
+// Zeros: it cannot be found, or this system has no such numbers.
+inline std::array<int64_t, 4> entry_of(const std::filesystem::path & path) {
+#if defined(__unix__) || defined(__APPLE__)
+    struct stat s {};
+    if (stat(path.c_str(), &s) == 0) {
+#if defined(__APPLE__)
+        const timespec & changed = s.st_ctimespec;
+#else
+        const timespec & changed = s.st_ctim;
+#endif
+        return {int64_t(s.st_dev), int64_t(s.st_ino), int64_t(changed.tv_sec), int64_t(changed.tv_nsec)};
+    }
+#endif
+    return {};
+}
+
 // nullopt: the file has no version to be sure of.
 inline std::optional<file_version> version_of(const std::string & path) {
     namespace fs = std::filesystem;
     std::error_code ec;
-    file_version    v{fs::canonical(path, ec), 0, {}};
+    file_version    v{fs::canonical(path, ec), 0, {}, {}};
     if (!ec) {
         v.n_bytes = fs::file_size(v.path, ec);
     }
     if (!ec) {
         v.written = fs::last_write_time(v.path, ec);
+        v.entry   = entry_of(v.path);
     }
     return ec || fs::file_time_type::clock::now() - v.written < n_too_new ? std::nullopt : std::optional(v);
 }

@@ -17,6 +17,7 @@
 #include "model_file.h"
 #include "model_reader.h"
 #include "overrides.h"
+#include "packed_file.h"
 #include "vocab_file.h"
 #include "weight_placement.h"
 
@@ -116,6 +117,8 @@ void weights_loader::load() {
         throw error(error_kind::bad_value, why);
     }
     forget_header(opt_.path);
+    forget_packed_header(opt_.path);
+    forget_packed_header(opt_.packed.path);
 }
 
 void weights_loader::load_file(const std::vector<std::string> & cpu_types, const weight_packing & packing,

@@ -156,10 +156,9 @@ TEST(a_file_that_is_on_the_disk_comes_into_memory) {
     if (map->in_memory(last) || !map->fill(0, 1)) {
         return; // this file system keeps its files there, or the system is old
     }
-    const read_ahead reading({map});
-    while (!map->in_memory(last)) {
-        std::this_thread::yield();
-    }
+    read_ahead reading({map});
+    CHECK(reading.finished());
+    CHECK(map->in_memory(last));
     CHECK(std::equal(bytes.begin(), bytes.end(), map->data()));
     std::filesystem::resize_file(f.path, 4096);
     CHECK(!map->fill(0, map->size()) && !map->lost()); // no signal
