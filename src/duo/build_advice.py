@@ -25,21 +25,24 @@ TIMEOUT_S = 60
 _OWN_FLAGS = re.compile(r"(?<!\w)(?:-D\s*)?CMAKE_CXX_FLAGS(?::\w+)?=")
 
 
-def compiler(cmake_args: str, environ: Mapping[str, str]) -> list[str]:
-    """The C++ compiler that CMake will use, with its arguments; empty if there is none."""
+_USUAL = {"CXX": ("c++", "g++", "clang++"), "C": ("cc", "gcc", "clang")}
+
+
+def compiler(cmake_args: str, environ: Mapping[str, str], language: str = "CXX") -> list[str]:
+    """The compiler that CMake will use, with its arguments; empty if there is none. language: CXX or C."""
     import shutil
 
-    match = re.search(r"-DCMAKE_CXX_COMPILER(?::\w+)?=([^\s'\"]+)", cmake_args)
+    match = re.search(rf"-DCMAKE_{language}_COMPILER(?::\w+)?=([^\s'\"]+)", cmake_args)
     if match is not None:
         return [match[1]]
-    cxx = environ.get("CXX", "")
+    named = environ.get("CC" if language == "C" else "CXX", "")
     try:
-        command = shlex.split(cxx)
+        command = shlex.split(named)
     except ValueError:
-        command = [cxx]
+        command = [named]
     if command:
         return command
-    path = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    path = next(filter(None, map(shutil.which, _USUAL[language])), None)
     return [] if path is None else [path]
 
 

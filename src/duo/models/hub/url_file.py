@@ -19,6 +19,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
     get_session,
     hf_raise_for_status,
 )
+from huggingface_hub.utils.sha import sha_fileobj
 
 from duo.errors import (
     AccessDeniedError,
@@ -201,11 +202,8 @@ def bring(url: str, answer: Answer, path: Path, headers: dict[str, str], what: s
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as f:
-        while block := f.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return sha_fileobj(f).hex()
 
 
 def _check_size(answer: Answer, part: Path, path: Path) -> None:
