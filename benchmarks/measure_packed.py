@@ -3,8 +3,8 @@
     python -m benchmarks.measure_packed MODEL... [--rounds 3] [--out FILE]
 
 Arms: llama-cpp-python, duo that packs while it loads, and duo with a file of `duo pack`, which this writes beside the
-model. Warm: the files are in the page cache. Cold: each arm drops them first. Each round starts every arm in a fresh
-process, in turn.
+model. The memory of two processes is measured if both fit. Warm: the files are in the page cache. Cold: each arm drops
+them first. Each round starts every arm in a fresh process, in turn.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def measure(model: Path, rounds: int) -> dict[str, Any]:
         "pack_s": seconds,
         "warm": times(model, rounds, cold=False),
         "cold": times(model, rounds, cold=True),
-        "two": memory_of_two(model),
+        "two": memory_of_two(model) if 2 * n < 0.8 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") else {},
     }
 
 

@@ -6,7 +6,7 @@ namespace duo::cpu {
 
 namespace {
 
-void read_q8_0(const uint8_t * p, unit_row & u) {
+void read_q8_0(const uint8_t * __restrict p, unit_row & u) {
     for (int b = 0; b < 2; ++b, p += 34) {
         std::memcpy(u.d + 2 * b, p, 2);
         for (int i = 0; i < 32; ++i) {
@@ -25,7 +25,7 @@ void write_q8_0(const unit_row & u, uint8_t * p) {
 }
 
 // Q4_0, IQ4_NL.
-void read_q4(const uint8_t * p, unit_row & u) {
+void read_q4(const uint8_t * __restrict p, unit_row & u) {
     for (int b = 0; b < 2; ++b, p += 18) {
         std::memcpy(u.d + 2 * b, p, 2);
         read_halves(p + 2, u.codes + 32 * b);
@@ -41,7 +41,7 @@ void write_q4(const unit_row & u, uint8_t * p) {
 
 // MXFP4: the exponent of a power of two, codes as in Q4_0. Codes of the table are twice the numbers, so the scale is
 // 2^(e - 128), which bf16 holds: a denormal for the lowest two (ggml-impl.h: ggml_e8m0_to_fp32_half).
-void read_mxfp4(const uint8_t * p, unit_row & u) {
+void read_mxfp4(const uint8_t * __restrict p, unit_row & u) {
     for (int b = 0; b < 2; ++b, p += 17) {
         const int e    = p[0];
         const int bits = e < 2 ? 0x20 << e : (e - 1) << 7;
@@ -69,7 +69,7 @@ constexpr parts parts_of(format f) {
     return f == format::q4_1 ? parts{2, 0, 4, 20} : f == format::q5_0 ? parts{0, 2, 6, 22} : parts{2, 4, 8, 24};
 }
 
-void read_q45(const uint8_t * p, unit_row & u, const parts & at) {
+void read_q45(const uint8_t * __restrict p, unit_row & u, const parts & at) {
     for (int b = 0; b < 2; ++b, p += at.n_bytes) {
         uint8_t * codes = u.codes + 32 * b;
         std::memcpy(u.d + 2 * b, p, 2);
