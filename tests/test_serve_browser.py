@@ -86,6 +86,7 @@ for (const [name, isOne] of [["requestAnimationFrame", () => true], ["setTimeout
 ASKED = "performance.getEntriesByType('resource').filter((e) => e.name.includes('/duo/trace')).length"
 
 
+@pytest.mark.daily
 def test_the_lanes_move(page: Browser, server: Server) -> None:
     page.js(COUNT)
     still = page.js(PICTURE)
@@ -110,6 +111,7 @@ def test_the_lanes_move(page: Browser, server: Server) -> None:
     assert page.js(PICTURE) != rest
 
 
+@pytest.mark.daily
 def test_the_buttons_act_on_the_next_message(page: Browser) -> None:
     page.click("input[name=length][value='3']")
     ask(page, "One")
@@ -132,6 +134,7 @@ def test_the_buttons_act_on_the_next_message(page: Browser) -> None:
     assert labels == ["async, length 3", "plain", "sync, auto"]
 
 
+@pytest.mark.daily
 def test_two_conversations_at_once(page: Browser, server: Server) -> None:
     ask(page, LONG, most=6000)
     page.wait("document.querySelector('.answer.writes .text').textContent.length > 20")
@@ -152,6 +155,7 @@ def test_two_conversations_at_once(page: Browser, server: Server) -> None:
     page.wait("document.querySelectorAll('.answer.writes').length === 0")
 
 
+@pytest.mark.daily
 def test_by_keyboard_alone(page: Browser) -> None:
     seen: list[str] = []
     look = """(() => {
@@ -181,6 +185,7 @@ def test_by_keyboard_alone(page: Browser) -> None:
     assert page.js("document.activeElement.id") == "ask"
 
 
+@pytest.mark.daily
 def test_on_a_phone(page: Browser) -> None:
     page.size(360, 640, phone=True)
     ask(page, TALE[0]["content"])
@@ -200,6 +205,7 @@ def test_on_a_phone(page: Browser) -> None:
     assert page.js(small) == []
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colours_are_told_apart(page: Browser, scheme: str) -> None:
     """WCAG AA: 4.5 to 1 for text."""
@@ -212,6 +218,7 @@ def test_colours_are_told_apart(page: Browser, scheme: str) -> None:
     assert [x for x in found if x[0] < 4.5] == []
 
 
+@pytest.mark.daily
 def test_the_theme_may_be_chosen(page: Browser, server: Server) -> None:
     paper = "getComputedStyle(document.body).backgroundColor"
     light = page.js(paper)

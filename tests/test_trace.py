@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import size
 from traces import event, generation, write
 
 from duo.benchmark.trace import between, clip, overlap, read_models, read_trace, window
@@ -32,6 +33,7 @@ event_lists = st.lists(
 )
 
 
+@settings(max_examples=size(30, 300))
 @given(parts=st.lists(event_lists, max_size=3))
 def test_a_written_trace_is_read_back(tmp_path_factory: pytest.TempPathFactory, parts: list[list[Event]]) -> None:
     path = tmp_path_factory.mktemp("trace") / "t.json"
@@ -135,6 +137,7 @@ def test_an_invalid_trace_is_refused_in_one_sentence(tmp_path: Path, content: st
     assert str(result.exception) == str(caught.value)
 
 
+@settings(max_examples=size(40, 300))
 @given(events=event_lists)
 def test_overlap_agrees_with_counting_every_microsecond(events: list[Event]) -> None:
     busy = {

@@ -116,6 +116,7 @@ def test_equal_releases_show_no_changes(compare: Compare, installed: Path, sdist
     assert same["log line"] > 2 and same["option"] > 50 and same["key of a file"] > 15 and same["CMake option"] == 6
 
 
+@pytest.mark.daily
 def test_options_are_looked_for_in_the_sources(compare: Compare, sdist: Path) -> None:
     arg = sdist / "vendor" / "llama.cpp" / "common" / "arg.cpp"
     arg.write_text(arg.read_text().replace("--temp", "--warmth"))
@@ -193,6 +194,7 @@ LAYOUT_CHANGES = [
 ]  # fmt: skip
 
 
+@pytest.mark.daily
 def test_layouts_are_compared_member_by_member(compare: Compare, sdist: Path) -> None:
     path = sdist / "vendor" / "llama.cpp" / "ggml" / "src" / "ggml-backend-impl.h"
     right = re.sub(r"[ ]{2,}context", " context", path.read_text())
