@@ -212,9 +212,9 @@ def test_without_a_draft_there_is_nothing_to_hit_or_miss(tmp_path: Path) -> None
         (["missing.json"], "missing.json: No such file"),
         (["t.json", "--from", "9", "--to", "3"], "empty"),
         (["t.json", "--from", "inf"], "not a time"),
-        (["t.json", "-o", "t.docx"], "must end in"),
-        (["empty.json", "-o", "t.svg"], "no events"),
-        (["t.json", "-o", "none/t.svg"], "No such file"),
+        pytest.param(["t.json", "-o", "t.docx"], "must end in", marks=pytest.mark.daily),  # imports matplotlib
+        pytest.param(["empty.json", "-o", "t.svg"], "no events", marks=pytest.mark.daily),
+        pytest.param(["t.json", "-o", "none/t.svg"], "No such file", marks=pytest.mark.daily),
     ],
 )
 def test_cli_errors_are_one_sentence(
