@@ -72,7 +72,7 @@ def assert_near_stock(path: Path, p: _core.Probe, tolerance: float) -> None:
 
 
 @pytest.mark.slow
-@each_type(*ARCHITECTURES, whole=("llama",), few=("qwen2", "qwen3", "gemma", "mixtral"), daily=("mixtral",))
+@each_type(*ARCHITECTURES, few=("qwen2", "qwen3", "gemma", "mixtral"), daily=("llama", "mixtral"))
 def test_logits_are_stocks_and_every_product_is_taken(architecture: str, kind: str, model: ModelMaker) -> None:
     path = model(architecture, kind)
     p = _core.Probe(options(path, (kind,)))
@@ -83,7 +83,9 @@ def test_logits_are_stocks_and_every_product_is_taken(architecture: str, kind: s
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_kernels_round_no_more_than_stocks(kind: str, model: ModelMaker) -> None:
-    error = doctor.accuracy(str(model("llama", kind)), kind)
+    path = str(model("llama", kind))
+    assert _core.cpu_types(path, 0) == [kind]
+    error = doctor.accuracy(path, kind)
     assert 0 < error.duo < max(1.05 * error.stock, FLOAT_SUMS)
 
 

@@ -27,7 +27,7 @@ if why_not():
 __all__ = ["expected", "expected_of_four"]  # fixtures
 
 SLOW = {"delay_ms": 25.0, "loss": 0.01, "rate_kbit": 1000.0}
-N_SLOW = 150
+N_SLOW = 100
 
 
 class FarHost(HostProcess):

@@ -169,6 +169,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
+@pytest.mark.daily  # the command below, and test_kept_profiles
 @pytest.mark.full
 def test_the_demo_pair_is_tuned_and_starts_warm(cache: Path) -> None:
     told: list[str] = []

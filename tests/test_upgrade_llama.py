@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 INTERFACE = ROOT / "csrc" / "cpu" / "ggml_interface.h"
 
-pytestmark = [pytest.mark.full, pytest.mark.skipif(not INTERFACE.is_file(), reason="no sources")]
+pytestmark = [pytest.mark.full, pytest.mark.daily, pytest.mark.skipif(not INTERFACE.is_file(), reason="no sources")]
 
 Compare = Callable[..., tuple[int, str]]
 
@@ -105,7 +105,6 @@ def lines(table: str) -> list[str]:
     return [line.strip() for line in table.splitlines() if line.startswith("    ")]
 
 
-@pytest.mark.daily
 def test_equal_releases_show_no_changes(compare: Compare, installed: Path, sdist: Path) -> None:
     assert compare(installed, real=True) == (0, compare(site(), real=True)[1])
     code, table = compare(sdist, "--from", sdist)
@@ -116,7 +115,6 @@ def test_equal_releases_show_no_changes(compare: Compare, installed: Path, sdist
     assert same["log line"] > 2 and same["option"] > 50 and same["key of a file"] > 15 and same["CMake option"] == 6
 
 
-@pytest.mark.daily
 def test_options_are_looked_for_in_the_sources(compare: Compare, sdist: Path) -> None:
     arg = sdist / "vendor" / "llama.cpp" / "common" / "arg.cpp"
     arg.write_text(arg.read_text().replace("--temp", "--warmth"))
@@ -194,7 +192,6 @@ LAYOUT_CHANGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.daily
 def test_layouts_are_compared_member_by_member(compare: Compare, sdist: Path) -> None:
     path = sdist / "vendor" / "llama.cpp" / "ggml" / "src" / "ggml-backend-impl.h"
     right = re.sub(r"[ ]{2,}context", " context", path.read_text())

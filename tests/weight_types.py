@@ -13,16 +13,12 @@ FEW = ("q4_K",)
 
 
 def each_type(
-    *architectures: str,
-    whole: tuple[str, ...] = (),
-    few: tuple[str, ...] = (),
-    daily: tuple[str, ...] = (),
-    kinds: tuple[str, ...] = TYPES,
+    *architectures: str, few: tuple[str, ...] = (), daily: tuple[str, ...] = (), kinds: tuple[str, ...] = TYPES
 ) -> Any:
-    """A test for each architecture and type. whole, daily: architectures in which `make test`, or `make test-daily`,
-    tries all types; few: those in which `make test` tries one, and `make test-daily` the usual ones."""
+    """A test for each architecture and type. few: architectures in which `make test` tries one type, and
+    `make test-daily` the usual ones; daily: those in which `make test-daily` tries all."""
     pairs = [(a, k) for a in architectures for k in kinds]
-    usual = [(a, k) for a, k in pairs if a in whole or k in (FEW if a in few else USUAL)]
+    usual = [(a, k) for a, k in pairs if k in (FEW if a in few else USUAL)]
     once_a_day = [(a, k) for a, k in pairs if a in daily or k in USUAL]
     return pytest.mark.parametrize(
         ("architecture", "kind"), mostly_proof_of_two(architectures, kinds, usual, once_a_day)
