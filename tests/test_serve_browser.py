@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from browser import ENDED, Browser, ask, browsing, opened, take_turns
 from served import TALE, TEMPLATE, Server, served
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.daily]  # test_serve_browser_answers sends messages
 
 LONG = "Tell me the tale of the frog, and do not end it."
 CHAT = "/v1/chat/completions"
@@ -44,29 +43,6 @@ def page(tab: Browser, server: Server) -> Iterator[Browser]:
     server.wait_until_idle()
 
 
-def test_a_message_and_who_wrote_the_answer(page: Browser, server: Server) -> None:
-    take_turns(page)
-    ask(page, TALE[0]["content"])
-    page.wait(ENDED)
-    body = {"messages": TALE, "max_tokens": 48, "temperature": 0, "timings_per_token": True}
-    right = server.post(CHAT, body).json()
-    said = right["choices"][0]["message"]["content"]
-    assert page.js("document.querySelector('.answer .text').textContent") == said
-    assert page.js("document.querySelector('.question').textContent") == TALE[0]["content"]
-    colours = page.js("['t', 'd'].map((c) => getComputedStyle(document.querySelector(`.text .${c}`)).color)")
-    assert len(set(colours)) == 2
-    figures = page.js("document.querySelector('.figures').innerText")
-    assert "tokens/s" in figures and "plain decoding" in figures and "Accepted by position" in figures
-    assert re.search(r"tokens\s+48", figures) and re.search(r"guesses that were right\s+\d+ of \d+", figures)
-    ready = re.search(r"next guess was ready\s+(\d+) %", figures)
-    assert ready is not None and int(ready[1]) <= 100
-    page.wait("document.querySelector('#lanes-words').textContent.startsWith('Last ')")
-    assert float(page.js("document.querySelector('.rate').textContent").replace(",", "")) > 0
-    assert page.js("document.querySelector('#said').textContent").startswith(TALE[0]["content"][:10])
-    page.click("#colours")
-    assert page.js("getComputedStyle(document.querySelector('.text .d')).color") not in colours
-
-
 PICTURE = "[...document.querySelector('#lanes').toDataURL()].reduce((h, c) => (31 * h + c.charCodeAt(0)) | 0, 0)"
 
 
@@ -86,7 +62,6 @@ for (const [name, isOne] of [["requestAnimationFrame", () => true], ["setTimeout
 ASKED = "performance.getEntriesByType('resource').filter((e) => e.name.includes('/duo/trace')).length"
 
 
-@pytest.mark.daily
 def test_the_lanes_move(page: Browser, server: Server) -> None:
     page.js(COUNT)
     still = page.js(PICTURE)
@@ -111,7 +86,6 @@ def test_the_lanes_move(page: Browser, server: Server) -> None:
     assert page.js(PICTURE) != rest
 
 
-@pytest.mark.daily
 def test_the_buttons_act_on_the_next_message(page: Browser) -> None:
     page.click("input[name=length][value='3']")
     ask(page, "One")
@@ -134,7 +108,6 @@ def test_the_buttons_act_on_the_next_message(page: Browser) -> None:
     assert labels == ["async, length 3", "plain", "sync, auto"]
 
 
-@pytest.mark.daily
 def test_two_conversations_at_once(page: Browser, server: Server) -> None:
     ask(page, LONG, most=6000)
     page.wait("document.querySelector('.answer.writes .text').textContent.length > 20")
@@ -155,7 +128,6 @@ def test_two_conversations_at_once(page: Browser, server: Server) -> None:
     page.wait("document.querySelectorAll('.answer.writes').length === 0")
 
 
-@pytest.mark.daily
 def test_by_keyboard_alone(page: Browser) -> None:
     seen: list[str] = []
     look = """(() => {
@@ -185,7 +157,6 @@ def test_by_keyboard_alone(page: Browser) -> None:
     assert page.js("document.activeElement.id") == "ask"
 
 
-@pytest.mark.daily
 def test_on_a_phone(page: Browser) -> None:
     page.size(360, 640, phone=True)
     ask(page, TALE[0]["content"])
@@ -205,7 +176,6 @@ def test_on_a_phone(page: Browser) -> None:
     assert page.js(small) == []
 
 
-@pytest.mark.daily
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colours_are_told_apart(page: Browser, scheme: str) -> None:
     """WCAG AA: 4.5 to 1 for text."""
@@ -218,7 +188,6 @@ def test_colours_are_told_apart(page: Browser, scheme: str) -> None:
     assert [x for x in found if x[0] < 4.5] == []
 
 
-@pytest.mark.daily
 def test_the_theme_may_be_chosen(page: Browser, server: Server) -> None:
     paper = "getComputedStyle(document.body).backgroundColor"
     light = page.js(paper)
