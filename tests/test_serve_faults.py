@@ -17,15 +17,13 @@ from typing import Any
 import httpx
 import pytest
 from conftest import EXACT, HANG_S
-from served import GREEDY, TALE, Server, all_of, parsed, raw, request_for, served
+from served import GREEDY, TALE, Server, all_of, parsed, raw, request_for, served, with_small_buffers
 from storms import held, threads
 from waits import wait_until
 
 from duo import Duo
 from duo.models.demo import demo_pair
-from duo.options.serve import ServeOptions
 from duo.server import lifecycle as serving
-from duo.server.listening import ListeningSocket, listeners
 
 pytestmark = pytest.mark.full
 
@@ -197,17 +195,9 @@ def test_clients_that_crawl(alone: Duo) -> None:
 WORDY: dict[str, Any] = {**ENDLESS, "n_predict": 100, "n_probs": 100}
 
 
-def with_small_buffers(options: ServeOptions) -> list[ListeningSocket]:
-    found = listeners(options)
-    for x in found:
-        x.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # connections inherit it
-    return found
-
-
 def test_a_second_signal_waits_for_no_client() -> None:
     """One that reads nothing has its connection for END_S after the first signal."""
-    with pytest.MonkeyPatch.context() as m, socket.socket() as deaf:
-        m.setattr("served.listeners", with_small_buffers)
+    with pytest.MonkeyPatch.context() as m, with_small_buffers(), socket.socket() as deaf:
         m.setattr(serving, "END_S", 10 * HANG_S)
         with served({"drain": 10 * HANG_S}, n_parallel=1, n_ctx=1024) as s:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -222,8 +212,7 @@ def test_a_second_signal_waits_for_no_client() -> None:
 def test_clients_that_read_nothing_hold_up_nobody(alone: Duo) -> None:
     """Their texts are written to the end and wait for them, but hold no place; draining does not wait for ever."""
     right = alone.generate("The king said", **GREEDY).text
-    with pytest.MonkeyPatch.context() as m, ExitStack() as stack:
-        m.setattr("served.listeners", with_small_buffers)
+    with pytest.MonkeyPatch.context() as m, with_small_buffers(), ExitStack() as stack:
         m.setattr(serving, "END_S", 1)
         with served({"queue": 1, "drain": 0.5}, n_parallel=1, n_ctx=2048) as s:
             for n in range(1, 4):  # more than may be inside
