@@ -175,7 +175,8 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("this libggml-cpu has no buffers that could pass for AMX's")
     from faulty_machine import built
 
-    return built(tmp_path_factory.mktemp("stand-in"))
+    folder = tmp_path_factory.getbasetemp()
+    return built(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """A machine whose kernels fail: faulty_ggml.cpp before libggml, in child processes of the tests."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -44,7 +45,7 @@ class Machine:
 
 
 def built(folder: Path) -> Path:
-    """The stand-in, compiled. Skips where it cannot be had."""
+    """The stand-in, compiled, once for all processes that share the folder. Skips where it cannot be had."""
     compiler = os.environ.get("CXX") or shutil.which("c++")
     if sys.platform != "linux" or compiler is None:
         pytest.skip("the stand-in needs Linux and a C++ compiler")
@@ -62,5 +63,8 @@ def built(folder: Path) -> Path:
         str(library),
         "-ldl",
     ]
-    subprocess.run(command, check=True)
+    with (folder / "faulty_ggml.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists():
+            subprocess.run(command, check=True)
     return library

@@ -38,9 +38,8 @@ def ways(spec_type: str) -> dict[str, dict[str, Any]]:
 
 
 # Of the tests of each way in each mode, those that `make test` runs.
-OFTEN = [("as it likes", "async"), ("a chain of 4", "sync"), ("dynamic", "sync"), ("with n-grams", "async"),
-         ("list", "sync")]  # fmt: skip
-DAILY = [("a chain of 4", "async"), ("list", "async"), ("with n-grams", "sync")]
+OFTEN = [("as it likes", "async"), ("dynamic", "sync")]
+DAILY = [*((way, mode) for way in ("a chain of 4", "list", "with n-grams") for mode in ("sync", "async"))]
 
 
 Written = list[list[tuple[int, ...]]]  # by text and sampling

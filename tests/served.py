@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import pytest
 from conftest import HANG_S
 
 from duo import Duo
 from duo.gguf_tools.switched_duo import SwitchedDuo
+from duo.options.serve import ServeOptions
 from duo.options.validate import serve_options
+from duo.server import listening
 from duo.server.lifecycle import Serving
-from duo.server.listening import listeners
+from duo.server.listening import ListeningSocket, listeners
 from duo.server.service import Service
 from duo.server.settings import ServerSettings
 
@@ -104,6 +107,21 @@ class Server:
 def narrow() -> AbstractContextManager[Server]:
     """A server with two places, whose passes are slow, and room for two that wait. Its clients may be slow."""
     return served(NARROW, n_parallel=2, n_ctx=4096, delay=(30_000, 1))
+
+
+@contextmanager
+def with_small_buffers() -> Iterator[None]:
+    """Servers that start meanwhile soon have to wait for a client that does not read."""
+
+    def small(options: ServeOptions) -> list[ListeningSocket]:
+        found = listening.listeners(options)
+        for x in found:
+            x.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # connections inherit it
+        return found
+
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(__name__ + ".listeners", small)
+        yield
 
 
 def raw(server: Server, data: bytes = b"") -> socket.socket:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import need_llama_cpp, run_python
+from sizes import mostly_daily
 
 import duo
 from duo import Chunk, Duo, DuoError, Result
@@ -186,7 +187,10 @@ print(json.dumps([[float(row[t]) for row, t in zip(logp, ids[n_prompt:])], np.so
 """
 
 
-@pytest.mark.parametrize("options", [{"temperature": 0}, {"seed": 1, "repeat_penalty": 1.3, "logit_bias": {300: 5.0}}])
+FILTERED: dict[str, Any] = {"seed": 1, "repeat_penalty": 1.3, "logit_bias": {300: 5.0}}
+
+
+@pytest.mark.parametrize("options", mostly_daily([{"temperature": 0}, FILTERED], [FILTERED]))
 def test_logprobs_are_the_targets_before_any_filter(duo_pair: Duo, options: dict[str, Any]) -> None:
     need_llama_cpp()
     with Duo(n_ctx=512, cpu_kernels="stock") as stock:
@@ -207,7 +211,7 @@ def test_logprobs_are_the_targets_before_any_filter(duo_pair: Duo, options: dict
 
 
 def test_penalties_and_bias_act_on_the_text_alike_with_and_without_a_draft(strict_pair: Duo) -> None:
-    plain = strict_pair.generate(PROMPT, temperature=0, max_tokens=64)
+    plain = strict_pair.generate(PROMPT, temperature=0, max_tokens=40)
     common = max(set(plain.tokens), key=plain.tokens.count)
     seen = {plain.tokens}
     for options in (
@@ -218,7 +222,7 @@ def test_penalties_and_bias_act_on_the_text_alike_with_and_without_a_draft(stric
         {"frequency_penalty": 2.0},
         {"logit_bias": {265: 2.0}, "temperature": 0.8, "seed": 5},
     ):
-        options = {"temperature": 0, "max_tokens": 64} | options
+        options = {"temperature": 0, "max_tokens": 40} | options
         texts = {strict_pair.generate(PROMPT, mode=mode, **options).tokens for mode in ("plain", "sync", "async")}
         assert len(texts) == 1, options
         assert not texts & seen, options

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sizes import mostly_daily
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -222,11 +223,11 @@ def test_no_folder_of_a_machine_gets_into_the_report() -> None:
         assert str(ROOT) not in report.read_text("utf-8") and "site-packages" not in report.read_text("utf-8")
 
 
+MAKES = [(["bench"], None), (["bench", "MINUTES=10"], "10"), (["torture"], None), (["torture", "MINUTES=20"], "20")]
+
+
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
-@pytest.mark.parametrize(
-    ("arguments", "minutes"), [(["bench"], None), (["bench", "MINUTES=10"], "10"), (["torture"], None),
-                               (["torture", "MINUTES=20"], "20")]
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "minutes"), mostly_daily(MAKES, [MAKES[1], MAKES[2]]))
 def test_make_passes_on_the_minutes_that_were_named(arguments: list[str], minutes: str | None) -> None:
     """Without them each program has its own: the steps of `make bench` take 35, not what `make torture` takes."""
     names = {"MAKEFLAGS", "GNUMAKEFLAGS", "MAKELEVEL", "MFLAGS", "MINUTES"}  # of the make that runs the tests

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sizes import mostly_daily
 from terminals import rest_of, terminal
 
 from duo import Duo, DuoError
@@ -122,9 +123,10 @@ def test_mistakes_are_reported_in_one_sentence(run: Run, args: list[Any], why: s
     assert why in err
 
 
-@pytest.mark.parametrize(
-    ("how", "code"), [("Ctrl-C in it", 130), ("Ctrl-C at once", 130), ("Ctrl-C while it loads", 130), ("no memory", 1)]
-)
+FAILS = [("Ctrl-C in it", 130), ("Ctrl-C at once", 130), ("Ctrl-C while it loads", 130), ("no memory", 1)]
+
+
+@pytest.mark.parametrize(("how", "code"), mostly_daily(FAILS, [FAILS[0], FAILS[3]]))
 def test_the_pairs_texts_are_kept_if_the_target_alone_fails(
     how: str, code: int, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -222,6 +222,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
             write(tmp_path / "no" / "x")
 
 
+@pytest.mark.daily  # test_bench_command draws one
 @pytest.mark.full
 def test_chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)

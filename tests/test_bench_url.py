@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fake_endpoint import DONE, GOOD, Reply, chunk, event, fake_endpoint
 from served import Server, served
+from sizes import mostly_daily
 
 from duo.benchmark.bench.endpoint.address import parse_address
 from duo.benchmark.bench.endpoint.client import EndpointClient
@@ -122,7 +123,7 @@ FAULTS: list[tuple[Reply, str]] = [
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("fault", "words"), FAULTS, ids=[words for _, words in FAULTS])
+@pytest.mark.parametrize(("fault", "words"), mostly_daily(FAULTS, FAULTS[::3]), ids=[words for _, words in FAULTS])
 def test_faults_are_one_sentence_and_keep_what_was_measured(
     fault: Reply, words: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(chat: pexpect.spawn, tmp_pa
     assert (tmp_path / "duo" / "chat_history").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.daily  # so ends the test of TAB
 def test_ctrl_d_at_an_empty_line_ends_it(chat: pexpect.spawn) -> None:
     chat.send(f"ab{CTRL_D}")  # deletes what is under the cursor: nothing
     chat.send(CTRL_C)
@@ -85,12 +86,15 @@ def test_ctrl_d_at_an_empty_line_ends_it(chat: pexpect.spawn) -> None:
     assert rest_of(chat)[0] == 0
 
 
+MODULE = '"""A module."""\nx = 1'
+
+
 @pytest.mark.parametrize(("typed", "turn"), [
     (f"\x1b[200~def f():\n    return 1\\\n\x1b[201~{ENTER}", "def f():\n    return 1\\"),
     pytest.param(f"a{ALT_ENTER}b{ENTER}", "a\nb", marks=pytest.mark.daily),
     pytest.param(f"a\\{ENTER}b{ENTER}", "a\nb", marks=pytest.mark.daily),
-    (f'"""a{ENTER}/exit{ENTER}b"""{ENTER}', "a\n/exit\nb"),
-    (f'\x1b[200~"""A module."""\nx = 1\n\x1b[201~{ENTER}', '"""A module."""\nx = 1'),
+    pytest.param(f'"""a{ENTER}/exit{ENTER}b"""{ENTER}', "a\n/exit\nb", marks=pytest.mark.daily),
+    pytest.param(f"\x1b[200~{MODULE}\n\x1b[201~{ENTER}", MODULE, marks=pytest.mark.daily),
 ], ids=["pasted", "Alt-Enter", "backslash", "fences", "a pasted module"])  # fmt: skip
 def test_turns_of_several_lines(chat: pexpect.spawn, tmp_path: Path, typed: str, turn: str) -> None:
     assert asked(chat, typed, tmp_path / "talk.json") == turn

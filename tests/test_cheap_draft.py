@@ -51,7 +51,7 @@ ARCHITECTURES = ("llama", "gemma", "mixtral")  # gemma: tied embeddings; mixtral
     mostly_daily(
         product(ARCHITECTURES, KINDS, STORED),
         [
-            *product(("llama",), KINDS, ("q4_0",)),
+            *product(("llama",), ("q8_0", "q6_K", "f16"), ("q4_0",)),
             *product(("gemma", "mixtral"), ("q8_0",), ("q4_0",)),
             *product(("gemma", "mixtral"), ("f16",), ("iq4_nl",)),
         ],
@@ -138,7 +138,7 @@ CHEAP: list[dict[str, Any]] = [
 @pytest.mark.parametrize("cheap", mostly_daily(CHEAP, CHEAP[-1:]), ids=str)
 def test_the_text_is_the_targets_with_any_of_it(cheap: dict[str, Any]) -> None:
     with Duo(TARGET, n_ctx=256, cpu_kernels="duo") as d:
-        plain = [d.generate(p, max_tokens=60, temperature=t, seed=3).tokens for p in PROMPTS for t in (0, 0.8)]
+        plain = [d.generate(p, max_tokens=40, temperature=t, seed=3).tokens for p in PROMPTS for t in (0, 0.8)]
     with Duo(TARGET, DRAFT, n_ctx=256, cpu_kernels="duo", **cheap) as d:
         assert d.draft is not None
         assert d.draft.packed_as == cheap.get("draft_pack", "")
@@ -148,13 +148,13 @@ def test_the_text_is_the_targets_with_any_of_it(cheap: dict[str, Any]) -> None:
             found = []
             for prompt in PROMPTS:
                 for t in (0, 0.8):
-                    found.append(d.generate(prompt, max_tokens=60, temperature=t, seed=3, mode=mode, n_draft=4).tokens)
+                    found.append(d.generate(prompt, max_tokens=40, temperature=t, seed=3, mode=mode, n_draft=4).tokens)
                     accepted += d.timings["draft_n_accepted"]
             assert found == plain, mode
-        assert accepted > 50, "the draft was of no use, so nothing was tested"
+        assert accepted > 30, "the draft was of no use, so nothing was tested"
 
 
-@pytest.mark.parametrize("rule", ["rejection", "typical"])
+@pytest.mark.parametrize("rule", mostly_daily(["rejection", "typical"], ["rejection"]))
 def test_a_shortlist_suits_the_other_rules_and_filters(rule: str) -> None:
     how: dict[str, Any] = {"temperature": 0.9, "accept": rule, "mode": "sync", "n_draft": 3, "max_tokens": 60}
     with Duo(TARGET, DRAFT, n_ctx=256, draft_vocab=256, cpu_kernels="duo") as d:

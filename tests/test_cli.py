@@ -186,7 +186,7 @@ def test_green_is_exactly_what_the_draft_guessed(run: Run, monkeypatch: pytest.M
             ([], {}, True), ([], {"NO_COLOR": "1"}, False), ([], {"TERM": "dumb"}, False), (["-co", "off"], {}, False),
             (["-co"], {"NO_COLOR": "1"}, True), (["--color", "on"], {"TERM": "dumb"}, True),
         ],
-        [([], {}, True), ([], {"NO_COLOR": "1"}, False)],
+        [([], {}, True)],
     ),
 )  # fmt: skip
 def test_a_terminal_gets_colours_and_a_panel(args: list[str], env: dict[str, str], colored: bool) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from duo.cli.options import given_options
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 OPTIONS = [p for p in command.params if isinstance(p, click.Option) and p.expose_value]
+CACHE_TYPES = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 VALUED = [p for p in OPTIONS if not p.is_flag]
 # What a model may be called, say, or be told to write, has no nonsense; files are checked below.
 FREE_TEXT = {
@@ -148,17 +150,17 @@ def test_invalid_options_are_reported_in_one_sentence_before_loading(
         wrong += ["--", "-x", "-99999999999999999999"]
     if p.name not in KNOWN_TO_THE_ENGINE:
         wrong += [""]
-    shared = list(wrong)
+    own = []
     if (p.name or "").startswith("cpu_range"):
-        wrong += ["1-0", "0", "0-99999999999999", "a-b", "-1-2"]
+        own = ["1-0", "0", "0-99999999999999", "a-b", "-1-2"]
     elif (p.name or "").startswith("cpu_mask"):
-        wrong += ["0x", "0", "0xg", "f" * 300]
+        own = ["0x", "0", "0xg", "f" * 300]
     elif p.name == "logit_bias":
-        wrong += ["5", "5+", "5+x", "5+inf", "5+nan", "5+1e10", "x+1", "4096"]
+        own = ["5", "5+", "5+x", "5+inf", "5+nan", "5+1e10", "x+1", "4096"]
     else:
         wrong += ["0-1", "1e400", "99999999999999999999"]
-    # Each option has its own mistakes and three of those that all options share; with those of its neighbours, all.
-    for value in wrong if LARGE else [*shared[VALUED.index(p) % 3 :: 3], *wrong[len(shared) :]]:
+    # Each option has its own mistakes and some of those that all options share; with those of its neighbours, all.
+    for value in [*(wrong if LARGE else wrong[VALUED.index(p) % 4 :: 4]), *own]:
         assert main(["-p", "x", p.opts[0], value]) == 1, value
         out, err = capsys.readouterr()
         assert out == ""
@@ -182,14 +184,16 @@ def test_invalid_environment_variables_are_reported(
     assert "nonsense" in err
 
 
-@pytest.mark.parametrize("kv", ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"])
+@pytest.mark.parametrize("kv", mostly_daily(CACHE_TYPES, ["bf16", "q8_0", "iq4_nl"]))
 def test_cache_types(kv: str) -> None:
     with duo.Duo(n_ctx=128, type_k=kv, type_v=kv, type_k_draft=kv, type_v_draft=kv) as d:  # type: ignore[arg-type]
         assert d.generate("Once upon a time", max_tokens=8).text
 
 
-@pytest.mark.parametrize("fa", ["on", "off", "auto"])
-@pytest.mark.parametrize("mode", ["auto", "none", "mmap"])
+@pytest.mark.parametrize(
+    ("fa", "mode"),
+    mostly_daily(product(["on", "off", "auto"], ["auto", "none", "mmap"]), [("on", "none"), ("off", "mmap")]),
+)
 def test_flash_attention_and_load_modes(fa: str, mode: str) -> None:
     with duo.Duo(n_ctx=128, flash_attn=fa, load_mode=mode) as d:  # type: ignore[arg-type]
         assert d.generate("Once upon a time", max_tokens=8, temperature=0).text

@@ -30,15 +30,15 @@ def test_python_dash_m_and_the_exit_code() -> None:
     assert err == b"duo: max_tokens (-n) is 0; give at least 1, or -1 for no limit\n"
 
 
-@pytest.mark.parametrize(
-    ("module", "how"),
-    [
-        ("click.shell_completion", "KeyboardInterrupt"),
-        ("duo._core", "KeyboardInterrupt"),
-        ("duo._core", "ImportError('_core') from KeyboardInterrupt()"),
-        ("duo._core", "SystemError('native code') from KeyboardInterrupt()"),
-    ],
-)
+KEYS = [
+    ("click.shell_completion", "KeyboardInterrupt"),
+    ("duo._core", "KeyboardInterrupt"),
+    ("duo._core", "ImportError('_core') from KeyboardInterrupt()"),
+    ("duo._core", "SystemError('native code') from KeyboardInterrupt()"),
+]
+
+
+@pytest.mark.parametrize(("module", "how"), mostly_daily(KEYS, [KEYS[0], KEYS[2]]))
 def test_ctrl_c_before_anything_is_loaded(module: str, how: str) -> None:
     code = f"""
 import sys
@@ -106,6 +106,7 @@ def test_closed_standard_streams(closed: str) -> None:
     assert r.stdout.startswith(PROMPT.encode()) == (">&-" not in closed.replace("2>&-", ""))
 
 
+@pytest.mark.daily
 def test_a_terminal_without_the_characters() -> None:
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     p = start_duo("-p", "é😀", "-n", 3, env=environment)

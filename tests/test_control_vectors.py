@@ -19,7 +19,7 @@ from duo.models.header import read_header
 
 TARGET, DRAFT = demo_pair()
 HEADER = read_header(TARGET)
-GREEDY = {"max_tokens": 32, "temperature": 0, "ignore_eos": True}
+GREEDY = {"max_tokens": 16, "temperature": 0, "ignore_eos": True}
 PROMPT = "Once upon a time"
 Run = Callable[..., tuple[int, str, str]]
 

@@ -35,7 +35,7 @@ ASKS = {
 }
 
 
-@pytest.mark.parametrize("ask", mostly_daily(ASKS, ["usage", "restore_profile"]))
+@pytest.mark.parametrize("ask", mostly_daily(ASKS, ["restore_profile"]))
 def test_an_engine_that_closes_freezes_nobody(ask: str) -> None:
     code = f"""{ENGINE}
 for _ in range(20):

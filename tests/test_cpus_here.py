@@ -114,6 +114,7 @@ def limited(request: pytest.FixtureRequest) -> Iterator[Path]:
     pytest.skip(f"no control group of {request.param} with the cpu controller can be made here")
 
 
+@pytest.mark.daily  # test_cpus reads such groups
 @several
 def test_a_container_of_one_cpu_starts_one_thread(limited: Path, target: Path) -> None:
     enter = f'echo $$ > "{limited}/cgroup.procs" && exec "$@"'

@@ -63,7 +63,7 @@ def commands(code: str) -> list[list[str]]:
 
 
 SHELL = [b for b in ALL if b.language == "sh" and not b.why_not and commands(b.code)]
-OFTEN = [b for b in SHELL if b.where.startswith(("README.md:", "remote.md:"))]
+OFTEN = [b for b in PYTHON + SHELL if b.where.startswith("README.md:")]
 
 
 @pytest.fixture
@@ -90,14 +90,14 @@ def run(args: list[str], place: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("block", PYTHON, ids=lambda b: b.where)
+@pytest.mark.parametrize("block", mostly_daily(PYTHON, [b for b in PYTHON if b in OFTEN]), ids=lambda b: b.where)
 def test_python_examples_run(block: Block, place: Path) -> None:
     code = block.code if "import duo" in block.code else "import duo\n" + block.code
     run([sys.executable, "-c", code], place)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", mostly_daily(SHELL, OFTEN), ids=lambda b: b.where)
+@pytest.mark.parametrize("block", mostly_daily(SHELL, [b for b in SHELL if b in OFTEN]), ids=lambda b: b.where)
 def test_commands_run(block: Block, place: Path) -> None:
     servers = []
     try:

@@ -41,7 +41,7 @@ def test_commands(server: Server, i: int) -> None:
     assert done.stdout.startswith(("{", "data: "))
 
 
-@pytest.mark.parametrize("i", mostly_daily(range(len(PROGRAMS)), [0]))
+@pytest.mark.parametrize("i", mostly_daily(range(len(PROGRAMS)), []))
 def test_programs(server: Server, i: int) -> None:
     code = PROGRAMS[i].replace("http://127.0.0.1:8080", server.url)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S)

@@ -145,7 +145,7 @@ def nearly(x: Any) -> Any:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", mostly_daily(PROGRAMS, PROGRAMS.keys() - {"no limit", "a chat without a limit"}))
+@pytest.mark.parametrize("name", mostly_daily(PROGRAMS, [*list(PROGRAMS)[::2], "tools"]))
 def test_the_same_program_on_both(both: tuple[Any, Duo], name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -208,7 +208,7 @@ def test_a_vocabulary_alone(both: tuple[Any, Duo]) -> None:
 
 def test_where_the_cache_and_prompts_are_computed() -> None:
     """On a CPU this changes nothing; that the options arrive is seen in what the models were loaded with."""
-    for options in ({"offload_kqv": False}, {"op_offload": False}, {"op_offload": None}, {"swa_full": True}):
+    for options in ({"offload_kqv": False}, {"op_offload": False}):
         with llama_and_duo(**LOAD, **options) as (llama, d):
             assert (d.placed.target.offload_kqv, d.placed.draft.offload_kqv) == (options.get("offload_kqv", True),) * 2
             assert d.placed.target.op_offload == (options.get("op_offload") is not False)

@@ -76,10 +76,10 @@ def test_whole_texts_in_the_default_setting_of_each_mode(mode: str, plain: list[
 @pytest.mark.full
 def test_whole_texts_with_stock_kernels_under_strict() -> None:
     with Duo(*demo_pair(), n_ctx=512, **STOCK) as d:
-        for i, prompt in enumerate(PROMPTS[:N_PROMPTS:2]):
+        for prompt in PROMPTS[: N_PROMPTS : size(4, 2)]:
             right = greedy(d, prompt, mode="plain")
             for mode in MODES:
-                assert greedy(d, prompt, mode=mode, n_draft=4) == right, f"prompt {2 * i}, {mode}"
+                assert greedy(d, prompt, mode=mode, n_draft=4) == right, f"{prompt}, {mode}"
 
 
 @pytest.mark.parametrize("seed", range(3))

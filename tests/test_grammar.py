@@ -42,7 +42,7 @@ SENTENCES = 'root ::= ([A-Z] [a-z]+ (" " [a-z]+){2,6} ". "){1,4}'
 @pytest.mark.slow
 @pytest.mark.random
 def test_random_schemas_are_kept_to(duo_pair: Duo) -> None:
-    for i in range(size(40, 1000)):
+    for i in range(size(20, 1000)):
         r = random.Random(i)
         wanted = schema(r)
         options = {"temperature": r.choice([0, 0.8, 1.5]), "top_k": r.choice([0, 40]), "seed": i}
@@ -158,7 +158,7 @@ def test_references_also_to_the_schema_itself(duo_pair: Duo) -> None:
         "type": "array",
         "prefixItems": [{"$ref": "#/$defs/my.node_1"}, {"type": "string", "maxLength": 3}, {"$ref": "#/$defs/string"}],
     }
-    for seed in range(5):
+    for seed in range(size(3, 5)):
         # So hot that the list soon ends.
         hot = {"temperature": 1e3, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
         r = duo_pair.generate("Once", json_schema=json.dumps(tree), max_tokens=400, seed=seed, **hot)

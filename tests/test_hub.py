@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from conftest import HANG_S
 from hub_server import COMMIT, DRAFT, PARTS, REPO, SPLIT, TARGET, FakeHub
+from waits import wait_until
 
 from duo import DuoError
 from duo.models.hub import download as hub_download
@@ -145,8 +146,7 @@ def test_a_download_that_was_ended_goes_on_the_next_time(hub: Hub, fake: FakeHub
     )
     child = subprocess.Popen([sys.executable, "-c", script, fake.url, str(hub.cache), REPO])
     try:
-        while fake.n_sent < 1_000_000:
-            assert child.poll() is None
+        wait_until(lambda: fake.n_sent >= 1_000_000)
     finally:
         child.kill()
         child.wait(HANG_S)

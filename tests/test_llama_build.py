@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import HANG_S
+from sizes import mostly_daily
 
 from duo import _core
 from duo._libs import library_dir, release_of
@@ -59,11 +60,11 @@ def with_libraries(folder: Path, code: str) -> "subprocess.CompletedProcess[str]
     ("commit", "release", "works"),
     [
         (COMMIT.removesuffix("-dirty"), RELEASE, True),  # prebuilt, of the same release
-        (COMMIT.removesuffix("-dirty"), None, True),  # the commit is enough
+        pytest.param(COMMIT.removesuffix("-dirty"), None, True, marks=pytest.mark.daily),  # the commit is enough
         pytest.param(COMMIT.removesuffix("-dirty"), "0.1", True, marks=pytest.mark.daily),
         ("unknown", RELEASE, True),  # built without git
         pytest.param("unknown", "0.1", False, marks=pytest.mark.daily),
-        ("unknown", None, False),
+        pytest.param("unknown", None, False, marks=pytest.mark.daily),
         pytest.param("", None, False, marks=pytest.mark.daily),
         ("fffffff", RELEASE, False),  # another llama.cpp in the same release's place
     ],
@@ -127,20 +128,21 @@ def test_the_release_is_read_beside_the_libraries(tmp_path: Path) -> None:
     assert release_of(package / "lib") == "0.3.36"
 
 
+# What the library says of its commit, llama_cpp's __init__.py, and the release that CMake finds (None: it stops).
+SAID: list[tuple[str, str | None, str | None]] = [
+    ("0c1e570-dirty", '__version__ = "0.3.36"', "0.3.36"),
+    ("unknown", 'from .llama import *\n\n__version__ = "0.3.36"\n', "0.3.36"),
+    ("unknown", "__version__ = '1.2'", "1.2"),
+    ("0c1e57098", "", ""),
+    ("0c1e570", None, ""),
+    ("unknown", "", None),
+    ("unknown", None, None),
+    ("", "version = 1", None),
+]
+
+
 @pytest.mark.skipif(CMAKE is None or not BUILD_CMAKE.is_file(), reason="no CMake, or no sources")
-@pytest.mark.parametrize(
-    ("commit", "init", "release"),
-    [
-        ("0c1e570-dirty", '__version__ = "0.3.36"', "0.3.36"),
-        ("unknown", 'from .llama import *\n\n__version__ = "0.3.36"\n', "0.3.36"),
-        ("unknown", "__version__ = '1.2'", "1.2"),
-        ("0c1e57098", "", ""),
-        ("0c1e570", None, ""),
-        ("unknown", "", None),
-        ("unknown", None, None),
-        ("", "version = 1", None),
-    ],
-)
+@pytest.mark.parametrize(("commit", "init", "release"), mostly_daily(SAID, [SAID[1], SAID[4], SAID[6]]))
 def test_cmake_requires_a_build_that_can_be_identified(
     commit: str, init: str | None, release: str | None, tmp_path: Path
 ) -> None:

@@ -125,7 +125,7 @@ def test_there_are_many_and_their_sources() -> None:
     assert sum(not refusal(x) for x in LINES) >= 0.9 * len(LINES)
 
 
-@pytest.mark.parametrize("x", LINES, ids=ids)
+@pytest.mark.parametrize("x", mostly_daily(LINES, LINES[::3]), ids=ids)
 def test_a_line_is_taken(
     x: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

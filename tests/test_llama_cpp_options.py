@@ -96,7 +96,7 @@ def values() -> Iterator[tuple[str, TakenOption, str | None]]:
 COMMANDS_WITH_OPTIONS = [c for c in COMMANDS_OF_DUO if isinstance(command_named(c), ModelCommand)]
 
 
-@pytest.mark.parametrize("command", mostly_daily(COMMANDS_WITH_OPTIONS, ["run", "chat", "serve"]))
+@pytest.mark.parametrize("command", mostly_daily(COMMANDS_WITH_OPTIONS, ["run", "serve"]))
 def test_what_is_taken_can_be_given(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the command says that it does not know the option by the name that was typed."""
     monkeypatch.setattr(os, "setpriority", lambda *_: None)

@@ -13,6 +13,7 @@ import pytest
 from conftest import EXACT, STOCK, needs_kernels, run_python
 from packed_files import packed_file
 from served import served
+from sizes import mostly_daily
 
 from duo import Duo, DuoError
 from duo.models.demo import demo_pair
@@ -128,7 +129,7 @@ os.kill(os.getpid(), signal.SIGBUS)
 """
 
 
-@pytest.mark.parametrize("how", [OF_THEIRS, SENT], ids=["memory of theirs", "sent"])
+@pytest.mark.parametrize("how", mostly_daily([OF_THEIRS, SENT], [OF_THEIRS]), ids=["memory of theirs", "sent"])
 def test_other_signals_are_not_duos_affair(how: str, tmp_path: Path) -> None:
     target, _ = copied(tmp_path)
     code = (

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from gguf_files import STR, rewrite
 from made_drafts import TARGET, Run, asked
+from sizes import mostly_daily
 
 from duo import DuoError
 from duo.cli import made_draft
@@ -43,14 +44,17 @@ DISPLACES = {"plain": 10.0, "sync 2": 15.0, "plain alone": 16.0}  # it takes the
 
 @pytest.mark.parametrize(
     "expected, measured, force, written",
-    [
-        (1.5, FAST, False, True),
-        (0.9, FAST, False, True),  # the race decides
-        (0.9, SLOW, False, False),
-        (1.5, SLOW, False, False),
-        (0.9, SLOW, True, True),
-        (1.5, DISPLACES, False, False),
-    ],
+    mostly_daily(
+        [
+            (1.5, FAST, False, True),
+            (0.9, FAST, False, True),  # the race decides
+            (0.9, SLOW, False, False),
+            (1.5, SLOW, False, False),
+            (0.9, SLOW, True, True),
+            (1.5, DISPLACES, False, False),
+        ],
+        [(0.9, FAST, False, True), (1.5, SLOW, False, False), (0.9, SLOW, True, True)],
+    ),
 )
 def test_a_draft_is_written_if_it_pays_or_if_asked(
     told: Any, tmp_path: Path, run: Run, expected: float, measured: dict[str, float], force: bool, written: bool
@@ -68,7 +72,7 @@ def test_a_draft_is_written_if_it_pays_or_if_asked(
     assert set(tmp_path.iterdir()) == ({out} if written else set())
 
 
-@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("force", mostly_daily([False, True], [False]))
 def test_a_draft_whose_race_fails_does_not_pay(
     told: Any, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, force: bool
 ) -> None:

@@ -104,6 +104,7 @@ def test_a_step_reads_no_embedding_and_no_layer_that_is_gone() -> None:
     assert step_bytes(h, (2,)) == step_bytes(h) - layer
 
 
+@pytest.mark.daily  # test_make_draft writes drafts; the next test measures one
 @pytest.mark.full
 def test_a_made_draft_writes_the_targets_text(tmp_path: Path) -> None:
     out = tmp_path / "draft.gguf"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import EXACT
 from hosts import KERNELS
+from sizes import mostly_daily
 from tiny_models import tiny
 
 from duo import Duo
@@ -68,25 +69,31 @@ def test_only_where_it_changes_no_text(options: tuple[str, ...], guessed: bool, 
     assert code == 0 and (GUESSED in err.splitlines()[0]) is guessed
 
 
-@pytest.mark.parametrize(
-    ("options", "beside"),
-    [
-        ((), True),
-        (("--draft-p-min", "0.1"), True),
-        (("--spec-type", "draft-simple"), False),
-        (("--draft", "4"), False),
-        (("--draft-min", "2"), False),
-        (("--draft-tree", "chain"), False),
-        (("--accept", "rejection"), False),
-        (("--mode", "plain"), False),
-    ],
-)
+SAID: list[tuple[tuple[str, ...], bool]] = [
+    ((), True),
+    (("--draft-p-min", "0.1"), True),
+    (("--spec-type", "draft-simple"), False),
+    (("--draft", "4"), False),
+    (("--draft-min", "2"), False),
+    (("--draft-tree", "chain"), False),
+    (("--accept", "rejection"), False),
+    (("--mode", "plain"), False),
+]
+
+
+@pytest.fixture(scope="module")
+def plain(target: Path) -> str:
+    with Duo(target, n_ctx=512, **EXACT) as d:
+        return d.generate(4 * PASSAGE, mode="plain", max_tokens=24, temperature=0, ignore_eos=True).text
+
+
+@pytest.mark.parametrize(("options", "beside"), mostly_daily(SAID, [*SAID[:4], SAID[6]]))
 def test_beside_a_draft_unless_the_user_says_what_guesses(
-    options: tuple[str, ...], beside: bool, target: Path, run: Run
+    options: tuple[str, ...], beside: bool, target: Path, plain: str, run: Run
 ) -> None:
     code, out, err = run("-m", target, "-md", DRAFT, *LINE, *KERNELS, *options)
     assert code == 0 and ("guesses from the draft and n-grams (ngram-map-k)" in err.splitlines()[0]) is beside
-    assert told(out)[0] == told(run("-m", target, *LINE, *KERNELS, "-md", "none")[1])[0] or "rejection" in options
+    assert told(out)[0] == plain or "rejection" in options
 
 
 def test_pythons_auto_goes_by_the_same_rule(target: Path) -> None:

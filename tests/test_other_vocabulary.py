@@ -23,7 +23,7 @@ from duo.placement.devices import Device
 TARGET, DRAFT = demo_pair()
 CPU = Device("CPU", "", "cpu", 10**9, 10**9)
 PROMPTS = ["Once upon a time there was a little tin soldier", 'The king said: "Ünïcödé, 今日は!"', "<|end|> x"]
-GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": size(48, 300), "ignore_eos": True}
+GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": size(36, 300), "ignore_eos": True}
 SEEDED: dict[str, Any] = {**GREEDY, "temperature": 0.8, "seed": 3}
 Run = Callable[..., tuple[int, str, str]]
 

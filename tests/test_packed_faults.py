@@ -82,7 +82,7 @@ def damage(file: Path, n: int) -> None:
 
 
 def test_damaged_files(target: Path) -> None:
-    damage(packed_file(target), size(15, 40))
+    damage(packed_file(target), size(8, 40))
 
 
 @pytest.mark.proof

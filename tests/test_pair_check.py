@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gguf_files import BOOL, I32, STR, U32, Value, rewrite, tiny_mamba, tokens_of
 from loads import load, load_all
+from sizes import size
 
 from duo import DuoError, _core
 from duo.cli.main import main
@@ -73,11 +74,13 @@ def test_check_says_what_differs(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_the_engine_takes_what_check_calls_compatible(tmp_path: Path) -> None:
+    some = dict(list(CASES.items())[:: size(2, 1)])
+
     def cases() -> Iterator[tuple[list[Any], dict[str, Any]]]:
-        for changes, _ in CASES.values():
+        for changes, _ in some.values():
             yield [TARGET, rewrite(DRAFT, tmp_path / "draft.gguf", **changes)], {}
 
-    for name, outcome in zip(CASES, load_all(cases()), strict=True):
+    for name, outcome in zip(some, load_all(cases()), strict=True):
         assert outcome.what != "refused", name
 
 

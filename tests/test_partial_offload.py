@@ -189,6 +189,7 @@ def test_weights_that_stay_on_the_cpu_have_duos_kernels_whatever_layers_are_on_a
     assert placed == [[True, False, False], [False, True, False], [True, False, True]]
 
 
+@pytest.mark.daily  # test_pair_check has placements, test_rpc_pair a device
 def test_auto_places_what_fits_the_device(endpoint: str) -> None:
     child = run_python(PLANNED, endpoint)
     assert child.returncode == 0, child.stderr

@@ -59,7 +59,7 @@ def accepted(found: list[Result]) -> float:
         pytest.param(partial(mtp, "hy_v3"), "internvl", 1.0, marks=pytest.mark.daily),
         pytest.param(partial(mtp, "qwen35"), "qwen2vl_merger", 1.0, marks=pytest.mark.full),  # a state; M-RoPE
         pytest.param(eagle3, "mlp", 0.1, marks=pytest.mark.daily),
-        (dflash, "gemma3", 0.1),
+        pytest.param(dflash, "gemma3", 0.1, marks=pytest.mark.daily),
     ],
     ids=["mtp", "mtp-mrope", "eagle3", "dflash"],
 )

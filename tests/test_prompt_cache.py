@@ -82,29 +82,18 @@ def test_a_bad_file_is_a_warning(tmp_path: Path, right: dict[str, tuple[int, ...
         def outcome(data: bytes, *, replaced: bool = True) -> str:
             file.write_bytes(data)
             d.generate("Something else", **GREEDY | {"max_tokens": 1})
-            r = d.generate(PROMPT, prompt_cache=file, **GREEDY)
-            assert r.tokens == right["greedy"]
+            r = d.generate(PROMPT, prompt_cache=file, **GREEDY | {"max_tokens": 8})
+            assert r.tokens == right["greedy"][:8]
             assert (file.read_bytes() != data) == replaced
             return r.warning
 
         rng = np.random.default_rng(1)
-        places = [
-            12,
-            15,
-            19,
-            20,
-            30,
-            n_head - 3,
-            n_head + 5,
-            n_head + 32,
-            len(good) - 1,
-            *rng.integers(20, len(good), size(1, 100)),
-        ]
+        places = [12, 19, 20, n_head - 3, n_head + 5, len(good) - 1, *rng.integers(20, len(good), size(1, 100))]
         for i in map(int, places):
             bad = bytearray(good)
             bad[i] ^= 1 << int(rng.integers(8))
             assert f"the prompt cache {file} is damaged; the text" in outcome(bytes(bad)), i
-        for n in (13, 21, n_head - 1, n_head + 10, n_head + 40, len(good) // 2, len(good) - 1):
+        for n in (13, n_head - 1, n_head + 40, len(good) - 1):
             assert " is truncated;" in (why := outcome(good[:n])) or " is damaged;" in why, n
         assert " is truncated;" in outcome(good + b"x")
         for foreign in (b"Dear diary", TARGET.read_bytes()[:5000], good[:5]):
@@ -225,6 +214,8 @@ def test_a_target_elsewhere_has_its_cache_there(tmp_path: Path) -> None:
     with host("verify", "-m", TARGET, "-c", "256", *KERNELS) as h, Duo(None, DRAFT, verify_host=h.address) as d:
         with pytest.raises(BadValueError, match=r"prompt_cache \(--prompt-cache\) needs the target in this process"):
             d.generate("Once", prompt_cache=tmp_path / "x")
+        with pytest.raises(BadValueError, match=r"context_shift .* needs the target in this process"):
+            d.generate("Once", context_shift=True)
         for call in (d.save_state, lambda: d.load_state(None)):  # type: ignore[arg-type]
             with pytest.raises(BadValueError, match="it is on another machine, " + h.address):
                 call()

@@ -59,7 +59,7 @@ def test_an_edited_question_is_all_that_is_read(
         assert n_before - 2 <= d.timings["cache_n"] <= n_before + 20
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", mostly_daily(NAMES, ["qwen35", "jamba"]))
 def test_a_chat_that_goes_on_can_go_back(name: str, tmp_path: Path) -> None:
     """Its last turn is short, so nothing of it would be worth a mark by itself."""
     target = tiny(name, DRAFT, tmp_path / "target.gguf")

@@ -175,6 +175,7 @@ def test_the_table_names_what_was_found(run: Run) -> None:
     assert "with log-probabilities" not in out
 
 
+@pytest.mark.daily
 def test_what_a_server_lacks_is_left_out(run: Run) -> None:
     with faulty_server("tools", "schema") as (url, server):
         code, out, _ = run("prove", "--against", url, *SHORT, "--json")
@@ -218,6 +219,7 @@ def test_a_refusal_after_an_answer_is_no_other_form() -> None:
     assert said == ["json_schema", "json_object", "json_object", "json_object"]
 
 
+@pytest.mark.daily
 def test_a_case_whose_texts_are_all_refused_is_not_proved(run: Run) -> None:
     with faulty_server("full_house") as (url, _):
         code, out, err = run("prove", "--against", url, *SHORT)

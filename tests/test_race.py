@@ -169,6 +169,7 @@ def test_a_terminal_shows_two_columns() -> None:
     assert data.count("\x1b[?25l") == data.count("\x1b[?25h") == 1  # the cursor is back
 
 
+@pytest.mark.daily  # test_cli has such terminals
 @pytest.mark.full
 @pytest.mark.parametrize(
     "env", mostly_daily([{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"COLUMNS": "30"}], [{"TERM": "dumb"}]), ids=str
@@ -180,6 +181,7 @@ def test_terminals_that_cannot_show_it(env: dict[str, str]) -> None:
     assert ("╭─" in data) == ("NO_COLOR" in env)
 
 
+@pytest.mark.daily
 def test_messages_go_to_the_file_that_the_user_named(tmp_path: Path) -> None:
     code, data = shown(*GUESSING, errors=tmp_path / "errors")
     said = (tmp_path / "errors").read_text()

@@ -28,7 +28,7 @@ def test_a_rule_holds_across_the_network(role: str, rule: str, request: pytest.F
     assert len(r.tokens) == 40
 
 
-@pytest.mark.parametrize("role", ["draft", "verify"])
+@pytest.mark.parametrize("role", mostly_daily(["draft", "verify"], ["verify"]))
 def test_rejection_takes_the_drafts_draws(role: str, request: pytest.FixtureRequest) -> None:
     """Without the draws, or without what they were drawn from, the target writes what it writes alone."""
     with Duo(demo_pair()[0], n_ctx=1024) as d:

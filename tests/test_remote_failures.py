@@ -3,12 +3,12 @@
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from conftest import EXACT, HANG_S, start_duo
+from conftest import EXACT
 from hosts import GREEDY, KERNELS, LONG, PROMPT, SEEDED, deaf, host, remote, until_it_helps, write
 from sizes import mostly_daily
 from waits import wait_until
@@ -18,6 +18,8 @@ from duo.errors import BadValueError, BusyError
 from duo.gguf_tools.switched_duo import SwitchedDuo
 
 pytest.importorskip("grpc")
+
+Run = Callable[..., tuple[int, str, str]]
 
 
 @contextmanager
@@ -34,32 +36,30 @@ def nobody() -> Iterator[str]:
 @pytest.mark.parametrize("where", mostly_daily([nobody, deaf], [deaf]))
 def test_a_missing_draft_host_is_a_warning(where: Any, long_texts: dict[str, str]) -> None:
     with where() as address, Duo(draft_host=address, n_ctx=1024, **EXACT) as d:
-        r = d.generate(PROMPT, **GREEDY)
-        assert r.text == long_texts["greedy"]
+        r = d.generate(PROMPT, **GREEDY | {"max_tokens": 100})
+        assert len(r.tokens) == 100 and long_texts["greedy"].startswith(r.text)
         assert address in r.warning
         assert "cannot be reached" in r.warning or "does not answer" in r.warning
 
 
-def test_the_program_says_so_and_writes_at_once() -> None:
+def test_the_program_says_so_and_writes_at_once(run: Run) -> None:
     with nobody() as address:
-        p = start_duo("--draft-host", address, "-p", PROMPT, "-n", 20, "--temp", 0)
-        out, err = p.communicate(timeout=HANG_S)
-    assert p.returncode == 0
-    assert out.decode().startswith(PROMPT)
-    said = [line for line in err.decode().splitlines() if "cannot be reached" in line]
+        code, out, err = run("--draft-host", address, "-p", PROMPT, "-n", 20, "--temp", 0)
+    assert code == 0 and out.startswith(PROMPT)
+    said = [line for line in err.splitlines() if "cannot be reached" in line]
     assert said == [f"duo: the draft host {address} cannot be reached (connection refused); the text starts without it"]
 
 
-def test_a_draft_that_is_required_is_an_error() -> None:
+def test_a_draft_that_is_required_is_an_error(run: Run) -> None:
     with nobody() as address:
-        p = start_duo("--draft-host", address, "--require-draft", "-p", PROMPT)
-        out, err = p.communicate(timeout=HANG_S)
-    assert (p.returncode, out) == (1, b"")
-    assert err.decode() == (
+        code, out, err = run("--draft-host", address, "--require-draft", "-p", PROMPT)
+    assert (code, out) == (1, "")
+    assert err == (
         f"duo: the draft host {address} cannot be reached (connection refused); start it, or give another address\n"
     )
 
 
+@pytest.mark.daily  # the one that is started again joins, too
 def test_a_draft_host_that_appears_later_joins() -> None:
     with nobody() as address:
         pass
@@ -77,7 +77,7 @@ def test_a_draft_host_that_is_killed_and_started_again(long_texts: dict[str, str
         assert f"the draft host {h.address}" in r.warning
         assert r.timings["network_lost_n"] == 1
         h.start()
-        assert until_it_helps(d, **options).text == long_texts[kind]
+        assert long_texts[kind].startswith(until_it_helps(d).text)
 
 
 @pytest.mark.daily
@@ -185,7 +185,7 @@ def test_errors_of_a_verify_host_keep_their_codes() -> None:
 
 def test_close_in_the_middle_of_it_all() -> None:
     with host("draft") as h:
-        for i in range(4):
+        for i in (0, 3):
             d = remote("draft", h)
             s = d.stream(PROMPT, **LONG)
             for _ in range(1 + 10 * i):

@@ -22,7 +22,7 @@ pytest.importorskip("grpc")
 from duo.remote.client import exchange
 
 # Or as many as DUO_TEST_FAULTS says: 200 take some minutes.
-N_FAULTS = int(os.environ.get("DUO_TEST_FAULTS", size(3, 200)))
+N_FAULTS = int(os.environ.get("DUO_TEST_FAULTS", size(2, 200)))
 SEED = int(os.environ.get("DUO_TEST_FAULTS_SEED", "1"))
 LATE_US = 20_000  # each pass is late by up to this, so that a text lasts
 

@@ -16,7 +16,7 @@ import grpc
 import pytest
 from conftest import EXACT, HANG_S
 from hostile import LITTLE, N_LITTLE, PATH, Attacker, HostileHost, as_it_is, good_begin, raw
-from hosts import KERNELS, PROMPT, host, remote, rss_mb, until_it_helps
+from hosts import KERNELS, PROMPT, HostProcess, host, remote, rss_mb, until_it_helps
 from proxies import proxy
 from sizes import mostly_daily
 
@@ -30,7 +30,7 @@ from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec_begin import get_begin
 
 N_PAUSES = 8  # messages, more than the target takes while it waits
-N_MESSAGES = int(os.environ.get("DUO_FUZZ_MESSAGES", "250"))  # at each end, and for each kind of host
+N_MESSAGES = int(os.environ.get("DUO_FUZZ_MESSAGES", "120"))  # at each end, and for each kind of host
 N_GROWTH_MB = 60  # of a process, over all of it: arenas and caches; a leak of one message in ten would be more
 N_VOCAB = 4096  # of the demo pair
 TEXT: dict[str, Any] = {"temperature": 0, "max_tokens": 60}
@@ -145,55 +145,53 @@ def test_a_text_ends_while_the_target_waits_for_its_reader_and_the_giver_for_the
     served.close()
 
 
-def test_a_draft_goes_on_beside_a_target_with_a_few_tokens_more() -> None:
-    with host("draft") as h:
-        channel, instance, open_stream = raw(h, "Draft")
-        begin = good_begin(instance, bytes(16))
-        begin.prompt.append(N_VOCAB)
-        orders = {"n_ahead": 4, "n_branch": 2, "n_want": 4, "branch_price": 1000}
-        heard = threading.Semaphore(0)
+def test_a_draft_goes_on_beside_a_target_with_a_few_tokens_more(draft_host: HostProcess) -> None:
+    channel, instance, open_stream = raw(draft_host, "Draft")
+    begin = good_begin(instance, bytes(16))
+    begin.prompt.append(N_VOCAB)
+    orders = {"n_ahead": 4, "n_branch": 2, "n_want": 4, "branch_price": 1000}
+    heard = threading.Semaphore(0)
 
-        def messages() -> Iterator[bytes]:
-            yield wire.ToDraft(begin=begin).SerializeToString()
-            heard.acquire(timeout=HANG_S)
-            yield wire.ToDraft(verdicts=[wire.Verdict(token=N_VOCAB + 60, **orders)]).SerializeToString()
-            heard.acquire(timeout=HANG_S)
-            yield wire.ToDraft(verdicts=[wire.Verdict(kind=1, token=-1, **orders)]).SerializeToString()
+    def messages() -> Iterator[bytes]:
+        yield wire.ToDraft(begin=begin).SerializeToString()
+        heard.acquire(timeout=HANG_S)
+        yield wire.ToDraft(verdicts=[wire.Verdict(token=N_VOCAB + 60, **orders)]).SerializeToString()
+        heard.acquire(timeout=HANG_S)
+        yield wire.ToDraft(verdicts=[wire.Verdict(kind=1, token=-1, **orders)]).SerializeToString()
 
-        n_named = 0  # such tokens, of the prompt and of the target
-        for data in open_stream(messages(), timeout=HANG_S):
-            for node in wire.FromDraft.FromString(data).nodes:
-                if node.kind == wire.Node.NODE:
-                    assert node.named and node.token in (N_VOCAB, N_VOCAB + 60)
-                    n_named += 1
-                    heard.release()
-        assert n_named == 2
-        begin.prompt.append(N_VOCAB + 128)
-        with pytest.raises(grpc.RpcError, match=f"a token of the prompt is {N_VOCAB + 128}"):
-            list(open_stream(iter([wire.ToDraft(begin=begin).SerializeToString()]), timeout=HANG_S))
-        channel.close()
+    n_named = 0  # such tokens, of the prompt and of the target
+    for data in open_stream(messages(), timeout=HANG_S):
+        for node in wire.FromDraft.FromString(data).nodes:
+            if node.kind == wire.Node.NODE:
+                assert node.named and node.token in (N_VOCAB, N_VOCAB + 60)
+                n_named += 1
+                heard.release()
+    assert n_named == 2
+    begin.prompt.append(N_VOCAB + 128)
+    with pytest.raises(grpc.RpcError, match=f"a token of the prompt is {N_VOCAB + 128}"):
+        list(open_stream(iter([wire.ToDraft(begin=begin).SerializeToString()]), timeout=HANG_S))
+    channel.close()
 
 
-def test_streams_that_begin_nothing_do_not_pile_up() -> None:
-    with host("draft") as h:
-        channel, _, open_stream = raw(h, "Draft")
-        stop = threading.Event()
+def test_streams_that_begin_nothing_do_not_pile_up(draft_host: HostProcess) -> None:
+    channel, _, open_stream = raw(draft_host, "Draft")
+    stop = threading.Event()
 
-        def silent() -> Iterator[bytes]:
-            stop.wait(HANG_S)
-            yield from ()
+    def silent() -> Iterator[bytes]:
+        stop.wait(HANG_S)
+        yield from ()
 
-        calls = [open_stream(silent(), timeout=HANG_S) for _ in range(N_UNBEGUN_MAX)]
-        for call in calls:
-            call.initial_metadata()
-        with pytest.raises(grpc.RpcError, match="from this address have not started a text"):
-            list(open_stream(iter([wire.ToDraft().SerializeToString()]), timeout=HANG_S))
-        stop.set()
-        for call in calls:
-            assert call.code() == grpc.StatusCode.INVALID_ARGUMENT
-        with pytest.raises(grpc.RpcError, match="the first message does not start a text"):
-            list(open_stream(iter([wire.ToDraft().SerializeToString()]), timeout=HANG_S))
-        channel.close()
+    calls = [open_stream(silent(), timeout=HANG_S) for _ in range(N_UNBEGUN_MAX)]
+    for call in calls:
+        call.initial_metadata()
+    with pytest.raises(grpc.RpcError, match="from this address have not started a text"):
+        list(open_stream(iter([wire.ToDraft().SerializeToString()]), timeout=HANG_S))
+    stop.set()
+    for call in calls:
+        assert call.code() == grpc.StatusCode.INVALID_ARGUMENT
+    with pytest.raises(grpc.RpcError, match="the first message does not start a text"):
+        list(open_stream(iter([wire.ToDraft().SerializeToString()]), timeout=HANG_S))
+    channel.close()
 
 
 @pytest.mark.parametrize("role", mostly_daily(["draft", "verify"], ["draft"]))

@@ -151,6 +151,7 @@ def test_a_client_that_hangs_stalls_nobody(role: str, request: pytest.FixtureReq
         other.communicate(timeout=HANG_S)
 
 
+@pytest.mark.daily  # test_remote has a client beyond the last seat
 def test_more_texts_than_the_host_takes(expected: list[Result]) -> None:
     why = "cannot take another text (the host is busy with 1 text"
     with host("draft", "-td", "1") as h, client("draft", h, always=True) as d:

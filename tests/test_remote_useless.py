@@ -32,6 +32,8 @@ from duo.remote.client import attach, client
 from duo.remote.client.connection import Calls, CallWithdrawn, ClientSettings, HostSession, new_key
 from duo.remote.wire import wire_pb2 as wire
 
+Run = Callable[..., tuple[int, str, str]]
+
 
 class PoorHost(HostileHost):
     """Says hello as it should, and `answers` to each text."""
@@ -164,12 +166,11 @@ def test_a_text_that_is_collected_in_a_thread_of_its_own_connection_ends(monkeyp
 
 
 @pytest.mark.parametrize("option", mostly_daily(["--draft-host", "--verify-host", "--rpc"], ["--draft-host"]))
-def test_an_invalid_host_name_is_reported_in_one_sentence(option: str) -> None:
-    p = start_duo(option, "a..b:1", "--require-draft", "-p", PROMPT)
-    out, err = p.communicate(timeout=HANG_S)
-    assert (p.returncode, out) == (1, b"")
-    assert err.count(b"\n") == 1
-    assert err.startswith(b"duo: ")
+def test_an_invalid_host_name_is_reported_in_one_sentence(option: str, run: Run) -> None:
+    code, out, err = run(option, "a..b:1", "--require-draft", "-p", PROMPT)
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1
+    assert err.startswith("duo: ")
 
 
 @pytest.mark.daily
@@ -197,7 +198,7 @@ def test_the_program_writes_all_that_came_before_its_host_was_lost(long_texts: d
     assert (head + rest).decode().removesuffix("\n") == PROMPT + whole.text
 
 
-def test_json_has_a_text_that_ended_in_an_error(run: Callable[..., tuple[int, str, str]]) -> None:
+def test_json_has_a_text_that_ended_in_an_error(run: Run) -> None:
     with Duo(n_ctx=512) as d:
         tokens = d.tokenize(" king was old", add_bos=False)
         text = d.decode(tokens)
@@ -236,9 +237,7 @@ def test_a_conversation_shows_and_keeps_what_came_before_its_host_was_lost(
     assert capsys.readouterr().out == talk.last.text + "\n"
 
 
-def test_the_warning_of_a_lost_draft_says_once_that_the_text_went_on(
-    run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_warning_of_a_lost_draft_says_once_that_the_text_went_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Duo.stream
 
     def that_loses_its_draft(d: Duo, prompt: str, **options: Any) -> Stream:

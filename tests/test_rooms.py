@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -19,20 +19,28 @@ FILES = {
 FILES.pop("duo.remote.wire.wire_pb2")  # generated
 
 
-def imports(module: str) -> Iterator[str]:
+@cache
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_text("utf-8"))
+
+
+@cache
+def imports(module: str) -> list[str]:
     """Modules of duo that this one imports, anywhere in it."""
-    for node in ast.walk(ast.parse(FILES[module].read_text("utf-8"))):
+    found: list[str] = []
+    for node in ast.walk(tree_of(FILES[module])):
         if isinstance(node, ast.Import):
-            yield from (a.name for a in node.names if a.name in FILES)
+            found += (a.name for a in node.names if a.name in FILES)
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "duo":
             for a in node.names:
                 name = f"{node.module}.{a.name}"
-                yield name if name in FILES or name == "duo._core" else node.module
+                found.append(name if name in FILES or name == "duo._core" else node.module)
+    return found
 
 
 def for_types_only(module: str) -> set[str]:
     """Those of them that only a type checker sees."""
-    tree = ast.parse(FILES[module].read_text("utf-8"))
+    tree = tree_of(FILES[module])
     blocks = (n for n in ast.walk(tree) if isinstance(n, ast.If) and getattr(n.test, "id", "") == "TYPE_CHECKING")
     return {n.module for b in blocks for n in b.body if isinstance(n, ast.ImportFrom) and n.module}
 
@@ -66,7 +74,7 @@ def test_nobody_reaches_into_anothers_fields() -> None:
     found = [
         f"{file}, line {node.lineno}: {ast.unparse(node)}"
         for file in FILES.values()
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        for node in ast.walk(tree_of(file))
         if isinstance(node, ast.Attribute)
         and re.match("_[a-z]", node.attr)
         and node.attr not in PUBLIC
@@ -78,4 +86,4 @@ def test_nobody_reaches_into_anothers_fields() -> None:
 def test_each_room_says_what_it_is_for() -> None:
     for module, file in FILES.items():
         if file.name == "__init__.py":
-            assert ast.get_docstring(ast.parse(file.read_text("utf-8"))), module
+            assert ast.get_docstring(tree_of(file)), module

@@ -12,6 +12,7 @@ import pytest
 from conftest import HANG_S, run_python
 from ports import free_port
 from rpc_servers import Server, needs_rpc, not_a_server, run_duo, serving
+from sizes import mostly_daily
 
 from duo import DuoError, _core
 from duo.errors import PeerLostError
@@ -50,12 +51,15 @@ def test_the_missing_one_of_two_servers_is_named(server: Server) -> None:
     assert done.returncode == 1
 
 
+STRANGE = [b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10, b"\0", b"\xff" * 4096]
+
+
 def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:
     with not_a_server(None) as endpoint, pytest.raises(DuoError, match="did not answer in 1 s"):
         rpc.devices_of(endpoint, timeout_s=1)
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10, b"\0", b"\xff" * 4096])
+@pytest.mark.parametrize("answer", mostly_daily(STRANGE, STRANGE[2:]))
 def test_a_peer_that_is_not_an_rpc_server_is_an_error_not_a_crash(answer: bytes) -> None:
     with (
         not_a_server(answer) as endpoint,
@@ -102,20 +106,17 @@ def test_a_malformed_server_address_is_refused(value: object, why: str) -> None:
         engine_options({"rpc": value})
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (("-d", "CUDA77"), b"unknown device CUDA77; choose from "),
-        (("-H", "nosuch.invalid"), b"'nosuch.invalid' (-H) has no IPv4 address"),
-        (("-H", "192.0.2.1", "--insecure"), b"cannot listen on 192.0.2.1:0"),
-        (
-            ("-H", "0.0.0.0"),
-            b"no authentication, and other machines can reach 0.0.0.0 (-H); listen on 127.0.0.1",
-        ),
-        (("-t", "0"), b"-t"),
-        (("-p", "70000"), b"-p"),
-    ],
-)
+INVALID: list[tuple[tuple[str, ...], bytes]] = [
+    (("-d", "CUDA77"), b"unknown device CUDA77; choose from "),
+    (("-H", "nosuch.invalid"), b"'nosuch.invalid' (-H) has no IPv4 address"),
+    (("-H", "192.0.2.1", "--insecure"), b"cannot listen on 192.0.2.1:0"),
+    (("-H", "0.0.0.0"), b"no authentication, and other machines can reach 0.0.0.0 (-H); listen on 127.0.0.1"),
+    (("-t", "0"), b"-t"),
+    (("-p", "70000"), b"-p"),
+]
+
+
+@pytest.mark.parametrize(("options", "why"), mostly_daily(INVALID, [INVALID[0], INVALID[3]]))
 def test_invalid_options_are_one_line_and_exit_code_1(options: tuple[str, ...], why: bytes) -> None:
     done = run_duo("rpc-server", "-p", "0", *options)
     assert done.returncode == 1
@@ -128,13 +129,17 @@ def test_a_port_in_use_is_one_line_and_exit_code_1(server: Server) -> None:
     assert b"cannot listen on" in done.stderr and done.stderr.count(b"\n") == 1
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+SIGNALS = [(signal.SIGTERM, 0), (signal.SIGINT, 130)]
+
+
+@pytest.mark.parametrize(("number", "code"), mostly_daily(SIGNALS, SIGNALS[:1]))
 def test_a_server_ends_by_a_signal(number: int, code: int) -> None:
     with serving() as s:
         s.signal(number)
         assert s.process.wait(HANG_S) == code
 
 
+@pytest.mark.daily  # test_rpc_pair starts one again on its port
 def test_a_port_can_be_served_again_at_once_after_its_server_was_killed() -> None:
     with serving(port=free_port()) as s:
         devices_soon(s.endpoint)

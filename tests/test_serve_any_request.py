@@ -32,6 +32,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.daily  # the other test has any values of the fields
 @pytest.mark.slow
 def test_no_request_makes_the_server_fail(server: Server) -> None:
     schema = schemathesis.openapi.from_url(server.url + "/openapi.json")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from browser import ENDED, Browser, ask, browsing, opened, take_turns
 from served import TALE, TEMPLATE, Server, served
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.daily]  # test_serve_browser_answers sends messages
 
 LONG = "Tell me the tale of the frog, and do not end it."
 CHAT = "/v1/chat/completions"
@@ -42,29 +41,6 @@ def page(tab: Browser, server: Server) -> Iterator[Browser]:
     tab.js("[...document.querySelectorAll('.shut')].forEach((b) => b.click())")
     assert tab.complaints == []
     server.wait_until_idle()
-
-
-def test_a_message_and_who_wrote_the_answer(page: Browser, server: Server) -> None:
-    take_turns(page)
-    ask(page, TALE[0]["content"])
-    page.wait(ENDED)
-    body = {"messages": TALE, "max_tokens": 48, "temperature": 0, "timings_per_token": True}
-    right = server.post(CHAT, body).json()
-    said = right["choices"][0]["message"]["content"]
-    assert page.js("document.querySelector('.answer .text').textContent") == said
-    assert page.js("document.querySelector('.question').textContent") == TALE[0]["content"]
-    colours = page.js("['t', 'd'].map((c) => getComputedStyle(document.querySelector(`.text .${c}`)).color)")
-    assert len(set(colours)) == 2
-    figures = page.js("document.querySelector('.figures').innerText")
-    assert "tokens/s" in figures and "plain decoding" in figures and "Accepted by position" in figures
-    assert re.search(r"tokens\s+48", figures) and re.search(r"guesses that were right\s+\d+ of \d+", figures)
-    ready = re.search(r"next guess was ready\s+(\d+) %", figures)
-    assert ready is not None and int(ready[1]) <= 100
-    page.wait("document.querySelector('#lanes-words').textContent.startsWith('Last ')")
-    assert float(page.js("document.querySelector('.rate').textContent").replace(",", "")) > 0
-    assert page.js("document.querySelector('#said').textContent").startswith(TALE[0]["content"][:10])
-    page.click("#colours")
-    assert page.js("getComputedStyle(document.querySelector('.text .d')).color") not in colours
 
 
 PICTURE = "[...document.querySelector('#lanes').toDataURL()].reduce((h, c) => (31 * h + c.charCodeAt(0)) | 0, 0)"

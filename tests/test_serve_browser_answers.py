@@ -1,12 +1,13 @@
-"""The page of `duo serve` in a browser: what a server may send it, and what its owner wants of it."""
+"""The page of `duo serve` in a browser: a message, what a server may send it, and what its owner wants of it."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
-from browser import ENDED, Browser, ask, delta, opened, stream_of
+from browser import ENDED, Browser, ask, delta, opened, stream_of, take_turns
 from served import TALE, TEMPLATE, Server, served
 from test_serve_browser import page, server, tab
 
@@ -16,6 +17,29 @@ pytestmark = pytest.mark.full
 
 CHAT = "/v1/chat/completions"
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u2028&amp;</span>"
+
+
+def test_a_message_and_who_wrote_the_answer(page: Browser, server: Server) -> None:
+    take_turns(page)
+    ask(page, TALE[0]["content"])
+    page.wait(ENDED)
+    body = {"messages": TALE, "max_tokens": 48, "temperature": 0, "timings_per_token": True}
+    right = server.post(CHAT, body).json()
+    said = right["choices"][0]["message"]["content"]
+    assert page.js("document.querySelector('.answer .text').textContent") == said
+    assert page.js("document.querySelector('.question').textContent") == TALE[0]["content"]
+    colours = page.js("['t', 'd'].map((c) => getComputedStyle(document.querySelector(`.text .${c}`)).color)")
+    assert len(set(colours)) == 2
+    figures = page.js("document.querySelector('.figures').innerText")
+    assert "tokens/s" in figures and "plain decoding" in figures and "Accepted by position" in figures
+    assert re.search(r"tokens\s+48", figures) and re.search(r"guesses that were right\s+\d+ of \d+", figures)
+    ready = re.search(r"next guess was ready\s+(\d+) %", figures)
+    assert ready is not None and int(ready[1]) <= 100
+    page.wait("document.querySelector('#lanes-words').textContent.startsWith('Last ')")
+    assert float(page.js("document.querySelector('.rate').textContent").replace(",", "")) > 0
+    assert page.js("document.querySelector('#said').textContent").startswith(TALE[0]["content"][:10])
+    page.click("#colours")
+    assert page.js("getComputedStyle(document.querySelector('.text .d')).color") not in colours
 
 
 def test_text_is_never_html(page: Browser) -> None:

@@ -22,7 +22,7 @@ from duo.models.header import read_header
 
 __all__ = ["page", "tab"]  # fixtures
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.daily]  # test_serve_pictures has pictures without it
 
 CHAT = "/v1/chat/completions"
 NAMES = "(e) => e.querySelector('canvas').getAttribute('aria-label')"

@@ -91,9 +91,7 @@ def test_who_wrote_each_token(server: Server) -> None:
     assert [t["id"] for t in whole["duo"]["tokens"][0]] == [t["id"] for t in tokens]
 
 
-@pytest.mark.parametrize(
-    "route", mostly_daily([*ROUTES, "/v1/responses", "/completion"], ["/v1/chat/completions", "/completion"])
-)
+@pytest.mark.parametrize("route", mostly_daily([*ROUTES, "/v1/responses", "/completion"], ["/v1/chat/completions"]))
 def test_a_stream_tells_how_much_of_the_prompt_is_read(route: str) -> None:
     with served(n_batch=64, n_parallel=1, delay=(2_000, 1)) as s:
         words = "Once upon a time there was a frog. " * 40
@@ -281,8 +279,7 @@ def test_negative_and_huge_numbers(server: Server, route: str) -> None:
              ("draft", {"n_max": 10**400}), ("speculative.n_max", -(10**400)), ("speculative.p_min", 1e308),
              ("logit_bias", [[10**400, 10**400]])]  # fmt: skip
     with httpx.Client(base_url=server.url, timeout=HANG_S) as client:
-        # The fields are those of /completion; elsewhere each has two of the numbers.
-        step = 1 if LARGE or route == "/completion" else 3
+        step = 1 if LARGE else 3  # each field has two of the numbers
         some = [(n, v) for i, n in enumerate(numbers) for j, v in enumerate(NUMBERS) if (i + j) % step == 0]
         for i, (name, value) in enumerate([*some, *lists]):
             few = {"max_tokens": 2, "max_output_tokens": 2}

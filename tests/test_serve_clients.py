@@ -186,6 +186,7 @@ def test_langchain(server: Server, right: str) -> None:
 # ---- anthropic
 
 
+@pytest.mark.daily  # test_answers_both_ways, test_serve_chat and others ask /v1/messages
 def test_anthropic(claude: anthropic.Anthropic, right: str, server: Server) -> None:
     greedy = {"temperature": 0}
     asked: dict[str, Any] = {"model": "demo", "messages": TALE, "max_tokens": 16, "extra_body": greedy}
@@ -214,6 +215,7 @@ def test_anthropic(claude: anthropic.Anthropic, right: str, server: Server) -> N
         claude.messages.create(**{**asked, "messages": [{"role": "user", "content": [{"type": "image"}]}]})
 
 
+@pytest.mark.daily
 def test_anthropic_tools(claude: anthropic.Anthropic) -> None:
     tool = {"name": "roll", "description": "Rolls.", "input_schema": CALLED["function"]["parameters"]}
     asked: dict[str, Any] = {"model": "demo", "messages": TALE, "max_tokens": 100, "tools": [tool]}
@@ -229,6 +231,7 @@ def test_anthropic_tools(claude: anthropic.Anthropic) -> None:
     assert claude.messages.create(**{**asked, "messages": told, "max_tokens": 4}).content
 
 
+@pytest.mark.daily
 def test_anthropic_thoughts(claude: anthropic.Anthropic, server: Server) -> None:
     body = {"messages": TALE, "max_tokens": 12, "chat_template_kwargs": {"enable_thinking": True}}
     found = server.post("/v1/messages", body).json()["content"]
@@ -257,7 +260,7 @@ def asked_for(n: int) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-@pytest.mark.parametrize("n", [24, pytest.param(200, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("n", [12, pytest.param(200, marks=pytest.mark.proof)])
 def test_texts_are_those_of_plain_decoding(server: Server, alone: Duo, n: int) -> None:
     asked = asked_for(n)
     want = [alone.generate(p, **o, mode="plain").text for p, o in asked]

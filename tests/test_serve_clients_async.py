@@ -53,6 +53,7 @@ def test_openai_structured_output_in_an_event_loop(server: Server) -> None:
     assert found[::2] == found[1::2]  # a stream brings what an answer in one piece does
 
 
+@pytest.mark.daily  # test_serve_clients streams calls, and has a loop
 def test_openai_streams_calls_in_an_event_loop(server: Server) -> None:
     async def main() -> list[tuple[int, Any, Any]]:
         async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="none", timeout=HANG_S) as client:

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 import httpx
 import pytest
 from conftest import HANG_S
-from served import ENDLESS, Server, all_of, narrow, one_answer, raw, request_for, served
+from served import ENDLESS, Server, all_of, narrow, one_answer, raw, request_for, served, with_small_buffers
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from waits import wait_until
 
@@ -172,9 +172,8 @@ def test_no_http_at_all(server: Server) -> None:
         assert s.recv(1000).startswith(b"HTTP/1.1 400")
 
 
-@pytest.mark.full
 def test_a_client_that_does_not_read_is_disconnected() -> None:
-    with served({"timeout": 0.5}, n_parallel=1) as s:
+    with with_small_buffers(), served({"timeout": 0.5}, n_parallel=1) as s:
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.connect(("127.0.0.1", int(s.url.rsplit(":", 1)[1])))

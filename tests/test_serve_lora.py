@@ -18,7 +18,7 @@ from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
 PROMPT = "Once upon a time there was a little girl called Lily, who lived in a house near the sea. One day"
-TEXT: dict[str, Any] = {"n_predict": 40, "temperature": 0}
+TEXT: dict[str, Any] = {"n_predict": 24, "temperature": 0}
 OPTIONS: dict[str, Any] = {"cpu_kernels": "stock", "strict": True, "n_ctx": 512}
 
 
@@ -33,7 +33,7 @@ def texts(adapter: Path) -> dict[float, str]:
     found = {}
     for scale in (0.0, 0.5, 1.0):
         with Duo(TARGET, lora_scaled={str(adapter): scale}, **OPTIONS) as d:
-            found[scale] = d.generate(PROMPT, max_tokens=40, temperature=0.0).text
+            found[scale] = d.generate(PROMPT, max_tokens=24, temperature=0.0).text
     assert len(set(found.values())) == 3
     return found
 

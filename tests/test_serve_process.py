@@ -65,6 +65,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.daily  # test_cli_process has full disks
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize("which", mostly_daily(["all standard streams", "the log file"], ["all standard streams"]))
 def test_a_full_disk_ends_no_server(which: str) -> None:
@@ -102,13 +103,12 @@ def test_a_disk_that_fills_up_while_a_server_writes_its_log(tmp_path: Path) -> N
         assert p.returncode == 0 and b"Traceback" not in err
 
 
-def test_a_port_in_use() -> None:
+def test_a_port_in_use(run: Callable[..., tuple[int, str, str]]) -> None:
     with served(n_ctx=512) as first:
-        p = start_duo("serve", "--port", first.url.rsplit(":", 1)[1])
-        out, err = p.communicate(timeout=HANG_S)
+        code, out, err = run("serve", "--port", first.url.rsplit(":", 1)[1])
         write(first.url)  # it goes on
-    (line,) = err.decode().splitlines()[-1:]
-    assert p.returncode == 1 and out == b"" and "Traceback" not in err.decode()
+    (line,) = err.splitlines()[-1:]
+    assert code == 1 and out == "" and "Traceback" not in err
     assert line.startswith("duo: the server cannot listen on 127.0.0.1 port") and line.endswith("another --port")
     assert os.strerror(errno.EADDRINUSE) in line
 
@@ -193,6 +193,7 @@ def test_sigterm_lets_eight_texts_end(program: Program) -> None:
     assert all(a.text.endswith("data: [DONE]\n\n") for a in answers)
 
 
+@pytest.mark.daily  # test_serve_faults has a second signal
 def test_a_second_signal_ends_at_once(program: Program) -> None:
     p, url = program("--drain", "1000")
     s = httpx.stream(
@@ -240,6 +241,7 @@ def test_a_server_that_cannot_start_says_why(
     assert words in err.splitlines()[-1] and "Traceback" not in err
 
 
+@pytest.mark.daily  # test_serve_router kills a model under its stream
 def test_a_server_that_is_killed_under_its_streams_leaves_its_port_free(program: Program) -> None:
     """kill -9: every client sees that its stream has broken off, and the next server has the port at once."""
     p, url = program("-np", "4")

@@ -68,16 +68,9 @@ def test_the_model_that_was_used_longest_ago_makes_room(server: Served) -> None:
     assert "-c" in listed["alone"]["status"]["args"]
 
 
-def test_a_model_that_dies_takes_no_other_with_it(server: Served, right: str) -> None:
-    for name in ("pair", "alone"):
-        server.post("/completion", {**BODY, "model": name})
+def test_a_text_whose_model_dies_ends_and_no_other_model_dies_with_it(server: Served, right: str) -> None:
+    server.post("/completion", {**BODY, "model": "pair"})
     other = server.pid("pair")
-    os.kill(server.pid("alone"), signal.SIGKILL)
-    assert server.post("/completion", {**BODY, "model": "alone"}).json()["content"] == right
-    assert server.pid("pair") == other
-
-
-def test_a_text_whose_model_dies_ends(server: Served) -> None:
     body = {**BODY, **LONG, "model": "alone"}
     with httpx.stream("POST", server.url + "/completion", json=body, timeout=HANG_S) as answer:
         lines = answer.iter_lines()
@@ -86,16 +79,8 @@ def test_a_text_whose_model_dies_ends(server: Served) -> None:
         rest = [line for line in lines if line]
         assert json.loads(rest[-1].removeprefix("data: "))["error"]["code"] == 502
     assert not any(json.loads(line.removeprefix("data: ")).get("stop") for line in rest if line.startswith("data: {"))
-    assert server.post("/completion", {**BODY, "model": "alone"}).status_code == 200
-
-
-def test_models_are_loaded_and_unloaded_by_name(server: Served) -> None:
-    server.post("/models/unload", {"model": "small"})
-    assert server.post("/models/load", {"model": "small"}).json() == {"success": True}
-    assert server.states()["small"] == "loaded"
-    assert server.post("/models/unload", {"model": "small"}).json() == {"success": True}
-    assert server.states()["small"] == "unloaded"
-    assert server.post("/models/unload", {"model": "small"}).json() == {"success": True}
+    assert server.post("/completion", {**BODY, "model": "alone"}).json()["content"] == right
+    assert server.pid("pair") == other
 
 
 @pytest.mark.daily
@@ -152,6 +137,15 @@ def test_no_model_makes_room_for_a_broken_file(server: Served) -> None:
         assert answer.status_code == 503 and "the model broken could not be loaded: " in answer.text
         assert "broken.gguf" in answer.text
     assert server.states() == {"alone": "loaded", "broken": "unloaded", "pair": "loaded", "small": "unloaded"}
+
+
+def test_models_are_loaded_and_unloaded_by_name(server: Served) -> None:
+    server.post("/models/unload", {"model": "small"})
+    assert server.post("/models/load", {"model": "small"}).json() == {"success": True}
+    assert server.states()["small"] == "loaded"
+    assert server.post("/models/unload", {"model": "small"}).json() == {"success": True}
+    assert server.states()["small"] == "unloaded"
+    assert server.post("/models/unload", {"model": "small"}).json() == {"success": True}
 
 
 def test_who_names_no_model(folder: Path, tmp_path: Path, right: str) -> None:

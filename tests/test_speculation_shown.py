@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sizes import mostly_daily
 
 import duo
 from duo import Duo, DuoError, Result
@@ -18,6 +19,7 @@ PROMPT = "One day a dog saw a cat."
 TARGET, DRAFT = demo_pair()
 LONG_PATH = json.dumps([[0] * 64])
 MANY = json.dumps([[i] for i in range(64)])
+UNFILTERED: dict[str, Any] = {"temperature": 0.8, "top_k": 0, "top_p": 1, "min_p": 0}
 GENERIC = "input should be auto, chain, dynamic or paths of ranks"
 
 
@@ -197,7 +199,7 @@ def test_the_program_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
 # ---- the trace
 
 
-@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 0.8, "top_k": 0, "top_p": 1, "min_p": 0}])
+@pytest.mark.parametrize("sampling", mostly_daily([{"temperature": 0}, UNFILTERED], [UNFILTERED]))
 def test_a_fixed_tree_is_verified_whole_and_the_trace_shows_it(
     sampling: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

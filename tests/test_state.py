@@ -45,7 +45,7 @@ def test_a_state_spares_the_prompt_and_changes_no_bit(right: dict[str, tuple[int
     with loaded() as d:
         for mode in ("plain", "sync", "async"):
             for name, o in (("greedy", GREEDY), ("seeded", SEEDED)):
-                d.generate("Something else", **GREEDY)
+                d.generate("Something else", **GREEDY | {"max_tokens": 2})
                 d.load_state(state)
                 r = d.generate(PROMPT, mode=mode, n_draft=4, **o)
                 assert r.tokens == right[name]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from served import TEMPLATE, Server, served
+from sizes import mostly_daily
 
 from duo import BadValueError, Duo
 
@@ -106,7 +107,7 @@ def test_a_chat_has_a_budget(server: Server) -> None:
     assert [b["type"] for b in answer["content"]] == ["thinking", "text"]
 
 
-@pytest.mark.parametrize("mode", ["plain", "sync", "async"])
+@pytest.mark.parametrize("mode", mostly_daily(["plain", "sync", "async"], ["async"]))
 def test_a_grammar_comes_first(duo: Duo, mode: str) -> None:
     """Where it does not allow the end of the thought, the text goes on as it wants; where it does, the limit holds."""
     o = {**ASKED, "reasoning_budget_message": "", "ignore_eos": False, "mode": mode}

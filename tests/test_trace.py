@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import size
 from traces import event, generation, write
 
 from duo.benchmark.trace import between, clip, overlap, read_models, read_trace, window
@@ -32,6 +33,7 @@ event_lists = st.lists(
 )
 
 
+@settings(max_examples=size(30, 300))
 @given(parts=st.lists(event_lists, max_size=3))
 def test_a_written_trace_is_read_back(tmp_path_factory: pytest.TempPathFactory, parts: list[list[Event]]) -> None:
     path = tmp_path_factory.mktemp("trace") / "t.json"
@@ -135,6 +137,7 @@ def test_an_invalid_trace_is_refused_in_one_sentence(tmp_path: Path, content: st
     assert str(result.exception) == str(caught.value)
 
 
+@settings(max_examples=size(40, 300))
 @given(events=event_lists)
 def test_overlap_agrees_with_counting_every_microsecond(events: list[Event]) -> None:
     busy = {
@@ -209,9 +212,9 @@ def test_without_a_draft_there_is_nothing_to_hit_or_miss(tmp_path: Path) -> None
         (["missing.json"], "missing.json: No such file"),
         (["t.json", "--from", "9", "--to", "3"], "empty"),
         (["t.json", "--from", "inf"], "not a time"),
-        (["t.json", "-o", "t.docx"], "must end in"),
-        (["empty.json", "-o", "t.svg"], "no events"),
-        (["t.json", "-o", "none/t.svg"], "No such file"),
+        pytest.param(["t.json", "-o", "t.docx"], "must end in", marks=pytest.mark.daily),  # imports matplotlib
+        pytest.param(["empty.json", "-o", "t.svg"], "no events", marks=pytest.mark.daily),
+        pytest.param(["t.json", "-o", "none/t.svg"], "No such file", marks=pytest.mark.daily),
     ],
 )
 def test_cli_errors_are_one_sentence(

@@ -1,6 +1,7 @@
 """`duo tune`: the saved profile, what is advised and why, and the command on the demo pair."""
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sizes import mostly_daily
 
 from duo import Duo, DuoError
 from duo.benchmark.tune import BOUND, LENGTHS, tune
@@ -58,19 +60,19 @@ def test_a_saved_profile_is_found_by_the_same_pair(measured: list[float]) -> Non
         assert d.generate("Once", max_tokens=8).tokens
 
 
+OTHERS: list[dict[str, Any]] = [
+    {"n_threads": 2, "n_threads_draft": 2},
+    {"type_k": "q8_0"},
+    {"type_v_draft": "q8_0"},
+    {"strict": True},
+    {"cpu_range": f"{core_cpus()[0]}-{core_cpus()[0]}"},
+    {"n_gpu_layers_draft": 1},  # auto is none or all of them here
+    {"device": "none"},
+]
+
+
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"n_threads": 2, "n_threads_draft": 2},
-        {"type_k": "q8_0"},
-        {"type_v_draft": "q8_0"},
-        {"strict": True},
-        {"cpu_range": f"{core_cpus()[0]}-{core_cpus()[0]}"},
-        {"n_gpu_layers_draft": 1},  # auto is none or all of them here
-        {"device": "none"},
-    ],
-)
+@pytest.mark.parametrize("other", mostly_daily(OTHERS, OTHERS[:2]))
 def test_another_placement_does_not_find_it(measured: list[float], other: dict[str, Any]) -> None:
     with pair(n_threads=1, n_threads_draft=1) as d:
         profiles.save(profiles.key(d.placed), measured, "")
@@ -98,7 +100,7 @@ def test_another_file_does_not_find_it(measured: list[float], tmp_path: Path) ->
         assert not any(d.engine.profile())
 
 
-@pytest.mark.parametrize("damage", ["", "[]", "{", "\0", "\xff", "[" * 100_000])
+@pytest.mark.parametrize("damage", mostly_daily(["", "[]", "{", "\0", "\xff", "[" * 100_000], ["{", "\xff"]))
 def test_a_damaged_file_is_ignored_and_replaced(measured: list[float], cache: Path, damage: str) -> None:
     cache.write_bytes(damage.encode("latin-1"))
     with pair() as d:
@@ -117,7 +119,7 @@ def test_a_damaged_record_is_ignored(measured: list[float], cache: Path, record:
         assert not any(d.engine.profile())
 
 
-@pytest.mark.parametrize("bad", [[1.0], [float("nan")], [float("inf")], [-1.0]])
+@pytest.mark.parametrize("bad", mostly_daily([[1.0], [math.nan], [math.inf], [-1.0]], [[1.0], [math.nan]]))
 def test_impossible_numbers_are_ignored(measured: list[float], bad: list[float]) -> None:
     with pair() as d:
         profiles.save(profiles.key(d.placed), bad * (1 if bad == [1.0] else len(measured)), "")
@@ -167,6 +169,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
+@pytest.mark.daily  # the command below, and test_kept_profiles
 @pytest.mark.full
 def test_the_demo_pair_is_tuned_and_starts_warm(cache: Path) -> None:
     told: list[str] = []

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 INTERFACE = ROOT / "csrc" / "cpu" / "ggml_interface.h"
 
-pytestmark = [pytest.mark.full, pytest.mark.skipif(not INTERFACE.is_file(), reason="no sources")]
+pytestmark = [pytest.mark.full, pytest.mark.daily, pytest.mark.skipif(not INTERFACE.is_file(), reason="no sources")]
 
 Compare = Callable[..., tuple[int, str]]
 
@@ -105,7 +105,6 @@ def lines(table: str) -> list[str]:
     return [line.strip() for line in table.splitlines() if line.startswith("    ")]
 
 
-@pytest.mark.daily
 def test_equal_releases_show_no_changes(compare: Compare, installed: Path, sdist: Path) -> None:
     assert compare(installed, real=True) == (0, compare(site(), real=True)[1])
     code, table = compare(sdist, "--from", sdist)

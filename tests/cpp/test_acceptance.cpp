@@ -100,7 +100,7 @@ TEST(rejection_keeps_the_distribution) {
     for (const auto & q : {near_it, far_off, narrow, target}) {
         for (const size_t n : {1, 2, 3, 7}) {
             for (const bool one_seed : {false, true}) {
-                const drawn d    = decide(target, q, n, 60000, one_seed);
+                const drawn d    = decide(target, q, n, check::by_scale(20000, 60000), one_seed);
                 const auto  note = std::to_string(n) + " guesses, first share " + std::to_string(q[0]);
                 CHECK(deviation(d, target) < limit, note);
             }
@@ -145,7 +145,8 @@ TEST(blocks_keep_the_distribution_and_accept_more) {
     std::vector<double> means;
     for (const size_t n_levels : {1, 2, 3, 6}) {
         double mean = 0.0;
-        CHECK(deviation(write_blocks(n_levels, n, 60000, p, q, mean), all) < limit, std::to_string(n_levels));
+        CHECK(deviation(write_blocks(n_levels, n, check::by_scale(20000, 60000), p, q, mean), all) < limit,
+              std::to_string(n_levels));
         means.push_back(mean);
     }
     // Token by token, a chain of guesses that are right at the rate a each has a + a^2 + ... of them accepted.

@@ -8,7 +8,7 @@ using namespace duo_test;
 namespace {
 
 // Sanitizers take ten times as long, and look for other things.
-const int32_t n_less = check::is_small() ? 10 : check::scale() > 1.0 ? 1 : 4;
+const int32_t n_less = check::scale() > 1.0 ? 1 : 10;
 
 constexpr double limit = 5.0; // deviations; a text that takes turns is the same in every run
 // Texts that depend on time are other ones in each run. One in a billion of them is as far off as this.

@@ -45,8 +45,9 @@ std::vector<const kernel_set *> kernels_to_test() {
 }
 
 // With sanitizers the wide ones would take minutes.
-const std::vector<int> widths = check::sanitized
-                                    ? std::vector<int>{1, 2, 3, 4, 5, 8, 9}
+const std::vector<int> widths = check::sanitized ? std::vector<int>{1, 2, 3, 4, 5, 8, 9}
+                                : check::scale() <= 1.0
+                                    ? std::vector<int>{1, 2, 3, 4, 5, 7, 8, 9, 16, 17}
                                     : std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17};
 
 // Panels with a rest, and for short rows more than one piece for each thread.
@@ -182,7 +183,7 @@ TEST(all_instruction_sets_give_the_same_bits) {
     std::mt19937 rng(8);
     for (const format f : formats) {
         const int64_t            k = traits_of(f).n_unit == 256 ? 1280 : check::sanitized ? 1216 : 4864;
-        const problem            p(f, check::sanitized ? 97 : 277, k, 19, false, rng);
+        const problem            p(f, check::sanitized ? 97 : check::by_scale(97, 277), k, 19, false, rng);
         const std::vector<float> want = p.run(*kernels_named("portable"), 0, 19, 1);
         for (const kernel_set * kernels : kernels_to_test()) {
             const std::string name = kernels->name;

@@ -48,10 +48,10 @@ TEST(tiles_give_the_bits_that_are_given_without_them) {
                                                               : std::vector<int64_t>{64, 192, 320, 1472}) {
                 for (const int64_t n : k < 300 ? std::vector<int64_t>{1, 270} : std::vector<int64_t>{33}) {
                     const problem p(f, n, k, 40, false, rng);
-                    for (int width = 1; width <= 40; width += check::scale() <= 1.0 ? 5
+                    for (int width = 1; width <= 40; width += check::scale() <= 1.0 ? 15
                                                               : width < 18          ? 1
                                                                                     : 7) { // 16, 31: tiles
-                        REQUIRE(same_bits(p.run(*with, 0, width, width % 5 == 0 ? 2 : 1), p.run(*without, 0, width, 1)),
+                        REQUIRE(same_bits(p.run(*with, 0, width, width % 2 == 0 ? 2 : 1), p.run(*without, 0, width, 1)),
                                 std::string(with->name) + " " + traits_of(f).name + " k " + std::to_string(k) + " n " +
                                     std::to_string(n) + " width " + std::to_string(width));
                     }
@@ -65,7 +65,7 @@ TEST(prompts_by_tiles) {
     std::mt19937 rng(12);
     for (const auto & [with, without] : sets_with_tiles()) {
         for (const format f : formats) {
-            for (const int n : check::cases({64, 127, 200, 512})) {
+            for (const int n : check::cases({64, 127, 200}, {64, 127, 200, 512})) {
                 const problem            p(f, 50, 512, n, false, rng);
                 const std::vector<float> y = p.run(*with, 0, n, 3);
                 if (f == format::bf16) { // the columns one by one

@@ -199,9 +199,10 @@ TEST(ngram_periodic_text_goes_on) {
 }
 
 TEST(ngram_as_brute_force) {
+    const auto  n_seeds     = check::by_scale<uint64_t>(1500, 4000);
     int64_t     n_proposals = 0;
     ngram_index index; // one for all texts: what it knew of the text before must not matter
-    for (uint64_t seed = 0; seed < 4000; ++seed) {
+    for (uint64_t seed = 0; seed < n_seeds; ++seed) {
         dice               d(seed);
         const ngram_params p{.kind     = all_kinds[d.below(3)],
                              .size_n   = d.chance(0.1) ? d.between(60, 80) : d.between(1, 14),
@@ -244,7 +245,7 @@ TEST(ngram_as_brute_force) {
             index.add(text);
         }
     }
-    CHECK(n_proposals > 15000, std::to_string(n_proposals));
+    CHECK(n_proposals > int64_t(3 * n_seeds), std::to_string(n_proposals));
 }
 
 TEST(ngram_hash_collisions_are_no_match) {

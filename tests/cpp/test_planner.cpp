@@ -140,8 +140,8 @@ TEST(plan_waits_only_for_a_cheap_draft) {
 }
 
 TEST(plan_is_near_the_best_static_width) {
-    for (const double c : check::cases({0.02, 0.1, 0.4})) {
-        for (const double a : check::cases({0.5, 0.7, 0.9})) {
+    for (const double c : check::cases({0.02, 0.4}, {0.02, 0.1, 0.4})) {
+        for (const double a : check::cases({0.5, 0.9}, {0.5, 0.7, 0.9})) {
             double best = 0.0;
             for (int32_t n = 1; n <= 16; ++n) {
                 text_planner pl;

@@ -41,7 +41,7 @@ TEST(plan_chain_where_width_is_dear) {
 
 TEST(plan_tree_is_no_slower_than_a_chain) {
     for (const auto & v : {flat, sloped, stock}) {
-        for (const double second : check::cases({0.1, 0.3, 0.6, 0.9})) {
+        for (const double second : check::cases({0.3, 0.9}, {0.1, 0.3, 0.6, 0.9})) {
             for (const double step_us : check::cases({200.0, 2000.0})) {
                 const facts f{.v = v, .step_us = step_us, .a = 0.7, .second = second};
                 auto        p    = params(run_mode::async);

@@ -122,7 +122,7 @@ TEST(ring_is_a_queue_of_bounded_length) {
 TEST(ring_two_threads) {
     for (const size_t capacity : {2u, 8u, 1024u}) {
         spsc_ring<message> ring(capacity);
-        const uint64_t     n        = 1000000;
+        const uint64_t     n        = check::by_scale<uint64_t>(300000, 1000000);
         const int64_t      deadline = now_us() + budget_us;
         uint64_t           n_sent   = 0;
         std::thread        producer([&] {
@@ -172,19 +172,19 @@ TEST(channel_sleepers_are_woken) {
         bell             writer;
         bell             reader;
         channel<message> ch(2, writer, reader);
-        stream(ch, reader, 10000, seed, 30, 4);
+        stream(ch, reader, check::by_scale<uint64_t>(3000, 10000), seed, 30, 4);
     }
     bell             writer;
     bell             reader;
     channel<message> ch(2, writer, reader);
-    stream(ch, reader, 200000, 99, 5, 1000000);
+    stream(ch, reader, check::by_scale<uint64_t>(60000, 200000), 99, 5, 1000000);
 }
 
 TEST(channel_in_bursts) {
     bell             writer;
     bell             reader;
     channel<message> ch(256, writer, reader);
-    stream(ch, reader, 1000000, 7, 100, 5000);
+    stream(ch, reader, check::by_scale<uint64_t>(300000, 1000000), 7, 100, 5000);
 }
 
 TEST(close_wakes_a_full_producer) {

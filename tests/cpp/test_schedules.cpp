@@ -89,7 +89,7 @@ void one_pipeline(uint64_t seed, total & sum) {
 } // namespace
 
 TEST(random_schedules) {
-    const int n = check::n_cases(4000);
+    const int n = check::n_cases(check::by_scale(1600, 4000));
     total     sum;
     for (uint64_t seed = 0; sum.n_requests < n; ++seed) {
         one_pipeline(seed, sum);

@@ -30,7 +30,7 @@ stance stance_of(pair & p) {
 
 TEST(shared_cores_any_request) {
     dice d(9);
-    for (int i = 0; i < check::n_cases(40); ++i) {
+    for (int i = 0; i < check::n_cases(check::by_scale(20, 40)); ++i) {
         behaviour t{.delay_us = 100, .pass_us = d.chance(0.5) ? 200 : 0};
         t.lang.p_end     = d.chance(0.3) ? 0.02 : 0.0;
         behaviour b      = t;

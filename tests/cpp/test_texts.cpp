@@ -136,7 +136,7 @@ total many_schedules(int n, bool failures) {
 } // namespace
 
 TEST(random_schedules_of_several_texts) {
-    const int   n   = check::n_cases(400);
+    const int   n   = check::n_cases(check::by_scale(160, 400));
     const total sum = many_schedules(n, false);
     for (const int x : {sum.n_cancelled, sum.n_accepted, sum.n_rejected}) {
         CHECK(x > n / 3, std::to_string(x));
@@ -149,7 +149,7 @@ TEST(random_schedules_of_several_texts) {
 }
 
 TEST(a_failure_ends_the_texts_that_it_meets_and_no_others) {
-    const int   n   = check::n_cases(400);
+    const int   n   = check::n_cases(check::by_scale(160, 400));
     const total sum = many_schedules(n, true);
     CHECK(sum.n_errors > n / 8 && sum.n_errors < sum.n_texts / 4, std::to_string(sum.n_errors));
 }
