@@ -1,5 +1,6 @@
 // The blocks of 256 in a GGUF file: Q2_K to Q6_K, IQ4_XS, TQ1_0, TQ2_0.
-// __restrict: otherwise a byte that is written may be one that is read next, and compilers make no vectors of the loops.
+// __restrict: otherwise a byte that is written may be one that is read next, and compilers make no vectors of the
+// loops.
 #include <cstring>
 
 #include "file_block.h"
