@@ -136,6 +136,20 @@ def test_large_bodies_are_refused(server: Server) -> None:
     assert server.get("/health").status_code == 200
 
 
+@pytest.mark.daily
+def test_a_body_of_100_mb_is_read_to_its_end_where_it_may_be_that_large() -> None:
+    def large() -> Iterator[bytes]:
+        yield b'{"prompt": "The king said", "n_predict": 4, "temperature": 0'
+        for _ in range(100):
+            yield b" " * (1 << 20)
+        yield b"}"
+
+    with served({"max_body": 128}, n_parallel=1, n_ctx=256) as s:
+        right = s.post("/completion", {"prompt": "The king said", "n_predict": 4, "temperature": 0}).json()["content"]
+        answer = httpx.post(s.url + "/completion", content=large(), timeout=HANG_S)
+        assert answer.json()["content"] == right
+
+
 @pytest.mark.parametrize(
     "body",
     [
