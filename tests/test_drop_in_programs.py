@@ -144,8 +144,12 @@ def nearly(x: Any) -> Any:
     return pytest.approx(x, abs=0.1) if isinstance(x, float) else x
 
 
+# The whole context takes long.
+OFTEN = {*list(PROGRAMS)[::2], "tools"} - {"no limit", "a chat without a limit"}
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("name", mostly_daily(PROGRAMS, [*list(PROGRAMS)[::2], "tools"]))
+@pytest.mark.parametrize("name", mostly_daily(PROGRAMS, OFTEN))
 def test_the_same_program_on_both(both: tuple[Any, Duo], name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
