@@ -180,7 +180,7 @@ def test_invalid_options_are_reported_in_one_sentence_before_loading(
     else:
         wrong += ["0-1", "1e400", "99999999999999999999"]
     # Each option has its own mistakes and some of those that all options share; with those of its neighbours, all.
-    for value in [*(wrong if LARGE else wrong[VALUED.index(p) % 4 :: 4]), *own]:
+    for value in [*(wrong if LARGE else wrong[VALUED.index(p) % 8 :: 8]), *own]:
         assert main(["-p", "x", p.opts[0], value]) == 1, value
         out, err = capsys.readouterr()
         assert out == ""
