@@ -196,6 +196,7 @@ def test_the_hook_for_made_up_models(run: Run, monkeypatch: pytest.MonkeyPatch, 
     assert "--chart has no effect with --synthetic" in err
 
 
+@pytest.mark.daily  # a Ctrl-C that comes while it measures is tested above
 def test_ctrl_c_in_the_program(tmp_path: Path) -> None:
     where = tmp_path / "x.json"
     args = ["--questions", "1", "--warm-up", "0", "--repetitions", "100000", "-n", "8", "--modes", "plain", "-c", "256"]

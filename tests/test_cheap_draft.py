@@ -52,8 +52,8 @@ ARCHITECTURES = ("llama", "gemma", "mixtral")  # gemma: tied embeddings; mixtral
         product(ARCHITECTURES, KINDS, STORED),
         [
             *product(("llama",), ("q8_0", "q6_K", "f16"), ("q4_0",)),
-            *product(("gemma", "mixtral"), ("q8_0",), ("q4_0",)),
-            *product(("gemma", "mixtral"), ("f16",), ("iq4_nl",)),
+            ("gemma", "q8_0", "q4_0"),
+            ("mixtral", "f16", "iq4_nl"),
         ],
     ),
 )

@@ -46,25 +46,45 @@ def _priority_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "setpriority", lambda *_: None)
 
 
-@pytest.mark.parametrize("p", OPTIONS, ids=lambda p: p.name)
-def test_all_spellings_are_one_option(p: click.Option, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = []
-    for spelling in p.opts:
-        args = [spelling] if p.is_flag else [spelling, *[value_of(p)] * p.nargs]
-        values.append(parse(*args)[p.name])
-        if not p.is_flag and spelling.startswith("--"):
-            values.append(parse(f"{spelling}={value_of(p)}", *[value_of(p)] * (p.nargs - 1))[p.name])
-    assert all(v == values[0] for v in values)
-    assert values[0] not in (None, (), False)
-    if p.secondary_opts:
-        assert [parse(s)[p.name] for s in p.secondary_opts] == [False] * len(p.secondary_opts)
-    for name in [p.envvar] if isinstance(p.envvar, str) else p.envvar or []:
-        assert name.startswith("LLAMA_ARG_") or name == "MTMD_BACKEND_DEVICE"
-        monkeypatch.setenv(name, "1" if p.is_flag else value_of(p))
-        assert parse()[p.name] == (not values[0] if "_NO_" in name else values[0])
-        if not p.is_flag:
-            assert parse(p.opts[0], "8")[p.name] != values[0] or p.multiple  # typed wins over the environment
-        monkeypatch.delenv(name)
+def line_of(which: int, joined: bool = False) -> dict[str, Any]:
+    """What comes of a command line with all options, each in its so manieth spelling."""
+    args: list[str] = []
+    for p in OPTIONS:
+        spelling, v = p.opts[which % len(p.opts)], value_of(p)
+        if p.is_flag:
+            args += [spelling]
+        elif joined and spelling.startswith("--"):
+            args += [f"{spelling}={v}", *[v] * (p.nargs - 1)]
+        else:
+            args += [spelling, *[v] * p.nargs]
+    return parse(*args)
+
+
+def test_all_spellings_are_one_option() -> None:
+    n = max(len(p.opts) for p in OPTIONS)
+    lines = [line_of(which, joined=joined) for which in range(n) for joined in (False, True)]
+    off = parse(*[s for p in OPTIONS for s in p.secondary_opts])
+    for p in OPTIONS:
+        values = [line[p.name] for line in lines]
+        assert all(v == values[0] for v in values) and values[0] not in (None, (), False), p.name
+        assert not p.secondary_opts or off[p.name] is False, p.name
+
+
+def test_environment_variables_are_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {p: [p.envvar] if isinstance(p.envvar, str) else list(p.envvar or []) for p in OPTIONS}
+    others = [x for p in OPTIONS if names[p] and not p.is_flag for x in (p.opts[0], "8")]
+    typed, other = line_of(0), parse(*others)
+    for which in range(max(map(len, names.values()))):
+        there = {p: x[which % len(x)] for p, x in names.items() if x}
+        with monkeypatch.context() as m:
+            for p, name in there.items():
+                assert name.startswith("LLAMA_ARG_") or name == "MTMD_BACKEND_DEVICE"
+                m.setenv(name, "1" if p.is_flag else value_of(p))
+            found, both = parse(), parse(*others)
+        for p, name in there.items():
+            assert found[p.name] == (not typed[p.name] if "_NO_" in name else typed[p.name]), name
+            if not p.is_flag:  # typed wins over the environment
+                assert both[p.name] == other[p.name] and (other[p.name] != typed[p.name] or p.multiple), name
 
 
 def test_llama_duos_command_line_as_typed() -> None:
@@ -160,7 +180,7 @@ def test_invalid_options_are_reported_in_one_sentence_before_loading(
     else:
         wrong += ["0-1", "1e400", "99999999999999999999"]
     # Each option has its own mistakes and some of those that all options share; with those of its neighbours, all.
-    for value in [*(wrong if LARGE else wrong[VALUED.index(p) % 4 :: 4]), *own]:
+    for value in [*(wrong if LARGE else wrong[VALUED.index(p) % 8 :: 8]), *own]:
         assert main(["-p", "x", p.opts[0], value]) == 1, value
         out, err = capsys.readouterr()
         assert out == ""

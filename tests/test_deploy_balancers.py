@@ -157,6 +157,7 @@ class Load:
 
 
 # The last test with these replicas. sglang-router goes on asking a replica that drains.
+@pytest.mark.daily  # tests/test_serve_process.py tells what /health says then
 @pytest.mark.parametrize("both", FEW[:3], indirect=True)
 def test_a_replica_that_drains_gets_no_requests(both: tuple[str, Balancer, list[Server]], folder: Path) -> None:
     """None is refused, and what it writes is written to the end."""

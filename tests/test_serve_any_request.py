@@ -58,7 +58,7 @@ def test_no_request_makes_the_server_fail(server: Server) -> None:
 
 @given(fields=st.dictionaries(FIELDS, VALUES, max_size=3), path=st.integers(0, 6))
 @settings(
-    max_examples=size(30, 600), deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=size(20, 600), deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 def test_no_value_of_a_field_makes_the_server_fail(server: Server, fields: dict[str, Any], path: int) -> None:
     paths = ["/completion", "/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses", "/infill",

@@ -56,11 +56,13 @@ std::vector<int64_t> heights(bool short_rows) {
 }
 
 TEST(products_are_those_of_double_precision) {
+    using sizes = std::vector<int64_t>;
     std::mt19937 rng(2);
     for (const format f : formats) {
         const bool   in_256    = traits_of(f).n_unit == 256;
         const double tolerance = traits_of(f).n_file_block == 1 ? 2e-6 : 1e-6;
-        for (const int64_t k : in_256 ? std::vector<int64_t>{256, 1280} : std::vector<int64_t>{64, 576, 896, 2112}) {
+        for (const int64_t k :
+             in_256 ? sizes{256, 1280} : check::by_scale<sizes>({64, 896, 2112}, {64, 576, 896, 2112})) {
             for (const int64_t n : heights(k <= 256)) {
                 const problem            p(f, n, k, 17, true, rng);
                 const std::vector<exact> want = exact_products(p);
