@@ -206,7 +206,7 @@ def test_a_hostile_host_harms_no_client(role: str, expected: str, monkeypatch: p
         before = 0.0
         d = make()
         n_texts = 0
-        while evil.n < N_MESSAGES:
+        while evil.n < N_MESSAGES or n_texts <= 5:
             try:
                 r = d.generate(PROMPT, **TEXT)
                 assert role == "verify" or r.text == expected
@@ -218,7 +218,6 @@ def test_a_hostile_host_harms_no_client(role: str, expected: str, monkeypatch: p
             if evil.n > N_MESSAGES / 10:
                 before = before or rss_mb(os.getpid())
         assert rss_mb(os.getpid()) - before < N_GROWTH_MB
-        assert n_texts > 5
         d.close()
     finally:
         assert evil.server.stop(0).wait(HANG_S)
