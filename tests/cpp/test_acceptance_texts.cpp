@@ -10,8 +10,8 @@ namespace {
 // `make test` is short, and sanitizers look for other things. `make test-daily` and `make proof` write all texts.
 const int32_t n_less = check::scale() > 1.0 ? 1 : 10;
 
-// Of guesses in texts that depend on time. On a busy machine the draft rarely has its turn: then more texts are written.
-const int64_t n_least = 2000 / n_less;
+// Right guesses in texts that depend on time. On a busy machine the draft rarely has its turn: more texts are written.
+const int64_t n_least  = 2000 / n_less;
 constexpr int patience = 50; // times as many texts
 
 constexpr double limit = 5.0; // deviations; a text that takes turns is the same in every run
@@ -122,8 +122,8 @@ TEST(rejection_of_several_texts) {
     constexpr int32_t n_texts = 3;
     behaviour         b;
     b.n_spare = 2000;
-    markov_pair p({.n_texts = n_texts}, b);
-    count       c;
+    markov_pair    p({.n_texts = n_texts}, b);
+    count          c;
     const uint64_t n_rounds = uint64_t(70 / n_less);
     for (uint64_t round = 0; round < n_rounds || (c.n_accepted < n_least && round < patience * n_rounds); ++round) {
         std::vector<ask>                        asks;
@@ -176,7 +176,7 @@ TEST(rejection_with_the_target_elsewhere) {
         {
             carrier<verify_lane> lane(std::make_unique<verify_lane>(lines, 0, host, free),
                                       {.p_cut = p_cut, .away_us = 100, .seed = 4});
-            const uint64_t n = uint64_t(170 / n_less);
+            const uint64_t       n = uint64_t(170 / n_less);
             for (uint64_t i = 0; i < n || (c.n_accepted < n_least && i < patience * n); ++i) {
                 const ask q = some_text(13000 + i, accept_rule::rejection).as(run_mode::async, 4);
                 line.begin(q.make());
