@@ -2,7 +2,7 @@
 # make test   C++ and Python tests          make lint   style and types
 # make test-setup   installs the programs without which some tests are skipped: a browser, balancers, an emulator (Debian, root)
 # make test-quick   Python tests for before each commit: none that is marked slow, remote or full (a minute)
-# make test-daily   the Python tests that `make test` leaves out: all products of parameters, training, the slowest programs
+# make test-daily   C++ tests with more cases; Python tests that `make test` leaves out: products of parameters, training, slow programs
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
 # make bench  all tables on this machine, in 47 minutes (MINUTES=10: fewer prompts); writes benchmarks/report.md
 # make proof  thousands of schedules under both sanitizers, and the long Python runs (about two hours)
@@ -69,8 +69,10 @@ models: $(VENV)/duo
 
 # The C++ tests are linked with the core that was compiled for the extension. The times are those of the tests, without
 # what is built before.
+BESIDE_EXTENSION = $(VENV)/bin/cmake -S . -B $(EXTENSION) -DDUO_BUILD_TESTS=ON > /dev/null && \
+                $(VENV)/bin/cmake --build $(EXTENSION) --target tests/cpp/all
 test: $(VENV)/duo $(VENV)/test
-	@$(VENV)/bin/cmake -S . -B $(EXTENSION) -DDUO_BUILD_TESTS=ON > /dev/null && $(VENV)/bin/cmake --build $(EXTENSION) --target tests/cpp/all
+	@$(BESIDE_EXTENSION)
 	@s=$$(date +%s) && $(CTEST) --test-dir $(EXTENSION) && c=$$(date +%s) && $(PY) -m pytest $(SIDE_BY_SIDE) && \
 	    echo "make test took $$((c - s)) s for C++ and $$(($$(date +%s) - c)) s for Python"
 
@@ -134,6 +136,8 @@ test-quick: $(VENV)/duo $(VENV)/test
 	@$(PY) -m pytest -q -m "not slow and not remote and not full" $(SIDE_BY_SIDE)
 
 test-daily: $(VENV)/duo $(VENV)/test $(VENV)/train $(VENV)/others.made
+	@$(BESIDE_EXTENSION)
+	@DUO_TEST_SCALE=2 $(CTEST) --test-dir $(EXTENSION)
 	@$(PY) -m pytest -m daily $(SIDE_BY_SIDE)
 
 tsan: $(VENV)/tools

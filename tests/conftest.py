@@ -120,14 +120,14 @@ def llama_and_duo(**options: Any) -> "Iterator[tuple[Any, Duo]]":
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
-    """The program in this process: exit code, standard output, standard error."""
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+    """The program in this process: exit code, standard output, standard error, also what libraries write there."""
     from duo.cli.main import main
 
     def call(*args: Any, stdin: bytes = b"") -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         code = main([str(a) for a in args])
-        out, err = capsys.readouterr()
+        out, err = capfd.readouterr()
         return code, out, err
 
     return call

@@ -1,4 +1,4 @@
-"""How much a test tries: little by default, much in `make proof`, which sets DUO_TEST_SCALE as for C++ tests."""
+"""How much a test tries: little, also in `make test-daily`; much in `make proof`, which sets DUO_TEST_SCALE."""
 
 import os
 from collections.abc import Collection, Iterable

@@ -206,7 +206,7 @@ def test_the_help_names_every_command(run: Run) -> None:
 
 
 def test_shells_complete_commands_and_options(
-    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for shell in ("bash", "zsh", "fish"):
         assert "_DUO_COMPLETE" in run("completion", shell)[1]
@@ -229,4 +229,4 @@ def test_shells_complete_commands_and_options(
         with pytest.raises(SystemExit) as e:
             run()
         assert e.value.code == 0
-        assert capsys.readouterr().out.split() == found.split()
+        assert capfd.readouterr().out.split() == found.split()

@@ -210,13 +210,16 @@ def test_a_vocabulary_alone(both: tuple[Any, Duo]) -> None:
         assert demo.draft is None and demo.tokenize(PROMPT) == ids
 
 
-def test_where_the_cache_and_prompts_are_computed() -> None:
+WHERE: list[dict[str, Any]] = [{"offload_kqv": False}, {"op_offload": False}, {"op_offload": None}, {"swa_full": True}]
+
+
+@pytest.mark.parametrize("options", mostly_daily(WHERE, WHERE[:2]))
+def test_where_the_cache_and_prompts_are_computed(options: dict[str, Any]) -> None:
     """On a CPU this changes nothing; that the options arrive is seen in what the models were loaded with."""
-    for options in ({"offload_kqv": False}, {"op_offload": False}):
-        with llama_and_duo(**LOAD, **options) as (llama, d):
-            assert (d.placed.target.offload_kqv, d.placed.draft.offload_kqv) == (options.get("offload_kqv", True),) * 2
-            assert d.placed.target.op_offload == (options.get("op_offload") is not False)
-            assert comparable(d(PROMPT, **GREEDY)) == comparable(llama(PROMPT, **GREEDY))
+    with llama_and_duo(**LOAD, **options) as (llama, d):
+        assert (d.placed.target.offload_kqv, d.placed.draft.offload_kqv) == (options.get("offload_kqv", True),) * 2
+        assert d.placed.target.op_offload == (options.get("op_offload") is not False)
+        assert comparable(d(PROMPT, **GREEDY)) == comparable(llama(PROMPT, **GREEDY))
 
 
 def test_a_cache_of_states_is_shared() -> None:

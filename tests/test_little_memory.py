@@ -54,10 +54,10 @@ OF_HEAD = (54 << 20, 124 << 20)  # where a head is loaded; the first is where an
 def test_too_little_memory_is_a_sentence(first: int, last: int, tmp_path: Path) -> None:
     args = ["-m", TARGET, "-md", HEAD, "-p", "Once upon", "-n", "12", "-c", "512", "--temp", "0", "--cpu-kernels",
             EXACT["cpu_kernels"]]  # fmt: skip
-    r = run_python(CHILD, tmp_path / "said", str(first), str(last), str((last - first) // size(4, 28)), *map(str, args))
+    r = run_python(CHILD, tmp_path / "said", str(first), str(last), str((last - first) // size(7, 28)), *map(str, args))
     assert r.returncode == 0, r.stderr
     found = [json.loads(line) for line in r.stdout.splitlines()]
-    assert len(found) >= size(4, 28)
+    assert len(found) >= size(7, 28)
     for spare, code, said in found:
         assert code in (0, 1) or NO_ROOM in said, (spare, code, said)
         assert "Traceback" not in said and "GGML_ASSERT" not in said, (spare, code, said)

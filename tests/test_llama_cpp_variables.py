@@ -85,7 +85,7 @@ def test_the_environment_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_variable_that_cannot_be_followed_is_named(
-    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     plain = run(*TEXT)[1]
     for name, value in (("TOOLS", "all"), ("CONTEXT_SHIFT", "0"), ("CTX_SIZE", "256"), ("NO_SUCH_THING", "1")):
@@ -100,9 +100,9 @@ def test_a_variable_that_cannot_be_followed_is_named(
     assert run(*TEXT) == (1, "", wrong)
     assert params("run", "--fit=off", "-p", "x")["n_gpu_layers"] == "all"  # typed wins
     found = command_named("run")
-    assert found is not None and "LLAMA_ARG_TOOLS" in capsys.readouterr().err
+    assert found is not None and "LLAMA_ARG_TOOLS" in capfd.readouterr().err
     with found.make_context("run", ["--dra"], resilient_parsing=True):  # completion
-        assert capsys.readouterr().err == ""
+        assert capfd.readouterr().err == ""
 
 
 def test_what_a_server_is_told_on_its_command_line_counts_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ NGRAM: dict[str, Any] = {"spec_type": ["ngram-map-k"], "ngram_size_n": 1, "ngram
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 40, "ignore_eos": True}
 SEEDED: dict[str, Any] = {"temperature": 0.8, "seed": 1, "max_tokens": 40, "ignore_eos": True}
 PROMPT = "once upon a time there was a little town, once upon a time there was a"
-# One of each way to keep and to take back. Below, tests of pairs and of several prompts have mamba.
+# Ways to keep and to take back; COMPRESSED is daily. Below, tests of pairs and of several prompts have mamba.
 USUAL = ("qwen35", "falcon-h1", "gpt-oss")
 DAILY = ("mamba", "minimax-01", "nemotron_h", "lfm2", "kimi-k3", "deepseek4", "qwen3next", "rwkv7", "llama4")
 # Each mode and each way to sample; `make proof` has all pairs.

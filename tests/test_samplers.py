@@ -121,11 +121,12 @@ ALONE: dict[str, dict[str, Any]] = {
     "all": {"typical_p": 0.95, "xtc_probability": 1.0, "dry_multiplier": 0.8, "repeat_penalty": 1.2, "top_k": 40,
             "top_p": 0.97, "min_p": 0.005, "dynatemp_range": 0.3, "temperature": 0.9},
 }  # fmt: skip
+OFTEN = ("typical 0.9", "sigma 1", "xtc", "dynatemp", "dry, long breakers", "all")  # one of each sampler
 
 
 @pytest.mark.full
 @pytest.mark.random
-@pytest.mark.parametrize("name", mostly_daily(ALONE, [*list(ALONE)[::6], "dry, long breakers"]))
+@pytest.mark.parametrize("name", mostly_daily(ALONE, OFTEN))
 def test_candidates_are_libllamas(probe: _core.Probe, vocab: llama_cpp.Llama, name: str) -> None:
     n_same = n_rows = n_changed = 0
     for text in map(probe.tokenize, TEXTS[: size(5, 8)]):

@@ -80,6 +80,8 @@ def test_a_text_whose_model_dies_ends_and_no_other_model_dies_with_it(server: Se
         assert json.loads(rest[-1].removeprefix("data: "))["error"]["code"] == 502
     assert not any(json.loads(line.removeprefix("data: ")).get("stop") for line in rest if line.startswith("data: {"))
     assert server.post("/completion", {**BODY, "model": "alone"}).json()["content"] == right
+    os.kill(server.pid("alone"), signal.SIGKILL)  # while it has no text
+    assert server.post("/completion", {**BODY, "model": "alone"}).json()["content"] == right
     assert server.pid("pair") == other
 
 

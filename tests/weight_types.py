@@ -6,8 +6,8 @@ import pytest
 from model_files import TYPES
 from sizes import mostly_proof_of_two
 
-# A kernel does not know which architecture it works for. So each type is tried in one with experts and one without, and
-# `make proof` tries the others.
+# A kernel does not know which architecture it works for. So `make test` tries these: whole numbers of 8 bits, blocks of
+# blocks, numbers from a table, and numbers of 16 bits.
 USUAL = ("q8_0", "q4_K", "iq3_s", "bf16")
 FEW = ("q4_K",)
 

@@ -31,9 +31,13 @@ bool   is_small(); // below 1
 // Of random cases or observations, of which a test usually takes so many.
 int n_cases(int usual);
 
-// Little where the scale is 1, as in `make test`; much under a sanitizer, which looks for something else, and above 1.
+// Much above 1, and under a sanitizer, which looks for something else; little otherwise, as in `make test`.
+inline bool is_much() {
+    return sanitized || scale() > 1.0;
+}
+
 template <typename T> T by_scale(T little, T much) {
-    return scale() == 1.0 ? little : much;
+    return is_much() ? much : little;
 }
 
 // Of a grid: all, or the one in the middle if the scale is below 1.
@@ -41,9 +45,9 @@ template <typename T> std::vector<T> cases(std::initializer_list<T> all) {
     return is_small() ? std::vector<T>{all.begin()[all.size() / 2]} : std::vector<T>(all);
 }
 
-// The same, and some of them where the scale is 1.
-template <typename T> std::vector<T> cases(std::initializer_list<T> some, std::initializer_list<T> all) {
-    return scale() == 1.0 ? std::vector<T>(some) : cases(all);
+// The same, of little or of much.
+template <typename T> std::vector<T> cases(std::initializer_list<T> little, std::initializer_list<T> much) {
+    return cases(by_scale(little, much));
 }
 
 struct test_case {

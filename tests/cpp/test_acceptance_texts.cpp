@@ -7,8 +7,12 @@ using namespace duo_test;
 
 namespace {
 
-// Sanitizers take ten times as long, and look for other things.
+// `make test` is short, and sanitizers look for other things. `make test-daily` and `make proof` write all texts.
 const int32_t n_less = check::scale() > 1.0 ? 1 : 10;
+
+// Right guesses in texts that depend on time. On a busy machine the draft rarely has its turn: more texts are written.
+const int64_t n_least  = 2000 / n_less;
+constexpr int patience = 50; // times as many texts
 
 constexpr double limit = 5.0; // deviations; a text that takes turns is the same in every run
 // Texts that depend on time are other ones in each run. One in a billion of them is as far off as this.
@@ -55,9 +59,10 @@ struct count {
     double share() const { return double(n_right) / double(n_first); }
 };
 
-count write(pipeline & line, const ask & q, int32_t n_texts) {
+// Until so many guesses were right, too.
+count write(pipeline & line, const ask & q, int32_t n_texts, int64_t n_right = 0) {
     count c;
-    for (int32_t i = 0; i < n_texts; ++i) {
+    for (int32_t i = 0; i < n_texts || (c.n_accepted < n_right && i < patience * n_texts); ++i) {
         ask one           = q;
         one.sampling.seed = q.sampling.seed + uint64_t(i);
         line.begin(one.make());
@@ -102,15 +107,14 @@ TEST(rejection_of_trees) {
 TEST(rejection_while_the_draft_runs_ahead) {
     for (const tree_use use : {tree_use::automatic, tree_use::dynamic}) {
         behaviour b;
-        b.pass_us = use == tree_use::automatic ? 1 : 0; // time for the draft, or none
+        b.pass_us = use == tree_use::automatic ? 50 : 0; // time for the draft, or none
         markov_pair p({}, b);
         ask         q = some_text(900, accept_rule::rejection).as(run_mode::async, 4);
         q.plan.use    = use;
-        const count c = write(p.line, q, 200 / n_less);
+        const count c = write(p.line, q, 200 / n_less, n_least);
         CHECK(c.tokens.n() >= 50000 / n_less);
         CHECK(c.tokens.deviation(of_target) < limit_of_chance, std::to_string(int(use)));
-        // Far more on an idle machine. On a loaded one the draft rarely has its turn.
-        CHECK(c.n_accepted > 100 / n_less, std::to_string(c.n_accepted));
+        CHECK(c.n_accepted >= n_least, std::to_string(c.n_accepted));
     }
 }
 
@@ -118,9 +122,10 @@ TEST(rejection_of_several_texts) {
     constexpr int32_t n_texts = 3;
     behaviour         b;
     b.n_spare = 2000;
-    markov_pair p({.n_texts = n_texts}, b);
-    count       c;
-    for (uint64_t round = 0; round < uint64_t(70 / n_less); ++round) {
+    markov_pair    p({.n_texts = n_texts}, b);
+    count          c;
+    const uint64_t n_rounds = uint64_t(70 / n_less);
+    for (uint64_t round = 0; round < n_rounds || (c.n_accepted < n_least && round < patience * n_rounds); ++round) {
         std::vector<ask>                        asks;
         std::vector<std::shared_ptr<open_text>> texts;
         for (uint64_t i = 0; i < n_texts; ++i) {
@@ -136,7 +141,7 @@ TEST(rejection_of_several_texts) {
     }
     CHECK(c.tokens.n() >= 50000 / n_less);
     CHECK(c.tokens.deviation(of_target) < limit_of_chance);
-    CHECK(c.n_accepted > 100 / n_less, std::to_string(c.n_accepted));
+    CHECK(c.n_accepted >= n_least, std::to_string(c.n_accepted));
 }
 
 TEST(rejection_with_the_draft_elsewhere) {
@@ -151,11 +156,11 @@ TEST(rejection_with_the_draft_elsewhere) {
         {
             carrier<draft_lane> lane(std::make_unique<draft_lane>(lines, 0, host, free),
                                      {.p_cut = p_cut, .away_us = 100, .seed = 3});
-            c = write(line, some_text(11000, accept_rule::rejection).as(run_mode::async, 4), 170 / n_less);
+            c = write(line, some_text(11000, accept_rule::rejection).as(run_mode::async, 4), 170 / n_less, n_least);
         }
         CHECK(c.tokens.n() >= 50000 / n_less);
         CHECK(c.tokens.deviation(of_target) < limit_of_chance, std::to_string(p_cut));
-        CHECK(c.n_accepted > 100 / n_less, std::to_string(c.n_accepted));
+        CHECK(c.n_accepted >= n_least, std::to_string(c.n_accepted));
     }
 }
 
@@ -171,7 +176,8 @@ TEST(rejection_with_the_target_elsewhere) {
         {
             carrier<verify_lane> lane(std::make_unique<verify_lane>(lines, 0, host, free),
                                       {.p_cut = p_cut, .away_us = 100, .seed = 4});
-            for (uint64_t i = 0; i < uint64_t(170 / n_less); ++i) {
+            const uint64_t       n = uint64_t(170 / n_less);
+            for (uint64_t i = 0; i < n || (c.n_accepted < n_least && i < patience * n); ++i) {
                 const ask q = some_text(13000 + i, accept_rule::rejection).as(run_mode::async, 4);
                 line.begin(q.make());
                 c.add(q, read_all(line));
@@ -179,6 +185,7 @@ TEST(rejection_with_the_target_elsewhere) {
         }
         CHECK(c.tokens.n() >= 50000 / n_less);
         CHECK(c.tokens.deviation(of_target) < limit_of_chance, std::to_string(p_cut));
+        CHECK(c.n_accepted >= n_least, std::to_string(c.n_accepted));
     }
 }
 

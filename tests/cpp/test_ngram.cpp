@@ -229,7 +229,6 @@ TEST(ngram_as_brute_force) {
             const auto        want  = brute_force(p, text, n_max, n_out);
             REQUIRE_EQ(ask(index, text, {}, n_max, n_out), want, where);
             n_proposals += int64_t(want.size());
-
             ngram_index whole;
             whole.begin(p, text);
             REQUIRE_EQ(ask(whole, text, {}, n_max, n_out), want, where);
