@@ -20,6 +20,9 @@ namespace duo {
 
 namespace {
 
+// Of what is wanted at once, Linux reads no more than its read-ahead, or what the disk takes in one request.
+constexpr size_t n_wanted_at_once = size_t(512) << 10;
+
 struct descriptor {
     int fd;
     explicit descriptor(const std::string & path) : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
@@ -97,8 +100,10 @@ void file_map::forget(size_t offset, size_t n) const {
 }
 
 void file_map::want(size_t offset, size_t n) const {
-    const size_t first = offset / page_size() * page_size();
-    madvise(data_ + first, std::min(offset + n, size_) - first, MADV_WILLNEED);
+    const size_t end = std::min(offset + n, size_);
+    for (size_t at = offset / page_size() * page_size(); at < end; at += n_wanted_at_once) {
+        madvise(data_ + at, std::min(n_wanted_at_once, end - at), MADV_WILLNEED);
+    }
 }
 
 bool file_map::fill([[maybe_unused]] size_t offset, [[maybe_unused]] size_t n) const {

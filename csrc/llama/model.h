@@ -24,6 +24,9 @@ class llama_token_model : public token_model {
     [[nodiscard]] const model_weights &   weights() const { return *weights_; }
     [[nodiscard]] const duo::vocabulary & vocabulary() const { return vocabulary_; }
 
+    // What reads mapped experts ahead; nullptr: they are not mapped. Only with a context.
+    [[nodiscard]] const cpu::experts_ahead * experts() const { return decoder_->context().experts(); }
+
     // None without a context.
     [[nodiscard]] row_sampler * sampler() const { return sampler_.get(); }
 
@@ -32,6 +35,7 @@ class llama_token_model : public token_model {
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override {
         return decoder_->decode(rows, stop);
     }
+    void expect(std::span<const token_id> tokens) override { decoder_->context().expect(tokens); }
     void use_threads(int32_t n) override { decoder_->context().use_threads(n); }
     void use_scales(const lora_scales & scales) override { decoder_->context().use_scales(scales); }
 

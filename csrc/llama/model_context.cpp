@@ -90,6 +90,7 @@ model_context::model_context(const model_weights & w, llama_context * target, bo
     check_memory(params);
     if (w.mapped != nullptr) {
         pages_.emplace(w.mapped->pages());
+        experts_.emplace(*pages_, w.mapped->pages());
     }
     create(params);
     keep_hidden();
@@ -198,9 +199,10 @@ bool model_context::evaluate(const llama_batch & batch, const std::atomic<bool> 
     }
     const cpu::take_attention   attention(own_attention_, &cells_);
     const cpu::offload_products offload(weights_.devices.helpers);
-    const cpu::read_pages_ahead ahead(pages_ ? &*pages_ : nullptr);
+    const cpu::read_pages_ahead ahead(pages_ ? &*pages_ : nullptr, experts_ ? &*experts_ : nullptr);
     const cpu::team_size        unpacking(std::max(1, weights_.options.n_threads_batch));
 
+    tell_rows(batch);
     weights_.check_files(); // so that a request does not take long to fail
     stop_            = stop;
     const int32_t rc = guarded(batch.n_tokens, [&] { return llama_decode(get(), batch); }, what);
@@ -215,6 +217,23 @@ bool model_context::evaluate(const llama_batch & batch, const std::atomic<bool> 
         throw error(what() + ": libllama could not move the keys of a shifted context" + log_reason());
     }
     return rc == 0;
+}
+
+void model_context::tell_rows(const llama_batch & batch) {
+    if (!experts_) {
+        return;
+    }
+    std::vector<cpu::experts_ahead::row> rows;
+    for (int32_t i = 0; batch.token != nullptr && experts_->active() && i < batch.n_tokens; ++i) {
+        rows.push_back({.token = batch.token[i], .output = batch.logits != nullptr && batch.logits[i] != 0});
+    }
+    experts_->begin_pass(rows);
+}
+
+void model_context::expect(std::span<const token_id> tokens) {
+    if (experts_) {
+        experts_->expect(tokens);
+    }
 }
 
 const float * model_context::encode(const llama_batch & batch) {

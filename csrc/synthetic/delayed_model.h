@@ -23,6 +23,7 @@ class delayed_model : public token_model {
         return inner_.decode(rows, stop);
     }
 
+    void expect(std::span<const token_id> tokens) override { inner_.expect(tokens); }
     void use_threads(int32_t n) override { inner_.use_threads(n); }
     void use_scales(const lora_scales & scales) override { inner_.use_scales(scales); }
 

@@ -12,6 +12,8 @@ namespace duo {
 namespace {
 using state = draft_contact::state;
 
+constexpr double least_foreseen = 0.3; // chance that a guess must have, so that its experts are fetched
+
 // The wait since t0 was for this text's draft.
 void count_wait(int64_t t0, verify_slot & s, wires & w) {
     const int64_t t1 = now_us();
@@ -116,6 +118,7 @@ bool verify_round::wait_for_drafts() {
                                  [](const verify_slot * s) { return s->draft_may_grow(); });
         }
         walk_.wake_reader();
+        foresee();
         if (!wires_.verify_bell.wait(heard, now_us() + wait_us)) {
             for (verify_slot * s : pass_.slots()) {
                 if (s->draft_may_grow()) {
@@ -124,6 +127,23 @@ bool verify_round::wait_for_drafts() {
             }
         }
     }
+}
+
+// While drafts are waited for, the target fetches what the rows of the next pass will read, as far as they are known.
+void verify_round::foresee() {
+    foreseen_.clear();
+    for (const verify_slot * s : pass_.slots()) {
+        const auto & tokens = s->text.context().tokens();
+        const auto   n_new  = s->n_read > 0 ? s->n_read : s->n_missing();
+        const auto   begin  = tokens.begin() + std::ptrdiff_t(s->cached.size());
+        foreseen_.insert(foreseen_.end(), begin, begin + std::ptrdiff_t(n_new));
+        for (const pass_tree::node & nd : s->text.guesses().tree().nodes()) {
+            if (s->n_read == 0 && nd.chance >= least_foreseen) {
+                foreseen_.push_back(nd.token);
+            }
+        }
+    }
+    model_.expect(foreseen_);
 }
 
 // Takes the trees as they are known now. The draft of a text that is written alone begins when that pays.
