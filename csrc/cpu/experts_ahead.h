@@ -53,6 +53,8 @@ class experts_ahead {
     // The layer whose router hear_router() wants after layer `now`, for so many rows; -1: none.
     [[nodiscard]] int32_t layer_after(int32_t now, size_t n_rows) const;
 
+    // What it has ordered last: of the next layers, in the order in which they are needed.
+    [[nodiscard]] std::span<const layer_expert> ordered() const { return chosen_; }
     // nullptr: there is none yet.
     [[nodiscard]] const expert_forecast * forecast() const { return forecast_.get(); }
     [[nodiscard]] const page_fetcher &    fetcher() const { return fetcher_; }
@@ -78,7 +80,7 @@ class experts_ahead {
     int64_t                          t_layer_  = 0;  // when the layer's experts were chosen
     double                           layer_us_ = 0.0;
     std::vector<token_id>            tokens_;   // scratch: of the graph's rows in a layer
-    std::vector<layer_expert>        chosen_;   // scratch
+    std::vector<layer_expert>        chosen_;   // see ordered()
     page_reader::matrices            matrices_; // scratch
     page_fetcher                     fetcher_;
 };

@@ -39,12 +39,12 @@ page_system packed_weights::pages() const {
     return {
         .is_mapped = [file = file_](const uint8_t * p) { return p >= file->data() && p < file->data() + file->size(); },
         .in_memory = [file = file_, offset](const uint8_t * p) { return file->in_memory(offset(p)); },
-        .n_read    = [] { return blocks_read(false); },
         .want =
             [file = file_, offset, n_wanted = n_wanted_](const uint8_t * p, size_t n) {
                 file->want(offset(p), n);
                 n_wanted->fetch_add(n, std::memory_order_relaxed);
             },
+        .n_read = [] { return blocks_read(false); },
         // Its last page is read last. Other pages stay out of the page tables, so that those nobody uses go first.
         .wait        = [file = file_, offset](const uint8_t * p,
                                        size_t n) { [[maybe_unused]] const bool ok = file->fill(offset(p) + n - 1, 1); },

@@ -18,6 +18,11 @@ int32_t scripted_model::n_undo_together(int32_t n_texts) const {
                                              : b_.n_together;
 }
 
+void scripted_model::expect(std::span<const token_id> tokens) {
+    const one_at_a_time guard(*this);
+    expected_.assign(tokens.begin(), tokens.end());
+}
+
 void scripted_model::use_threads(int32_t n) {
     const one_at_a_time guard(*this);
     REQUIRE(n >= 0 && size_t(n) < n_decoded_with.size());
@@ -39,6 +44,9 @@ decode_status scripted_model::decode(std::span<const row> rows, const std::atomi
     REQUIRE(!rows.empty() && (seen != nullptr || int32_t(rows.size()) <= b_.n_batch),
             "n_batch respected: " + std::to_string(rows.size()) + " of " + std::to_string(b_.n_batch));
     rows_.assign(rows.begin(), rows.end());
+    n_foreseen += std::ranges::count_if(
+        rows, [this](const row & r) { return std::ranges::find(expected_, r.token) != expected_.end(); });
+    expected_.clear();
     const bool drops = b_.drops_one && rows.size() == 1 && rows.front().output;
     std::fill(n_back_.begin(), n_back_.end(), 0);
     for (int32_t b = 0; keeps_state() && b < b_.n_branch; ++b) {
