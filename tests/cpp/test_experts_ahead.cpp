@@ -2,6 +2,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "check.h"
@@ -58,7 +59,7 @@ class scripted_disk {
   private:
     bool is_test() const { return std::this_thread::get_id() == test_; }
 
-    template <class F> auto locked(F f) {
+    template <class F> std::invoke_result_t<F> locked(F f) {
         const std::lock_guard lock(mutex_);
         return f();
     }
@@ -148,7 +149,7 @@ namespace {
 
 // Three layers of a router, and of two weights with eight experts each, of which a row needs two.
 struct mixture {
-    static constexpr size_t  n_bytes  = 100; // of a matrix
+    static constexpr size_t  n_bytes  = 8192; // of a matrix: so many that the forecast may remember some tokens
     static constexpr int32_t n_expert = 8;
     static constexpr size_t  n_layer  = 2 * n_expert * n_bytes;
 
@@ -186,10 +187,11 @@ struct mixture {
         }
     }
 
-    // Passes over four tokens in turn, of which the second comes next; until the disk is measured.
+    // Passes over four tokens, of which the second comes next; until the disk is measured.
     void learn() {
-        for (int i = 0; i < 40; ++i) {
-            pass(i % 4);
+        for (int i = 0, x = 0; i < 48; ++i) {
+            x = (5 * x + 3) % 16;
+            pass(x / 4);
         }
         const token_id next = 1;
         do {
@@ -200,6 +202,10 @@ struct mixture {
     }
 };
 
+// Bytes in a microsecond. A layer takes ten, and an expert two matrices.
+constexpr int64_t fast = 10 * mixture::n_bytes;
+constexpr int64_t slow = mixture::n_bytes / 10; // an expert takes as long as two layers
+
 bool has(const offsets & all, size_t one) {
     return std::ranges::find(all, one) != all.end();
 }
@@ -207,7 +213,7 @@ bool has(const offsets & all, size_t one) {
 } // namespace
 
 TEST(experts_of_known_tokens_are_read_before_the_pass_comes_to_them) {
-    mixture m(1000);
+    mixture m(fast);
     CHECK(!m.ahead.active()); // nobody has had to read
     m.learn();
     CHECK(m.ahead.active());
@@ -225,18 +231,18 @@ TEST(experts_of_known_tokens_are_read_before_the_pass_comes_to_them) {
 
 TEST(as_much_is_ordered_as_the_disk_brings_in_time) {
     using these = std::vector<layer_expert>;
-    mixture fast(1000);
-    fast.learn();
-    const auto all = fast.ahead.ordered();
+    mixture m(fast);
+    m.learn();
+    const auto all = m.ahead.ordered();
     CHECK(these(all.begin(), all.end()) == these({{0, 1}, {0, 5}, {1, 1}, {1, 5}, {2, 1}, {2, 5}}));
-    mixture slow(10); // an expert takes as long as two layers
-    slow.learn();
-    const auto few = slow.ahead.ordered();
+    mixture n(slow);
+    n.learn();
+    const auto few = n.ahead.ordered();
     CHECK(these(few.begin(), few.end()) == these({{0, 1}, {1, 1}, {2, 1}}));
 }
 
 TEST(nothing_is_foreseen_if_it_is_off) {
-    mixture m(1000);
+    mixture m(fast);
     set_foresight(foresight::off);
     for (int i = 0; i < 8; ++i) {
         m.pass(i % 4);
@@ -247,7 +253,7 @@ TEST(nothing_is_foreseen_if_it_is_off) {
 }
 
 TEST(the_next_layers_router_is_asked_for_where_it_helps) {
-    mixture m(1000);
+    mixture m(fast);
     CHECK_EQ(m.ahead.layer_after(0, 1), -1); // nothing is known yet
     for (int i = 0; i < 4; ++i) {
         m.pass(i);
