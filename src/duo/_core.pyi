@@ -65,6 +65,7 @@ def packed_types() -> list[str]: ...  # what ModelOptions.packing may requantise
 def race(
     type: str, widths: Sequence[int], teams: Sequence[int], n_us: int
 ) -> list[tuple[int, list[tuple[float, float]]]]: ...  # for each team: bytes read ahead; by width stock, duo
+
 # Whether experts are fetched before their routers have chosen: off, needed (where passes read from a disk), or always
 def foresee_experts(how: str) -> None: ...
 def read_ahead_of(type: str, n_bytes: int) -> None: ...
