@@ -2,7 +2,7 @@
 
     python -m benchmarks.measure_expert_recall [--widen 600M] [--random] [--texts 12] [--widths 1,4,8] [--out FILE]
 
-The models: the trained mixture of tests/data as it is; with --widen also made larger (its added layers have the router
+The models: the trained mixture of tests/data, four times as wide, so that duo's kernels compute all of it; with --widen also made larger (its added layers have the router
 of the layer behind them, so a router applied one layer early is nearly always right there); with --random the mixture
 with random weights of measure_larger_than_memory. The texts are what the trained mixture writes after held-out prompts,
 for all models: the same tokens come again, as in any text. Each text is a prompt of 64 tokens, then passes of the
@@ -27,6 +27,7 @@ from benchmarks.mixture_words import SMALL, passages, widened
 from duo import _core
 from duo.benchmark import doctor
 from duo.benchmark.bench.head import command_of, machine
+from duo.gguf_tools.widen import widen
 from duo.placement import packed
 
 N_PROMPT = 64
@@ -86,7 +87,10 @@ def main() -> None:
     args = p.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     texts = passages(args.texts, N_PROMPT + N_TOKENS)
-    files = {"trained": SMALL}
+    small = args.work / "mixture-words.gguf"
+    if not small.exists():
+        widen(SMALL, small, n_embd=1280, n_ff=64)
+    files = {"trained": small}
     if args.widen:
         files[f"trained, {args.widen}"] = widened(args.widen, args.work)
     if args.random:

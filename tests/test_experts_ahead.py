@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from trained_files import MIXTURE
 
 from duo import BadValueError, Duo, _core
 from duo.gguf_tools.switched_duo import SwitchedDuo
+from duo.gguf_tools.widen import widen
 from duo.models.demo import demo_pair
 from duo.placement import packed
 
@@ -38,8 +38,9 @@ def always() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def mixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The trained mixture, with its packed file beside it."""
-    model = Path(shutil.copy(MIXTURE, tmp_path_factory.mktemp("packed")))
+    """The trained mixture, so wide that duo's kernels compute all of it, with its packed file beside it."""
+    model = tmp_path_factory.mktemp("packed") / "mixture.gguf"
+    widen(MIXTURE, model, n_ff=64)
     packed_file(model)
     return model
 
@@ -73,7 +74,7 @@ def test_texts_are_the_same_with_and_without_foresight(mixture: Path) -> None:
 
 @pytest.mark.usefixtures("always")
 def test_experts_of_a_text_are_foreseen(mixture: Path) -> None:
-    with Duo(MIXTURE, n_ctx=256, **EXACT) as d:
+    with Duo(mixture, n_ctx=256, **EXACT) as d:
         texts = [list(d.generate(p, max_tokens=48, temperature=0, ignore_eos=True).tokens) for p in PROMPTS[:3]]
     p = foreseeing(mixture)
     assert p.expert_recall(N_USED) == {}  # no pass was seen
@@ -82,9 +83,9 @@ def test_experts_of_a_text_are_foreseen(mixture: Path) -> None:
             p.decode([token], i)
     found = p.expert_recall(N_USED)
     by_chance = N_USED / N_EXPERT
-    for name in ("token", "recent", "router"):
-        assert by_chance < found[name] < 1, name
-    assert found["joined"] > max(found["token"], found["recent"])
+    assert by_chance < found["recent"] < found["joined"] < 1
+    assert 0 < found["token"] < found["joined"]  # many tokens come once
+    assert by_chance < found["router"] < found["joined"]  # the first layer has none before it
     assert p.expert_recall(2 * N_USED)["joined"] > found["joined"]
     assert p.expert_recall(N_EXPERT)["joined"] <= 1
 

@@ -9,8 +9,9 @@ namespace duo::cpu {
 namespace {
 std::atomic<foresight> foresight_here{foresight::needed};
 
-constexpr size_t share_of_experts = 512;  // the memory of the forecast is this part of the experts'
-constexpr double layer_us_decay   = 0.95; // of a layer's time, with each layer
+constexpr size_t share_of_experts = 512;             // the memory of the forecast is this part of the experts',
+constexpr size_t n_bytes_least    = size_t(4) << 20; // or so much
+constexpr double layer_us_decay   = 0.95;            // of a layer's time, with each layer
 } // namespace
 
 void set_foresight(foresight how) {
@@ -62,7 +63,7 @@ void experts_ahead::make_forecast() {
     if (seen_.n_layer > 0 && seen_.n_layer != known.n_layer) {
         const size_t n_all = pages_.n_bytes(seen_.n_expert);
         n_bytes_           = n_all / (size_t(seen_.n_layer) * size_t(seen_.n_expert));
-        forecast_          = std::make_unique<expert_forecast>(seen_, n_all / share_of_experts);
+        forecast_ = std::make_unique<expert_forecast>(seen_, std::max(n_bytes_least, n_all / share_of_experts));
         if (foresight_now() == foresight::always) {
             forecast_->measure();
         }

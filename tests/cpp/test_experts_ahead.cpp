@@ -149,7 +149,7 @@ namespace {
 
 // Three layers of a router, and of two weights with eight experts each, of which a row needs two.
 struct mixture {
-    static constexpr size_t  n_bytes  = 8192; // of a matrix: so many that the forecast may remember some tokens
+    static constexpr size_t  n_bytes  = 1000; // of a matrix
     static constexpr int32_t n_expert = 8;
     static constexpr size_t  n_layer  = 2 * n_expert * n_bytes;
 
