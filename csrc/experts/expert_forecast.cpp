@@ -26,8 +26,8 @@ void expert_forecast::hear_router(int32_t layer, std::span<const float> scores) 
 }
 
 void expert_forecast::learn(int32_t layer, std::span<const token_id> tokens, const expert_choice & choice) {
-    if (router_.has(layer) && router_.n_numbers() != tokens.size() * size_t(shape_.n_expert)) {
-        router_.forget(); // the last layer leaves out rows without an output
+    if (router_.n_numbers(layer) != tokens.size() * size_t(shape_.n_expert)) {
+        router_.forget(layer); // the last layer leaves out rows without an output
     }
     if (measures_) {
         count(layer, tokens, choice);

@@ -2,6 +2,7 @@
 // layer.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "expert_predictor.h"
@@ -10,20 +11,28 @@ namespace duo {
 
 class next_router final : public expert_predictor {
   public:
-    // What that router says, [rows][n_expert]; of one layer at a time.
+    // What that router says, [rows][n_expert]. Of two neighbouring layers: the next one speaks before this one chooses.
     void hear(int32_t layer, std::span<const float> scores);
-    void forget() { layer_ = -1; }
+    void forget(int32_t layer);
+    void forget();
 
-    [[nodiscard]] bool has(int32_t layer) const { return layer == layer_; }
-    // Of the layer that it has heard of.
-    [[nodiscard]] size_t n_numbers() const { return scores_.size(); }
+    // That it has heard of the layer.
+    [[nodiscard]] size_t n_numbers(int32_t layer) const {
+        return of(layer).layer == layer ? of(layer).scores.size() : 0;
+    }
 
     void score(int32_t layer, size_t row, token_id token, std::span<float> out) const override;
     void learn(int32_t /*layer*/, std::span<const token_id> /*tokens*/, const expert_choice & /*choice*/) override {}
 
   private:
-    int32_t            layer_ = -1;
-    std::vector<float> scores_;
+    struct said {
+        int32_t            layer = -1;
+        std::vector<float> scores;
+    };
+
+    [[nodiscard]] const said & of(int32_t layer) const { return last_[size_t(layer) % last_.size()]; }
+
+    std::array<said, 2> last_;
 };
 
 } // namespace duo

@@ -88,7 +88,7 @@ TEST(the_experts_of_the_last_rows_come_first) {
     CHECK(ranked(said(p, 0, no_token)).empty());
 }
 
-TEST(a_router_is_heard_for_one_layer) {
+TEST(a_router_is_heard_until_its_layer_has_chosen) {
     next_router p;
     CHECK(ranked(said(p, 1, 5)).empty());
     const std::vector<float> says{-1, -5, -2, -9, -9, -9, -9, -9, 0, 0, 0, 1, 0, 0, 0, 2};
@@ -97,6 +97,13 @@ TEST(a_router_is_heard_for_one_layer) {
     CHECK(ranked(said(p, 1, 5, 1)) == experts({7, 3}));
     CHECK(ranked(said(p, 1, 5, 2)).empty()); // no such row
     CHECK(ranked(said(p, 2, 5)).empty());
+    p.hear(2, router_for(4));
+    CHECK(ranked(said(p, 2, 5)) == experts({4}));
+    CHECK(ranked(said(p, 1, 5)) == experts({0, 2, 1})); // which has not chosen yet
+    CHECK(ranked(said(p, 0, 5)).empty());
+    p.forget(2);
+    CHECK(ranked(said(p, 2, 5)).empty());
+    CHECK(!ranked(said(p, 1, 5)).empty());
     p.forget();
     CHECK(ranked(said(p, 1, 5)).empty());
 }
