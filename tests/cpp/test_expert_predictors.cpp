@@ -192,3 +192,28 @@ TEST(a_router_that_heard_of_other_rows_is_forgotten) {
     f.learn(2, std::vector<token_id>{6}, {.experts = experts({1, 2}), .n_used = 2}); // the first row has no output
     CHECK_EQ(f.recall(2).at(8), 0.25);
 }
+
+// As a backend tells it: the next layer's router speaks when this one's is computed, before this layer has learned.
+TEST(what_a_router_says_one_layer_early_counts) {
+    constexpr int32_t           n_layer = 5;
+    expert_forecast             f({.n_layer = n_layer, .n_expert = 8, .n_used = 1}, n_memory);
+    const std::vector<token_id> tokens{no_token};
+    const auto                  needed = [](int pass, int32_t layer) { return (pass * (layer + 3) + layer) % 8; };
+    f.measure();
+    for (int pass = 0; pass < 100; ++pass) {
+        f.begin(tokens);
+        for (int32_t layer = 0; layer < n_layer; ++layer) {
+            if (layer + 1 < n_layer) {
+                f.hear_router(layer + 1, router_for(needed(pass, layer + 1)));
+            }
+            f.learn(layer, tokens, {.experts = experts({needed(pass, layer)}), .n_used = 1});
+        }
+    }
+    CHECK_EQ(f.recall(2).at(1), double(n_layer - 1) / n_layer); // the first layer has none before it
+    CHECK(f.recall(3).at(1) > 0.75);
+    for (int32_t layer = 1; layer < n_layer; ++layer) {
+        f.begin(tokens);
+        f.hear_router(layer, router_for(6));
+        CHECK(f.chances(layer)[6] > 0.9f);
+    }
+}
