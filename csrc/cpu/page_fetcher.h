@@ -10,16 +10,18 @@
 #include <optional>
 #include <span>
 #include <thread>
-#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/thread_cpus.h"
 #include "page_system.h"
 
 namespace duo::cpu {
 
-// One thread gives orders; the fetcher's own one carries them out. The order is shared, under the mutex; what flies,
-// and the sums, belong to the fetcher's thread.
+// One thread gives orders; the fetcher's own one carries them out, on the CPUs of the thread that made the fetcher: one
+// that computes may be bound to a single one. The order is shared, under the mutex; what flies, and the sums, belong to
+// the fetcher's thread.
 class page_fetcher {
   public:
     using piece = std::span<const uint8_t>;
@@ -46,25 +48,29 @@ class page_fetcher {
     static constexpr size_t n_flying_most = 4;
 
     struct flight {
-        piece    what;
-        int64_t  t_us; // when it began
-        uint64_t n_bytes;
+        const uint8_t * last; // of its pages that were not in memory; nullptr: not known
+        int64_t         t_us; // when it began
+        uint64_t        n_bytes;
     };
     struct order {
-        std::vector<piece>                            pieces;
-        size_t                                        i_next = 0;
-        uint64_t                                      round  = 0;
-        std::unordered_map<const uint8_t *, uint64_t> begun; // in which round, by address
-        bool                                          ends = false;
+        std::vector<piece>                  pieces;
+        size_t                              i_next = 0;
+        uint64_t                            round  = 0;
+        std::unordered_set<const uint8_t *> begun; // in this round
+        bool                                ends = false;
     };
 
     void                               work();
+    void                               carry_out();
+    void                               drop();
     [[nodiscard]] std::optional<piece> next();
     void                               begin(piece p);
+    [[nodiscard]] const uint8_t *      last_missing(piece p) const;
     void                               end_first();
 
     page_system              system_;
     std::function<int64_t()> now_;
+    std::vector<int32_t>     cpus_ = cpus_here();
     std::mutex               mutex_;
     std::condition_variable  news_;
     order                    order_;

@@ -88,7 +88,7 @@ void page_reader::begin_round() {
     ++round_;
     const uint64_t n_read = system_.n_read();
     n_quiet_              = n_read > n_read_ ? 0 : std::min(n_quiet_ + 1, n_quiet_most);
-    n_read_               = n_read;
+    n_read_               = std::max(n_read_, n_read); // while a fetcher reads, it is too low
 }
 
 void page_reader::want(product & p, std::span<const int32_t> matrices) {

@@ -7,14 +7,15 @@
 
 namespace duo::cpu {
 
-// Addresses are those of weights. Any thread may call `want` and what stands below `n_read`.
+// Addresses are those of weights. Any thread may call these.
 struct page_system {
     std::function<bool(const uint8_t *)>         is_mapped; // from a file
-    std::function<bool(const uint8_t *)>         in_memory; // the page of this byte
+    std::function<bool(const uint8_t *)>         in_memory; // the page of this byte, as far as the system tells
     std::function<void(const uint8_t *, size_t)> want;      // reads so many bytes in the background
-    std::function<uint64_t()>                    n_read;    // blocks that this process has read from disks so far
-    std::function<void(const uint8_t *, size_t)> wait        = {}; // until what was wanted is there
-    std::function<uint64_t()>                    n_read_here = {}; // bytes that the calling thread has read so far
+    std::function<uint64_t()>                    n_read;    // blocks that this process has read so far, but not these:
+    // Like `want`, for what may be needed. Returns how many bytes were not in memory.
+    std::function<uint64_t(const uint8_t *, size_t)> fetch = {};
+    std::function<void(const uint8_t *)>             wait  = {}; // until the page of this byte is there
 };
 
 } // namespace duo::cpu

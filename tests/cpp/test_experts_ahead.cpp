@@ -1,103 +1,18 @@
 // Which experts are read ahead from a scripted disk, and when.
-#include <condition_variable>
-#include <mutex>
+#include <algorithm>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
+#include "base/huge_page.h"
 #include "check.h"
 #include "cpu/experts_ahead.h"
+#include "scripted_disk.h"
 
 using namespace duo;
 using namespace duo::cpu;
+using duo_test::scripted_disk;
 
 namespace {
-
-// A disk that reads a piece for another thread when it is allowed to. What the test's own thread wants is there at
-// once. Each has a clock of its own.
-class scripted_disk {
-  public:
-    explicit scripted_disk(size_t n_bytes) : file_(n_bytes) {}
-
-    page_system system() {
-        return {.is_mapped   = [this](const uint8_t * p) { return p >= begin() && p < begin() + file_.size(); },
-                .in_memory   = [](const uint8_t *) { return false; },
-                .want        = [this](const uint8_t * p, size_t n) { want(p, n); },
-                .n_read      = [this] { return ++n_rounds_; },
-                .wait        = [this](const uint8_t *, size_t) { wait(); },
-                .n_read_here = [this] { return locked([this] { return n_read_; }); }};
-    }
-    std::function<int64_t()> clock() {
-        return [this] { return locked([this] { return is_test() ? t_test_us_ : t_us_; }); };
-    }
-
-    const uint8_t * begin() const { return file_.data(); }
-
-    // So many bytes take a microsecond.
-    void set_speed(int64_t bytes_per_us) {
-        locked([&] { return bytes_per_us_ = bytes_per_us; });
-    }
-    void pass_time(int64_t us) {
-        locked([&] { return t_test_us_ += us; });
-    }
-    // Pieces of [offset, offset + n) are in memory.
-    void keep(size_t offset, size_t n) {
-        locked([&] { return kept_ = {offset, n}; });
-    }
-    // Waits until so many pieces were wanted, and takes their offsets.
-    std::vector<size_t> wanted(size_t n) {
-        std::unique_lock lock(mutex_);
-        news_.wait(lock, [&] { return wanted_.size() >= n; });
-        return std::exchange(wanted_, {});
-    }
-    // So many pieces more may be waited for.
-    void allow(int n) {
-        locked([&] { return n_allowed_ += n; });
-        news_.notify_all();
-    }
-
-  private:
-    bool is_test() const { return std::this_thread::get_id() == test_; }
-
-    template <class F> std::invoke_result_t<F> locked(F f) {
-        const std::lock_guard lock(mutex_);
-        return f();
-    }
-    void want(const uint8_t * p, size_t n) {
-        const std::lock_guard lock(mutex_);
-        const auto            at = size_t(p - begin());
-        if (is_test()) {
-            return;
-        }
-        wanted_.push_back(at);
-        if (at < kept_.first || at >= kept_.first + kept_.second) {
-            n_read_ += n;
-            flying_.push_back(int64_t(n));
-        }
-        news_.notify_all();
-    }
-    void wait() {
-        std::unique_lock lock(mutex_);
-        news_.wait(lock, [this] { return n_allowed_ > 0; });
-        --n_allowed_;
-        t_us_ += flying_.front() / bytes_per_us_;
-        flying_.erase(flying_.begin());
-    }
-
-    const std::thread::id     test_ = std::this_thread::get_id();
-    std::vector<uint8_t>      file_;
-    std::mutex                mutex_;
-    std::condition_variable   news_;
-    std::vector<size_t>       wanted_;
-    std::vector<int64_t>      flying_;
-    std::pair<size_t, size_t> kept_;
-    uint64_t                  n_rounds_     = 0;
-    uint64_t                  n_read_       = 0;
-    int64_t                   t_us_         = 0;
-    int64_t                   t_test_us_    = 0;
-    int64_t                   bytes_per_us_ = 1;
-    int                       n_allowed_    = 0;
-};
 
 using offsets = std::vector<size_t>;
 
@@ -122,6 +37,36 @@ TEST(pieces_are_read_in_their_order_and_few_at_once) {
     disk.allow(1);
     CHECK(disk.wanted(1) == offsets({200}));
     disk.allow(10);
+}
+
+TEST(a_piece_is_there_when_its_last_missing_page_is) {
+    const size_t  n = page_size();
+    scripted_disk disk(10 * n);
+    disk.share(4 * n - 1);
+    disk.allow(100);
+    page_fetcher f(disk.system(), disk.clock());
+    f.fetch(std::vector<page_fetcher::piece>{{disk.begin(), 4 * n}, {disk.begin() + 4 * n, n}}, 1);
+    CHECK(disk.waited(2) == offsets({3 * n - 1, 5 * n - 1}));
+    disk.share(7 * n - 1); // so it may have come at any time
+    f.fetch(std::vector<page_fetcher::piece>{{disk.begin() + 6 * n, n}, {disk.begin() + 8 * n, n}}, 1);
+    CHECK(disk.waited(3) == offsets({3 * n - 1, 5 * n - 1, 9 * n - 1}));
+}
+
+TEST(without_memory_an_order_is_dropped) {
+    using pieces = std::vector<page_fetcher::piece>;
+    scripted_disk disk(1000);
+    page_fetcher  f(disk.system(), disk.clock());
+    disk.allow(100000);
+    disk.fail(1);
+    f.fetch(pieces{{disk.begin(), 100}, {disk.begin() + 100, 100}}, 1);
+    CHECK(disk.wanted(1) == offsets({0}));
+    offsets found;
+    for (uint64_t round = 2; found.empty(); ++round) { // those that come before it is dropped are, too
+        f.fetch(pieces{{disk.begin() + 500, 100}}, round);
+        std::this_thread::yield();
+        found = disk.wanted(0);
+    }
+    CHECK_EQ(found.front(), 500u);
 }
 
 TEST(the_disk_is_measured) {
@@ -157,6 +102,7 @@ struct mixture {
     page_reader   pages{disk.system()};
     experts_ahead ahead{pages, disk.system(), disk.clock()};
     int           routers[3]{};
+    int32_t       n_expert_of_first = n_expert;
 
     explicit mixture(int64_t bytes_per_us) {
         disk.set_speed(bytes_per_us);
@@ -169,7 +115,7 @@ struct mixture {
             const uint8_t * data = disk.begin() + layer * n_layer + weight * n_expert * n_bytes;
             pages.before_experts(data, n_bytes, &routers[layer], chosen);
             if (ahead.active()) {
-                ahead.before_experts({.experts = chosen, .n_used = 2}, n_expert);
+                ahead.before_experts({.experts = chosen, .n_used = 2}, layer == 0 ? n_expert_of_first : n_expert);
             }
         }
         disk.pass_time(10);
@@ -202,9 +148,16 @@ struct mixture {
     }
 };
 
-// Bytes in a microsecond. A layer takes ten, and an expert two matrices.
+// Bytes in a microsecond. A layer takes ten microseconds, in which 100 matrices come, or one. An expert has two.
 constexpr int64_t fast = 10 * mixture::n_bytes;
 constexpr int64_t slow = mixture::n_bytes / 10; // an expert takes as long as two layers
+
+struct switched {
+    explicit switched(foresight how) { set_foresight(how); }
+    ~switched() { set_foresight(foresight::needed); }
+    switched(const switched &)             = delete;
+    switched & operator=(const switched &) = delete;
+};
 
 bool has(const offsets & all, size_t one) {
     return std::ranges::find(all, one) != all.end();
@@ -221,12 +174,14 @@ TEST(experts_of_known_tokens_are_read_before_the_pass_comes_to_them) {
     m.disk.wanted(0);
     const token_id next = 2;
     m.ahead.expect({&next, 1});
-    offsets found;
+    using these    = std::vector<layer_expert>;
+    const auto all = m.ahead.ordered();
+    CHECK(these(all.begin(), all.end()) == these({{0, 2}, {0, 6}, {1, 2}, {1, 6}, {2, 2}, {2, 6}}));
+    offsets found; // some of what was ordered before may be among these
     while (!has(found, m.at(0, 2)) || !has(found, m.at(2, 6))) {
         const offsets more = m.disk.wanted(1);
         found.insert(found.end(), more.begin(), more.end());
     }
-    CHECK(!has(found, m.at(0, 1)));
 }
 
 TEST(as_much_is_ordered_as_the_disk_brings_in_time) {
@@ -242,14 +197,13 @@ TEST(as_much_is_ordered_as_the_disk_brings_in_time) {
 }
 
 TEST(nothing_is_foreseen_if_it_is_off) {
-    mixture m(fast);
-    set_foresight(foresight::off);
+    mixture        m(fast);
+    const switched off(foresight::off);
     for (int i = 0; i < 8; ++i) {
         m.pass(i % 4);
     }
     CHECK(!m.ahead.active());
     CHECK(m.ahead.forecast() == nullptr);
-    set_foresight(foresight::needed);
 }
 
 TEST(the_next_layers_router_is_asked_for_where_it_helps) {
@@ -262,6 +216,37 @@ TEST(the_next_layers_router_is_asked_for_where_it_helps) {
     CHECK_EQ(m.ahead.layer_after(0, 1), 1);
     CHECK_EQ(m.ahead.layer_after(2, 1), -1);   // the last one
     CHECK_EQ(m.ahead.layer_after(0, 100), -1); // so many rows need all experts
-    m.ahead.hear_router(1, std::vector<float>(8, 1.0f));
-    m.ahead.hear_router(1, std::vector<float>(7, 1.0f)); // of another number of experts
+}
+
+TEST(what_the_next_layers_router_says_is_ordered) {
+    mixture m(fast);
+    m.learn();
+    std::vector<float> says(8, 0.0f);
+    says[2] = says[3]        = 1.0f;
+    const auto ordered_after = [&](std::span<const float> scores) {
+        const experts_ahead::row row{no_token, true};
+        m.ahead.begin_pass({&row, 1});
+        m.ahead.hear_router(1, scores);
+        m.compute(0, m.experts_of(1));
+        const auto all = m.ahead.ordered();
+        return std::vector(all.begin(), all.end());
+    };
+    const auto said = [](const std::vector<layer_expert> & all) {
+        return std::ranges::count(all, layer_expert{1, 2}) + std::ranges::count(all, layer_expert{1, 3});
+    };
+    CHECK_EQ(said(ordered_after(says)), 2);
+    const auto without = ordered_after({});
+    says.pop_back(); // of another number of experts
+    CHECK(ordered_after(says) == without);
+}
+
+TEST(experts_that_a_layer_does_not_have_are_not_ordered) {
+    mixture m(fast);
+    m.n_expert_of_first = 4;
+    m.learn();
+    const std::vector<token_id> many(100, 1); // need all experts
+    m.ahead.expect(many);
+    const auto all = m.ahead.ordered();
+    CHECK_EQ(std::ranges::count(all, 0, &layer_expert::layer), 4);
+    CHECK_EQ(std::ranges::count(all, 1, &layer_expert::layer), 8);
 }
