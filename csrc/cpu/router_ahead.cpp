@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include <ggml-backend.h>
 
@@ -13,10 +14,11 @@ namespace duo::cpu {
 
 namespace {
 
-// Numbers of a tensor with one row, in host memory.
+// Numbers of a weight with one row, in host memory. Those of a graph's other tensors would be gone with it.
 const float * numbers_of(const ggml_tensor * t, int64_t n) {
     const bool fits = t != nullptr && t->type == GGML_TYPE_F32 && ggml_nelements(t) == n && ggml_is_contiguous(t) &&
-                      t->data != nullptr && t->buffer != nullptr && ggml_backend_buffer_is_host(t->buffer);
+                      t->data != nullptr && t->buffer != nullptr && ggml_backend_buffer_is_host(t->buffer) &&
+                      ggml_backend_buffer_get_usage(t->buffer) == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
     return fits ? static_cast<const float *>(t->data) : nullptr;
 }
 
@@ -30,6 +32,10 @@ const ggml_tensor * without_views(const ggml_tensor * t) {
 const float * norm_before(const ggml_tensor * x) {
     x = without_views(x);
     return x->op == GGML_OP_MUL && x->src[0]->op == GGML_OP_RMS_NORM ? numbers_of(x->src[1], x->ne[0]) : nullptr;
+}
+
+bool is_sigmoid(const ggml_tensor * t) {
+    return t->op == GGML_OP_UNARY && ggml_get_unary_op(t) == GGML_UNARY_OP_SIGMOID;
 }
 
 } // namespace
@@ -46,24 +52,38 @@ bool router_ahead::on_product(const ggml_tensor * node) {
 }
 
 void router_ahead::on_experts(const ggml_tensor * node, int32_t layer) {
-    if (last_.weight == nullptr || layer_ >= 0 || layer < 0) {
+    router r = std::exchange(last_, {}); // other experts have another router, or none
+    if (r.weight == nullptr || layer_ >= 0 || layer < 0 || !read_choice(node->src[2], r)) {
         return;
-    }
-    const ggml_tensor * sorted = without_views(node->src[2]);
-    if (sorted->op == GGML_OP_ARGSORT || sorted->op == GGML_OP_TOP_K) {
-        const ggml_tensor * sum = without_views(sorted->src[0]);
-        if (sum->op == GGML_OP_ADD) {
-            const ggml_tensor * chances = without_views(sum->src[0]);
-            last_.bias                  = numbers_of(sum->src[1], last_.weight->ne[1]);
-            last_.how                   = chances->op == GGML_OP_SOFT_MAX ? gate::softmax
-                                          : chances->op == GGML_OP_UNARY && ggml_get_unary_op(chances) == GGML_UNARY_OP_SIGMOID
-                                              ? gate::sigmoid
-                                              : gate::monotone;
-        }
     }
     layer_ = layer;
     routers_.resize(std::max(routers_.size(), size_t(layer) + 1));
-    routers_[size_t(layer)] = last_;
+    routers_[size_t(layer)] = r;
+}
+
+// The best of the product, of its sigmoid or of its softmax, which have the same order; a bias is added to one of them.
+bool router_ahead::read_choice(const ggml_tensor * chosen, router & r) {
+    const ggml_tensor * x = without_views(chosen);
+    if (x->op != GGML_OP_ARGSORT && x->op != GGML_OP_TOP_K) {
+        return false;
+    }
+    const auto take_bias = [&r, &x] { // what is no bias stays, and is not known
+        if (x->op == GGML_OP_ADD && (r.bias = numbers_of(x->src[1], r.weight->ne[1])) != nullptr) {
+            x = without_views(x->src[0]);
+        }
+    };
+    x = without_views(x->src[0]);
+    take_bias();
+    if (x->op == GGML_OP_SOFT_MAX || is_sigmoid(x)) {
+        const gate how = x->op == GGML_OP_SOFT_MAX ? gate::softmax : gate::sigmoid;
+        x              = without_views(x->src[0]);
+        if (r.bias != nullptr) {
+            r.how = how;
+        } else {
+            take_bias();
+        }
+    }
+    return x->op == GGML_OP_MUL_MAT && x->src[0] == r.weight;
 }
 
 std::span<const float> router_ahead::next(const ggml_tensor * node, int n_threads) {
@@ -106,12 +126,12 @@ void router_ahead::fill_inputs(const ggml_tensor * x, const router & now, const 
 }
 
 void router_ahead::add_bias(const router & r, size_t n_expert) {
-    for (size_t at = 0; r.bias != nullptr && r.how != gate::monotone && at < scores_.size(); at += n_expert) {
+    for (size_t at = 0; r.bias != nullptr && at < scores_.size(); at += n_expert) {
         const auto  row  = std::span(scores_).subspan(at, n_expert);
         const float most = std::ranges::max(row);
         float       sum  = 0.0f;
         for (float & x : row) {
-            x = r.how == gate::sigmoid ? 1.0f / (1.0f + std::exp(-x)) : std::exp(x - most);
+            x = r.how == gate::sigmoid ? 1.0f / (1.0f + std::exp(-x)) : r.how == gate::softmax ? std::exp(x - most) : x;
             sum += x;
         }
         for (size_t i = 0; i < n_expert; ++i) {

@@ -30,18 +30,20 @@ class router_ahead {
     std::span<const float> next(const ggml_tensor * node, int n_threads);
 
   private:
-    // How an expert's chance to be chosen follows from the product.
-    enum class gate : uint8_t { monotone, sigmoid, softmax };
+    // What is done to the product before the bias is added.
+    enum class gate : uint8_t { plain, sigmoid, softmax };
 
     struct router {
         const ggml_tensor * weight = nullptr;
         const float *       norm   = nullptr; // weights of the norm before it; nullptr: not known
         const float *       bias   = nullptr; // added before the best are chosen; nullptr: none
-        gate                how    = gate::monotone;
+        gate                how    = gate::plain;
     };
 
-    void fill_inputs(const ggml_tensor * x, const router & now, const router & then);
-    void add_bias(const router & r, size_t n_expert);
+    // How experts are chosen. False: in a way that is not known here.
+    static bool read_choice(const ggml_tensor * chosen, router & r);
+    void        fill_inputs(const ggml_tensor * x, const router & now, const router & then);
+    void        add_bias(const router & r, size_t n_expert);
 
     std::vector<router> routers_; // by layer
     router              last_;
