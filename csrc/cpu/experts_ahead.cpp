@@ -9,9 +9,10 @@ namespace duo::cpu {
 namespace {
 std::atomic<foresight> foresight_here{foresight::needed};
 
-constexpr size_t share_of_experts = 512;             // the memory of the forecast is this part of the experts',
-constexpr size_t n_bytes_least    = size_t(4) << 20; // or so much
-constexpr double layer_us_decay   = 0.95;            // of a layer's time, with each layer
+constexpr size_t share_of_experts = 512;              // the memory of the forecast is this part of the experts',
+constexpr size_t n_bytes_least    = size_t(4) << 20;  // but not less,
+constexpr size_t n_bytes_most     = size_t(64) << 20; // and not more
+constexpr double layer_us_decay   = 0.95;             // of a layer's time, with each layer
 } // namespace
 
 void set_foresight(foresight how) {
@@ -32,10 +33,9 @@ bool experts_ahead::active() const {
 }
 
 void experts_ahead::begin_pass(std::span<const row> rows) {
-    rows_.clear();
+    rows_.assign(rows.begin(), rows.end());
     i_first_ = 0;
-    if (active()) {
-        rows_.assign(rows.begin(), rows.end());
+    if (!rows_.empty()) {
         begin_graph();
     }
 }
@@ -50,7 +50,9 @@ void experts_ahead::begin_graph() {
         return;
     }
     tokens_.clear();
-    for (size_t i = i_first_; i < rows_.size(); ++i) {
+    const size_t n_rest = rows_.size() - i_first_;
+    const size_t end    = i_first_ + (n_most_ == 0 ? n_rest : std::min(n_rest, n_most_));
+    for (size_t i = i_first_; i < end; ++i) {
         tokens_.push_back(rows_[i].token);
     }
     forecast_->begin(tokens_);
@@ -63,7 +65,8 @@ void experts_ahead::make_forecast() {
     if (seen_.n_layer > 0 && seen_.n_layer != known.n_layer) {
         const size_t n_all = pages_.n_bytes(seen_.n_expert);
         n_bytes_           = n_all / (size_t(seen_.n_layer) * size_t(seen_.n_expert));
-        forecast_ = std::make_unique<expert_forecast>(seen_, std::max(n_bytes_least, n_all / share_of_experts));
+        forecast_ =
+            std::make_unique<expert_forecast>(seen_, std::clamp(n_all / share_of_experts, n_bytes_least, n_bytes_most));
         if (foresight_now() == foresight::always) {
             forecast_->measure();
         }
@@ -72,7 +75,7 @@ void experts_ahead::make_forecast() {
 
 // What is read for the next pass now is not read again when it begins.
 void experts_ahead::expect(std::span<const token_id> tokens) {
-    if (forecast_ != nullptr && active()) {
+    if (expects()) {
         forecast_->begin(tokens);
         ++round_;
         order(0);
@@ -107,10 +110,13 @@ void experts_ahead::before_experts(const expert_choice & choice, int32_t n_exper
         layer_us_       = layer_us_ == 0.0 ? us : layer_us_ * layer_us_decay + us * (1.0 - layer_us_decay);
     } else {
         n_graph_ = choice.n_rows();
+        n_most_  = std::max(n_most_, n_graph_);
     }
     t_layer_ = t;
     layer_   = layer;
     seen_    = {.n_layer = pages_.n_layers(), .n_expert = n_expert, .n_used = choice.n_used};
+    n_experts_.resize(size_t(seen_.n_layer));
+    n_experts_[size_t(layer)] = n_expert;
     if (forecast_ != nullptr && layer < forecast_->shape().n_layer && n_expert == forecast_->shape().n_expert) {
         set_tokens(choice.n_rows());
         forecast_->learn(layer, tokens_, choice);
@@ -135,6 +141,7 @@ void experts_ahead::set_tokens(size_t n_rows) {
 void experts_ahead::order(int32_t first) {
     forecast_->choose(first, n_in_time(), chosen_);
     matrices_.clear();
+    std::erase_if(chosen_, [this](const layer_expert & e) { return e.expert >= n_experts_[size_t(e.layer)]; });
     for (const layer_expert & e : chosen_) {
         pages_.append(e.layer, e.expert, matrices_);
     }

@@ -38,10 +38,12 @@ class experts_ahead {
 
     // Whether it wants to know of products.
     [[nodiscard]] bool active() const;
+    // Whether expect() does anything.
+    [[nodiscard]] bool expects() const { return forecast_ != nullptr && active(); }
     // Of the last experts; -1: they are not mapped.
     [[nodiscard]] int32_t layer_now() const { return pages_.layer_now(); }
 
-    // A pass over these rows begins; it may be computed in several graphs.
+    // A pass over these rows begins, in their order; it may be computed in several graphs. No rows: they are not known.
     void begin_pass(std::span<const row> rows);
     // The next pass may have these tokens.
     void expect(std::span<const token_id> tokens);
@@ -71,10 +73,12 @@ class experts_ahead {
 
     std::unique_ptr<expert_forecast> forecast_;      // nullptr: no whole pass was seen
     expert_shape                     seen_;          // of the layers so far
+    std::vector<int32_t>             n_experts_;     // of each layer
     size_t                           n_bytes_ = 0;   // of an expert, the mean
     std::vector<row>                 rows_;          // of the pass
     size_t                           i_first_  = 0;  // of the graph's rows
     size_t                           n_graph_  = 0;  // rows of its first layer
+    size_t                           n_most_   = 0;  // of any graph so far
     int32_t                          layer_    = -1; // the last one; -1: the graph has not come to any
     uint64_t                         round_    = 1;  // of the graph
     int64_t                          t_layer_  = 0;  // when the layer's experts were chosen

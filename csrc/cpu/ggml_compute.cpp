@@ -193,13 +193,16 @@ void backend::multiply_experts(ggml_tensor * node) {
         jobs_[e].columns.clear();
         jobs_[e].only = {};
     }
+    const bool tells = ahead_now != nullptr && ahead_now->active();
     ids_.clear();
     for (int64_t token = 0; token < ids->ne[1]; ++token) {
         for (int64_t slot = 0; slot < ids->ne[0]; ++slot) {
             const auto e = *reinterpret_cast<const int32_t *>(static_cast<const uint8_t *>(ids->data) +
                                                               size_t(slot) * ids->nb[0] + size_t(token) * ids->nb[1]);
             GGML_ASSERT(e >= 0 && e < w->ne[2]);
-            ids_.push_back(e);
+            if (tells) {
+                ids_.push_back(e);
+            }
             jobs_[size_t(e)].columns.push_back(
                 {at<const float>(x, slot % x->ne[1], token, 0), at<float>(node, slot, token, 0)});
         }
@@ -212,7 +215,9 @@ void backend::multiply_experts(ggml_tensor * node) {
             chosen_.push_back(int32_t(size_t(j.weights - first) / s.bytes()));
         }
         pages_now->before_experts(first, s.bytes(), ids, chosen_);
-        tell_experts(node);
+        if (tells) {
+            tell_experts(node);
+        }
     }
     ++experts.n_products;
     experts.n_experts += std::ssize(jobs_);
@@ -222,11 +227,8 @@ void backend::multiply_experts(ggml_tensor * node) {
 }
 
 void backend::tell_experts(const ggml_tensor * node) {
-    if (ahead_now != nullptr && ahead_now->active()) {
-        routers_.on_experts(node, ahead_now->layer_now());
-        ahead_now->before_experts({.experts = ids_, .n_used = int32_t(node->src[2]->ne[0])},
-                                  int32_t(node->src[0]->ne[2]));
-    }
+    routers_.on_experts(node, ahead_now->layer_now());
+    ahead_now->before_experts({.experts = ids_, .n_used = int32_t(node->src[2]->ne[0])}, int32_t(node->src[0]->ne[2]));
 }
 
 // The token embeddings, if they are also the output matrix.

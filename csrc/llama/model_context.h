@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <llama.h>
 
@@ -62,8 +63,9 @@ class model_context {
     // False: `stop` became true. nullptr: nothing stops it. Throws duo::error.
     // within: the order of the rows that share a position; empty: none do.
     bool evaluate(const llama_batch & batch, const std::atomic<bool> * stop, std::span<const int32_t> within = {});
-    // The next pass may have these tokens.
-    void expect(std::span<const token_id> tokens);
+    // The next pass may have these tokens. expects(): that does something now.
+    [[nodiscard]] bool expects() const;
+    void               expect(std::span<const token_id> tokens);
     // nullptr: weights are not mapped.
     [[nodiscard]] const cpu::experts_ahead * experts() const { return experts_ ? &*experts_ : nullptr; }
     // The states that a head's encoder makes; valid until the next pass. Throws duo::error.
@@ -109,6 +111,8 @@ class model_context {
 
     std::optional<cpu::page_reader>   pages_;   // of mapped weights
     std::optional<cpu::experts_ahead> experts_; // of these
+
+    std::vector<cpu::experts_ahead::row> rows_; // scratch, of a pass
 };
 
 } // namespace duo
