@@ -101,6 +101,7 @@ bool verify_round::wait_for_drafts() {
     const int32_t n_most = n_room();
     int64_t       t0     = 0;
     waiting_.clear();
+    foreseen_.clear();
     for (int32_t i = 0;; ++i) {
         const uint32_t heard = wires_.verify_bell.listen();
         take_nodes();
@@ -118,8 +119,9 @@ bool verify_round::wait_for_drafts() {
                                  [](const verify_slot * s) { return s->draft_may_grow(); });
         }
         walk_.wake_reader();
+        const int64_t t_end = now_us() + wait_us;
         foresee();
-        if (!wires_.verify_bell.wait(heard, now_us() + wait_us)) {
+        if (!wires_.verify_bell.wait(heard, t_end)) {
             for (verify_slot * s : pass_.slots()) {
                 if (s->draft_may_grow()) {
                     s->draft.set(state::late); // a draft that hangs costs one wait, not one for each token
@@ -131,19 +133,25 @@ bool verify_round::wait_for_drafts() {
 
 // While drafts are waited for, the target fetches what the rows of the next pass will read, as far as they are known.
 void verify_round::foresee() {
-    foreseen_.clear();
+    if (!model_.expects()) {
+        return;
+    }
+    tokens_.clear();
     for (const verify_slot * s : pass_.slots()) {
         const auto & tokens = s->text.context().tokens();
         const auto   n_new  = s->n_read > 0 ? s->n_read : s->n_missing();
         const auto   begin  = tokens.begin() + std::ptrdiff_t(s->cached.size());
-        foreseen_.insert(foreseen_.end(), begin, begin + std::ptrdiff_t(n_new));
+        tokens_.insert(tokens_.end(), begin, begin + std::ptrdiff_t(n_new));
         for (const pass_tree::node & nd : s->text.guesses().tree().nodes()) {
             if (s->n_read == 0 && nd.chance >= least_foreseen) {
-                foreseen_.push_back(nd.token);
+                tokens_.push_back(nd.token);
             }
         }
     }
-    model_.expect(foreseen_);
+    if (tokens_ != foreseen_) {
+        foreseen_ = tokens_;
+        model_.expect(foreseen_);
+    }
 }
 
 // Takes the trees as they are known now. The draft of a text that is written alone begins when that pays.

@@ -26,6 +26,7 @@ class scripted_model : public scripted_base {
 
     int32_t n_undo_together(int32_t n_texts) const override;
 
+    bool expects() const override { return true; }
     void expect(std::span<const token_id> tokens) override;
 
     void use_threads(int32_t n) override;
