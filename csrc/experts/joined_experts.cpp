@@ -8,6 +8,8 @@ namespace duo {
 
 namespace {
 
+constexpr size_t n_rows_most = 8; // of a pass that records learn from: a prompt's many rows say little more
+
 float odds_of(float chance) {
     return chance / (1.0f - chance);
 }
@@ -20,14 +22,13 @@ joined_experts::joined_experts(const expert_shape & shape, std::vector<expert_pr
       records_(size_t(shape.n_layer), rank_record(n_ranks_, size_t(shape.n_used), share_)),
       scores_(size_t(shape.n_expert)), odds_(size_t(shape.n_expert)), chosen_(size_t(shape.n_expert)) {
     for (expert_predictor * p : parts) {
-        parts_.push_back({p, records_});
+        parts_.push_back({.predictor = p, .records = records_, .ranked = {}});
     }
 }
 
-// Leaves in ranked_ what the part says.
-void joined_experts::rank(const part & p, int32_t layer, size_t row, token_id token) const {
+void joined_experts::rank(part & p, int32_t layer, size_t row, token_id token) const {
     p.predictor->score(layer, row, token, scores_);
-    rank_experts(scores_, n_ranks_, ranked_);
+    rank_experts(scores_, n_ranks_, p.ranked);
 }
 
 // What all say, as if they were right or wrong independently of each other (naive Bayes): each multiplies the odds by
@@ -36,9 +37,9 @@ void joined_experts::rank(const part & p, int32_t layer, size_t row, token_id to
 void joined_experts::rank_all(int32_t layer, size_t row, token_id token) const {
     std::ranges::fill(odds_, odds_of(share_));
     bool any = false;
-    for (const part & p : parts_) {
+    for (part & p : parts_) {
         rank(p, layer, row, token);
-        if (ranked_.empty()) {
+        if (p.ranked.empty()) {
             continue;
         }
         any                        = true;
@@ -47,8 +48,8 @@ void joined_experts::rank_all(int32_t layer, size_t row, token_id token) const {
         for (float & x : odds_) {
             x *= rest / odds_of(share_);
         }
-        for (size_t i = 0; i < ranked_.size(); ++i) {
-            odds_[size_t(ranked_[i])] *= odds_of(record.chance(i)) / rest;
+        for (size_t i = 0; i < p.ranked.size(); ++i) {
+            odds_[size_t(p.ranked[i])] *= odds_of(record.chance(i)) / rest;
         }
     }
     ranked_.clear();
@@ -57,25 +58,27 @@ void joined_experts::rank_all(int32_t layer, size_t row, token_id token) const {
     }
 }
 
-void joined_experts::chances(const rank_record & record, std::span<float> out) const {
+void joined_experts::chances(const rank_record & record, std::span<const int32_t> ranked, std::span<float> out) {
     std::ranges::fill(out, 0.0f);
-    for (size_t i = 0; i < ranked_.size(); ++i) {
-        out[size_t(ranked_[i])] = record.chance(i);
+    for (size_t i = 0; i < ranked.size(); ++i) {
+        out[size_t(ranked[i])] = record.chance(i);
     }
 }
 
 void joined_experts::score(int32_t layer, size_t row, token_id token, std::span<float> out) const {
     rank_all(layer, row, token);
-    chances(records_[size_t(layer)], out);
+    chances(records_[size_t(layer)], ranked_, out);
 }
 
 void joined_experts::score_by(size_t part, int32_t layer, size_t row, token_id token, std::span<float> out) const {
     rank(parts_[part], layer, row, token);
-    chances(parts_[part].records[size_t(layer)], out);
+    chances(parts_[part].records[size_t(layer)], parts_[part].ranked, out);
 }
 
 void joined_experts::learn(int32_t layer, std::span<const token_id> tokens, const expert_choice & choice) {
-    for (size_t row = 0; row < choice.n_rows(); ++row) {
+    const size_t n = std::min(choice.n_rows(), n_rows_most);
+    for (size_t i = 0; i < n; ++i) {
+        const size_t row = i * choice.n_rows() / n;
         std::fill(chosen_.begin(), chosen_.end(), false);
         for (const int32_t expert : choice.of(row)) {
             chosen_[size_t(expert)] = true;
@@ -85,9 +88,8 @@ void joined_experts::learn(int32_t layer, std::span<const token_id> tokens, cons
             records_[size_t(layer)].add(ranked_, chosen_);
         }
         for (part & p : parts_) {
-            rank(p, layer, row, tokens[row]);
-            if (!ranked_.empty()) {
-                p.records[size_t(layer)].add(ranked_, chosen_);
+            if (!p.ranked.empty()) {
+                p.records[size_t(layer)].add(p.ranked, chosen_);
             }
         }
     }

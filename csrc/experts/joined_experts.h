@@ -26,19 +26,20 @@ class joined_experts final : public expert_predictor {
     struct part {
         expert_predictor *       predictor;
         std::vector<rank_record> records; // by layer
+        std::vector<int32_t>     ranked;  // what it said last
     };
 
-    void rank(const part & p, int32_t layer, size_t row, token_id token) const;
-    void rank_all(int32_t layer, size_t row, token_id token) const;
-    void chances(const rank_record & record, std::span<float> out) const;
+    void        rank(part & p, int32_t layer, size_t row, token_id token) const;
+    void        rank_all(int32_t layer, size_t row, token_id token) const;
+    static void chances(const rank_record & record, std::span<const int32_t> ranked, std::span<float> out);
 
     float                        share_;
     size_t                       n_ranks_;
-    std::vector<part>            parts_;
+    mutable std::vector<part>    parts_;
     std::vector<rank_record>     records_; // of all together, by layer
     mutable std::vector<float>   scores_;  // scratch, of one part
     mutable std::vector<float>   odds_;    // scratch, of all
-    mutable std::vector<int32_t> ranked_;  // scratch
+    mutable std::vector<int32_t> ranked_;  // scratch, of all
     std::vector<bool>            chosen_;  // scratch, of a row
 };
 
