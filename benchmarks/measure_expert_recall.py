@@ -4,7 +4,7 @@
 
 The models: the trained mixture of tests/data, four times as wide, so that duo's kernels compute all of it; with
 --widen also made deeper (its added layers have the router of the layer behind them, so a router applied one layer
-early is nearly always right there); with --random the mixture with random weights of measure_larger_than_memory.
+early is right more often there); with --random the mixture with random weights of measure_larger_than_memory.
 The texts are what the trained mixture writes after held-out prompts, for all models: the same tokens come again, as
 in any text. Each text is a prompt of 64 tokens, then passes of the width. Predictors go on learning from text to
 text (csrc/experts). The budgets are 1, 1.5 and 2 times the experts that a layer needs in a pass, on average. These
