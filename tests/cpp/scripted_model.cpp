@@ -18,20 +18,10 @@ int32_t scripted_model::n_undo_together(int32_t n_texts) const {
                                              : b_.n_together;
 }
 
-void scripted_model::expect(std::span<const token_id> tokens) {
-    const one_at_a_time guard(*this);
-    expected_.assign(tokens.begin(), tokens.end());
-}
-
 void scripted_model::use_threads(int32_t n) {
     const one_at_a_time guard(*this);
     REQUIRE(n >= 0 && size_t(n) < n_decoded_with.size());
     n_threads_ = size_t(n);
-}
-
-void scripted_model::use_scales(const duo::lora_scales & scales) {
-    const one_at_a_time guard(*this);
-    scale_ = scales.empty() ? 0.0f : scales.front();
 }
 
 decode_status scripted_model::decode(std::span<const row> rows, const std::atomic<bool> & stop) {

@@ -27,11 +27,17 @@ class scripted_model : public scripted_base {
     int32_t n_undo_together(int32_t n_texts) const override;
 
     bool expects() const override { return true; }
-    void expect(std::span<const token_id> tokens) override;
+    void expect(std::span<const token_id> tokens) override {
+        const one_at_a_time guard(*this);
+        expected_.assign(tokens.begin(), tokens.end());
+    }
 
     void use_threads(int32_t n) override;
 
-    void use_scales(const duo::lora_scales & scales) override;
+    void use_scales(const duo::lora_scales & scales) override {
+        const one_at_a_time guard(*this);
+        scale_ = scales.empty() ? 0.0f : scales.front();
+    }
 
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;
 
