@@ -10,8 +10,8 @@ namespace {
 std::atomic<foresight> foresight_here{foresight::needed};
 
 constexpr size_t share_of_experts = 512;              // the memory of the forecast is this part of the experts',
-constexpr size_t n_bytes_least    = size_t(4) << 20;  // but not less,
-constexpr size_t n_bytes_most     = size_t(64) << 20; // and not more
+constexpr size_t n_forecast_least = size_t(4) << 20;  // but not less,
+constexpr size_t n_forecast_most  = size_t(64) << 20; // and not more
 constexpr double layer_us_decay   = 0.95;             // of a layer's time, with each layer
 } // namespace
 
@@ -65,8 +65,8 @@ void experts_ahead::make_forecast() {
     if (seen_.n_layer > 0 && seen_.n_layer != known.n_layer) {
         const size_t n_all = pages_.n_bytes(seen_.n_expert);
         n_bytes_           = n_all / (size_t(seen_.n_layer) * size_t(seen_.n_expert));
-        forecast_ =
-            std::make_unique<expert_forecast>(seen_, std::clamp(n_all / share_of_experts, n_bytes_least, n_bytes_most));
+        forecast_          = std::make_unique<expert_forecast>(
+            seen_, std::clamp(n_all / share_of_experts, n_forecast_least, n_forecast_most));
         if (foresight_now() == foresight::always) {
             forecast_->measure();
         }
