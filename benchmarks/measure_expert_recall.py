@@ -8,7 +8,7 @@ early is right more often there); with --random the mixture with random weights 
 The texts are what the trained mixture writes after held-out prompts, for all models: the same tokens come again, as
 in any text. Each text is a prompt of 64 tokens, then passes of the width. Predictors go on learning from text to
 text (csrc/experts). The budgets are 1, 1.5 and 2 times the experts that a layer needs in a pass, on average. These
-are counts: a busy machine has the same.
+are counts: a busy machine has the same, but for a percent where the texts differ.
 """
 
 from __future__ import annotations
