@@ -1,10 +1,12 @@
 """Tokens per second of a mixture of experts whose file does not fit into memory.
 
-    sudo python -m benchmarks.measure_larger_than_memory [--shares 0.5,0.7,1.2] [-n 24] [--out FILE]
+    sudo python -m benchmarks.measure_larger_than_memory [--shares 0.5,0.7,1.2] [--arms NAME ...] [-n 24] [--out FILE]
 
 The model is a Qwen3-MoE with random weights in Q4_0. Each arm is a process of its own in a control group whose memory
 is limited to a share of the file, and begins with an empty page cache. Arms: llama-cpp-python on the mapped model; duo
-on the file of `duo pack`, with the kernel's own reading (a preloaded library swallows what duo asks for) and as it is.
+on the file of `duo pack`, with the kernel's own reading (a preloaded library swallows what duo asks for), reading
+experts when their router has chosen them (nothing is foreseen), and as it is. With --words it is the trained mixture of
+tests/data, widened to that size, greedy, and the arms with a draft have the demo draft.
 The disk's best is what it gives to one reader of large pieces.
 """
 
@@ -27,8 +29,10 @@ import gguf
 import numpy as np
 from benchmarks import models
 from benchmarks.mixture_file import MixtureShape, begun
+from benchmarks.mixture_words import widened
 
 from duo.benchmark.bench.head import command_of, machine
+from duo.models.demo import demo_pair
 from duo.placement import packed
 
 N_LAYER, N_EMBD, N_EXPERT, N_USED, N_FF, N_HEAD, N_KV, N_HEAD_DIM = 24, 1536, 64, 8, 512, 16, 4, 96
@@ -49,15 +53,19 @@ def mapped():
 c.llama_model_default_params = mapped
 m = llama_cpp.Llama(MODEL, n_ctx=512, verbose=False)
 def write(n):
-    tokens = m.generate(m.tokenize(PROMPT.encode()), temp=1.0, top_k=0, top_p=1.0, min_p=0.0)
+    tokens = m.generate(m.tokenize(PROMPT.encode()), temp=HEAT, top_k=0, top_p=1.0, min_p=0.0)
     return [t for t, _ in zip(tokens, range(n))]
 """
 DUO = """
 import duo
-m = duo.Duo(MODEL, n_ctx=512)
+m = duo.Duo(MODEL, DRAFT, n_ctx=512)
 def write(n):
-    how = dict(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=1, ignore_eos=True, mode="plain")
+    how = dict(temperature=HEAT, top_k=0, top_p=1.0, min_p=0.0, seed=1, ignore_eos=True, mode=MODE)
     return list(m.generate(PROMPT, max_tokens=n, **how).tokens)
+"""
+UNFORESEEN = """
+from duo import _core
+_core.foresee_experts("off")
 """
 MEASURE = """
 import json, time
@@ -177,12 +185,16 @@ def table(found: dict[str, Any]) -> str:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--shares", default="0.5,0.7,1.2", help="limits of memory, as shares of the file")
+    p.add_argument("--arms", nargs="+", metavar="NAME", help="of the table's; by default all")
+    p.add_argument("--words", metavar="SIZE", help="the trained mixture at 600M, 2G, ..., with and without a draft")
     p.add_argument("-n", type=int, default=24, help="tokens of a text")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--work", type=Path, default=Path("build/larger"), help="folder for the model file")
     p.add_argument("--out", type=Path, help="JSON")
     args = p.parse_args()
-    model = made(args.work / "mixture-q4_0.gguf")
+    model = widened(args.words, args.work) if args.words else made(args.work / "mixture-q4_0.gguf")
+    alone = f"DRAFT, MODE, HEAT = None, 'plain', {0.0 if args.words else 1.0}\n"
+    drafted = f"DRAFT, MODE, HEAT = {demo_pair()[1]!r}, 'async', 0.0\n"
     own = Path(packed.default_path(str(model)))
     if not own.exists():
         subprocess.run([sys.executable, "-m", "duo", "pack", str(model)], check=True)
@@ -191,10 +203,16 @@ def main() -> None:
         source.write_text(SWALLOW)
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
         arms: dict[str, tuple[str, tuple[Path, ...], dict[str, str]]] = {
-            "llama.cpp, mapped": (LLAMA_CPP, (model,), {}),
-            "duo, the system reads": (DUO, (model, own), {"LD_PRELOAD": str(library)}),
-            "duo": (DUO, (model, own), {}),
+            "llama.cpp, mapped": (alone + LLAMA_CPP, (model,), {}),
+            "duo, the system reads": (alone + DUO, (model, own), {"LD_PRELOAD": str(library)}),
+            "duo, nothing foreseen": (alone + UNFORESEEN + DUO, (model, own), {}),
+            "duo": (alone + DUO, (model, own), {}),
         }
+        if args.words:
+            arms["duo, a draft, nothing foreseen"] = (drafted + UNFORESEEN + DUO, (model, own), {})
+            arms["duo, a draft"] = (drafted + DUO, (model, own), {})
+        if args.arms:
+            arms = {name: arms[name] for name in args.arms}
         best = statistics.median(disk(own) for _ in range(3))
         rows = []
         for share in args.shares.split(","):
@@ -213,7 +231,7 @@ def main() -> None:
                 rows.append({"share": float(share), "arm": name, "per_second": per_second, "mb_a_token": mb,
                              "mb_s": mb_s, "rounds": [round(r[0], 3) for r in x]})  # fmt: skip
                 print(rows[-1], flush=True)
-    found = {"machine": machine(), "command": command_of("benchmarks.measure_larger_than_memory"), "file_mb":
+    found = {"machine": machine(), "command": command_of(sys.argv), "file_mb":
              own.stat().st_size / 1e6, "disk_mb_s": best / 1e6, "rows": rows}  # fmt: skip
     print(f"the disk's best: {best / 1e6:.0f} MB/s; the packed file: {own.stat().st_size / 1e6:.0f} MB")
     print(table(found))

@@ -1,6 +1,7 @@
 #include "file_map.h"
 
 #include <algorithm>
+#include <array>
 
 #include "error.h"
 #include "huge_page.h"
@@ -19,6 +20,20 @@ namespace duo {
 #if defined(DUO_HAS_MMAP)
 
 namespace {
+
+// Of what is wanted at once, Linux reads no more than its read-ahead, or what the disk takes in one request. Almost all
+// systems and disks have so much.
+constexpr size_t n_wanted_at_once = size_t(128) << 10;
+
+#if defined(__linux__)
+using page_state = unsigned char;
+#else
+using page_state = char;
+#endif
+
+bool is_in_memory(page_state page) {
+    return (page & 1) != 0;
+}
 
 struct descriptor {
     int fd;
@@ -53,8 +68,9 @@ file_map::file_map(const std::string & path, bool sequential) {
     if (file.fd < 0 || fstat(file.fd, &facts) != 0) {
         throw error(error_kind::unknown_model, path + " cannot be read: " + std::strerror(errno));
     }
-    size_ = size_t(facts.st_size);
-    data_ = size_ == 0 ? nullptr : map_file(file.fd, size_);
+    size_  = size_t(facts.st_size);
+    tells_ = facts.st_uid == geteuid() || access(path.c_str(), W_OK) == 0;
+    data_  = size_ == 0 ? nullptr : map_file(file.fd, size_);
     if (data_ == nullptr) {
         throw error(error_kind::does_not_fit, path + " cannot be mapped into memory (" +
                                                   (size_ == 0 ? "it is empty" : std::strerror(errno)) +
@@ -96,9 +112,28 @@ void file_map::forget(size_t offset, size_t n) const {
     }
 }
 
+// One call that finds the missing pages of a block costs less than asking for all of them.
 void file_map::want(size_t offset, size_t n) const {
-    const size_t first = offset / page_size() * page_size();
-    madvise(data_ + first, std::min(offset + n, size_) - first, MADV_WILLNEED);
+    std::array<page_state, 512> pages;
+    const size_t                n_page = page_size();
+    const size_t                end    = std::min(offset + n, size_);
+    for (size_t block = offset / n_page * n_page; block < end; block += pages.size() * n_page) {
+        const size_t n_block = std::min(pages.size() * n_page, end - block);
+        const size_t n_pages = up_to(n_block, n_page) / n_page;
+        if (!tells_ || mincore(data_ + block, n_block, pages.data()) != 0) {
+            pages.fill(0);
+        }
+        for (size_t i = 0; i < n_pages;) {
+            size_t last = i;
+            while (last < n_pages && !is_in_memory(pages[last]) && (last - i) * n_page < n_wanted_at_once) {
+                ++last;
+            }
+            if (last > i) {
+                madvise(data_ + block + i * n_page, (last - i) * n_page, MADV_WILLNEED);
+            }
+            i = std::max(last, i + 1);
+        }
+    }
 }
 
 bool file_map::fill([[maybe_unused]] size_t offset, [[maybe_unused]] size_t n) const {
@@ -112,12 +147,8 @@ bool file_map::fill([[maybe_unused]] size_t offset, [[maybe_unused]] size_t n) c
 }
 
 bool file_map::in_memory(size_t offset) const {
-#if defined(__linux__)
-    unsigned char page = 1;
-#else
-    char page = 1;
-#endif
-    return mincore(data_ + offset / page_size() * page_size(), 1, &page) != 0 || (page & 1) != 0;
+    page_state page = 0;
+    return tells_ && mincore(data_ + offset / page_size() * page_size(), 1, &page) == 0 && is_in_memory(page);
 }
 
 #else
@@ -145,7 +176,7 @@ bool file_map::fill(size_t, size_t) const {
 }
 
 bool file_map::in_memory(size_t) const {
-    return true;
+    return false;
 }
 
 #endif

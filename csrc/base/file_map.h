@@ -32,14 +32,15 @@ class file_map {
     // Brings them into memory and into this process's page tables. False: some cannot be read, or the system has no
     // such call.
     [[nodiscard]] bool fill(size_t offset, size_t n) const;
-    // Whether the page of this byte is in memory, as far as the system tells.
+    // The page of this byte is in memory, as far as the system tells: Linux tells only those who may write the file.
     [[nodiscard]] bool in_memory(size_t offset) const;
     // Some page could not be read: the disk failed, or the file became shorter. It reads as zeros.
     [[nodiscard]] bool lost() const { return watched_ && watched_->lost(); }
 
   private:
-    uint8_t * data_ = nullptr;
-    size_t    size_ = 0;
+    uint8_t * data_  = nullptr;
+    size_t    size_  = 0;
+    bool      tells_ = false; // the system, what is in memory
 
     std::optional<watched_pages> watched_;
 };

@@ -20,6 +20,7 @@ thread_local experts_read experts;
 thread_local cell_order * order_now = nullptr; // see set_cell_order
 
 thread_local page_reader *      pages_now = nullptr; // see set_page_reader
+thread_local experts_ahead *    ahead_now = nullptr; // see set_experts_ahead
 thread_local const row_choice * rows_now  = nullptr; // see choose_rows
 thread_local bool               skips_now = false;   // see skip_products
 
@@ -65,6 +66,10 @@ cell_order * set_cell_order(cell_order * order) {
 
 page_reader * set_page_reader(page_reader * pages) {
     return std::exchange(pages_now, pages);
+}
+
+experts_ahead * set_experts_ahead(experts_ahead * ahead) {
+    return std::exchange(ahead_now, ahead);
 }
 
 choose_rows::choose_rows(const row_choice * rows) : before_(std::exchange(rows_now, rows)) {
@@ -162,6 +167,19 @@ void backend::multiply_matrix(ggml_tensor * node) {
     }
     const prepare_fn by = best_kernels()->prepare_of(s.f, int(jobs_[0].columns.size()));
     multiply(*best_kernels(), s, jobs_, n_threads, memory_, is_prepared(node, by));
+    if (ahead_now != nullptr && ahead_now->active() && routers_.on_product(node)) {
+        foresee(node);
+    }
+}
+
+void backend::foresee(const ggml_tensor * router) {
+    const int32_t next = ahead_now->layer_after(routers_.layer(), size_t(router->src[1]->ne[1]));
+    if (next >= 0) {
+        const auto said = routers_.next(router, n_threads);
+        if (!said.empty()) {
+            ahead_now->hear_router(next, said);
+        }
+    }
 }
 
 void backend::multiply_experts(ggml_tensor * node) {
@@ -175,11 +193,16 @@ void backend::multiply_experts(ggml_tensor * node) {
         jobs_[e].columns.clear();
         jobs_[e].only = {};
     }
+    const bool tells = ahead_now != nullptr && ahead_now->active();
+    ids_.clear();
     for (int64_t token = 0; token < ids->ne[1]; ++token) {
         for (int64_t slot = 0; slot < ids->ne[0]; ++slot) {
             const auto e = *reinterpret_cast<const int32_t *>(static_cast<const uint8_t *>(ids->data) +
                                                               size_t(slot) * ids->nb[0] + size_t(token) * ids->nb[1]);
             GGML_ASSERT(e >= 0 && e < w->ne[2]);
+            if (tells) {
+                ids_.push_back(e);
+            }
             jobs_[size_t(e)].columns.push_back(
                 {at<const float>(x, slot % x->ne[1], token, 0), at<float>(node, slot, token, 0)});
         }
@@ -192,12 +215,20 @@ void backend::multiply_experts(ggml_tensor * node) {
             chosen_.push_back(int32_t(size_t(j.weights - first) / s.bytes()));
         }
         pages_now->before_experts(first, s.bytes(), ids, chosen_);
+        if (tells) {
+            tell_experts(node);
+        }
     }
     ++experts.n_products;
     experts.n_experts += std::ssize(jobs_);
     experts.n_bytes += std::ssize(jobs_) * int64_t(s.bytes());
     forget();
     multiply(*best_kernels(), s, jobs_, n_threads, memory_, false);
+}
+
+void backend::tell_experts(const ggml_tensor * node) {
+    routers_.on_experts(node, ahead_now->layer_now());
+    ahead_now->before_experts({.experts = ids_, .n_used = int32_t(node->src[2]->ne[0])}, int32_t(node->src[0]->ne[2]));
 }
 
 // The token embeddings, if they are also the output matrix.

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "cell_order.h"
+#include "experts_ahead.h"
 #include "ggml_device.h"
 #include "ggml_interface.h"
 #include "kernel.h"
 #include "page_reader.h"
 #include "product.h"
+#include "router_ahead.h"
 
 namespace duo::cpu {
 
@@ -25,6 +27,8 @@ cell_order * set_cell_order(cell_order * order);
 
 // Told of each product that this thread computes from now on; nullptr: of none. Returns the one before.
 page_reader * set_page_reader(page_reader * pages);
+// The same, of the products of routers and experts, after the page reader.
+experts_ahead * set_experts_ahead(experts_ahead * ahead);
 
 // Rows of a weight that products compute; the others become -inf.
 struct row_choice {
@@ -72,6 +76,8 @@ class backend {
     bool is_prepared(const ggml_tensor * node, prepare_fn by);
     void multiply_matrix(ggml_tensor * node);
     void multiply_experts(ggml_tensor * node);
+    void foresee(const ggml_tensor * router);
+    void tell_experts(const ggml_tensor * node);
     void get_rows(ggml_tensor * node);
     void attend_cells(ggml_tensor * node);
 
@@ -79,6 +85,8 @@ class backend {
     workspace            scores_; // separate, because memory_ keeps prepared inputs
     std::vector<job>     jobs_;
     std::vector<int32_t> chosen_; // scratch: experts of a product
+    std::vector<int32_t> ids_;    // scratch: experts of its rows
+    router_ahead         routers_;
 
     // The input prepared in memory_, and the products that have used it.
     const ggml_tensor *              input_ = nullptr;

@@ -248,11 +248,13 @@ offload_products::~offload_products() {
     helpers = before_;
 }
 
-read_pages_ahead::read_pages_ahead(page_reader * pages) : before_(set_page_reader(pages)) {
+read_pages_ahead::read_pages_ahead(page_reader * pages, experts_ahead * experts)
+    : before_(set_page_reader(pages)), experts_before_(set_experts_ahead(experts)) {
 }
 
 read_pages_ahead::~read_pages_ahead() {
     set_page_reader(before_);
+    set_experts_ahead(experts_before_);
 }
 
 int64_t take_attention::n_done() {

@@ -10,6 +10,7 @@
 #include <ggml-backend.h>
 
 #include "cell_order.h"
+#include "experts_ahead.h"
 #include "ggml_build.h"
 #include "page_reader.h"
 
@@ -55,16 +56,17 @@ class take_attention {
     cell_order * order_before_;
 };
 
-// While it exists, `pages` is told of each product that this thread computes. nullptr: weights are in memory.
+// While it exists, both are told of each product that this thread computes. nullptr: weights are in memory.
 class read_pages_ahead {
   public:
-    explicit read_pages_ahead(page_reader * pages);
+    read_pages_ahead(page_reader * pages, experts_ahead * experts);
     ~read_pages_ahead();
     read_pages_ahead(const read_pages_ahead &)             = delete;
     read_pages_ahead & operator=(const read_pages_ahead &) = delete;
 
   private:
-    page_reader * before_;
+    page_reader *   before_;
+    experts_ahead * experts_before_;
 };
 
 // What this thread's products with experts have read so far.

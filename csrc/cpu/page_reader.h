@@ -24,13 +24,23 @@ class page_reader {
     // layer have the same.
     void before_experts(const uint8_t * data, size_t n_bytes, const void * router, std::span<const int32_t> chosen);
 
+    // Passes have had to read from a disk lately.
+    [[nodiscard]] bool reads() const { return n_quiet_ < n_quiet_most; }
+    // Mapped layers with experts, as far as they are known; that of the last experts (-1: it is not mapped).
+    [[nodiscard]] int32_t n_layers() const { return int32_t(layers_.size()); }
+    [[nodiscard]] int32_t layer_now() const { return layer_now_; }
+    // Appends the matrices of an expert; bytes of all experts' of all layers.
+    using matrices = std::vector<std::span<const uint8_t>>;
+    void                 append(int32_t layer, int32_t expert, matrices & out) const;
+    [[nodiscard]] size_t n_bytes(int32_t n_expert) const;
+
   private:
     static constexpr int32_t n_quiet_most = 16; // rounds without reading after which it asks for nothing
 
     struct product {
         const uint8_t * data;
         size_t          n_bytes; // of a matrix
-        size_t          i_layer; // of experts: the first product with the same router
+        int32_t         layer;   // of experts: those with the same router
         bool            experts;
         uint64_t        wanted = 0; // the last round in which it was asked for
     };
@@ -40,14 +50,15 @@ class page_reader {
     void      want(product & p, std::span<const int32_t> matrices);
 
     page_system                                 system_;
-    std::vector<product>                        products_;          // in the order of the first pass
-    std::unordered_map<const uint8_t *, size_t> index_;             // by address
-    const void *                                router_  = nullptr; // of the last experts that are new
-    size_t                                      i_layer_ = 0;       // their first product
-    size_t                                      i_now_   = 0;
-    uint64_t                                    round_   = 1;            // over the products; a pass has one or more
-    uint64_t                                    n_read_  = 0;            // when it began
-    int32_t                                     n_quiet_ = n_quiet_most; // rounds since one that has read from a disk
+    std::vector<product>                        products_;         // in the order of the first pass
+    std::unordered_map<const uint8_t *, size_t> index_;            // by address
+    const void *                                router_ = nullptr; // of the last experts that are new
+    std::vector<std::vector<size_t>>            layers_;           // products of their experts
+    int32_t                                     layer_now_ = -1;
+    size_t                                      i_now_     = 0;
+    uint64_t                                    round_     = 1;            // over the products; a pass has one or more
+    uint64_t                                    n_read_    = 0;            // when it began
+    int32_t                                     n_quiet_   = n_quiet_most; // rounds since one that has read from a disk
 };
 
 } // namespace duo::cpu

@@ -3,10 +3,10 @@
 #include <atomic>
 #include <utility>
 
+#include "base/thread_cpus.h"
 #include "team.h"
 
 #if defined(__linux__)
-#include <sched.h>
 #include <sys/resource.h>
 #endif
 
@@ -28,31 +28,11 @@ thread_local held_place held;
 
 team_place place_here() {
     team_place p;
+    p.cpus = cpus_here();
 #if defined(__linux__)
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    sched_getaffinity(0, sizeof set, &set);
-    for (int32_t i = 0; i < CPU_SETSIZE; ++i) {
-        if (CPU_ISSET(size_t(i), &set)) {
-            p.cpus.push_back(i);
-        }
-    }
     p.nice = getpriority(PRIO_PROCESS, 0); // Linux: of this thread
 #endif
     return p;
-}
-
-void use_cpus([[maybe_unused]] const std::vector<int32_t> & cpus, [[maybe_unused]] int32_t only) {
-#if defined(__linux__)
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (const int32_t cpu : cpus) {
-        if (only < 0 || cpu == only) {
-            CPU_SET(size_t(cpu), &set);
-        }
-    }
-    sched_setaffinity(0, sizeof set, &set);
-#endif
 }
 
 void use_nice([[maybe_unused]] int32_t nice) {
@@ -89,7 +69,7 @@ void team_placer::place_member(bool wide) const {
     const team_place & p    = places_[size_t(wide)];
     const auto &       cpus = p.cpus.empty() ? before_->cpus : p.cpus;
     if (places_cpus() && !cpus.empty()) {
-        use_cpus(cpus, p.strict && !p.cpus.empty() ? cpus[size_t(mine.member) % cpus.size()] : -1);
+        use_cpus(p.strict && !p.cpus.empty() ? std::vector{cpus[size_t(mine.member) % cpus.size()]} : cpus);
     }
     if (places_nice()) {
         use_nice(p.nice ? *p.nice : before_->nice.value_or(0));

@@ -20,7 +20,17 @@ namespace duo {
 
 namespace {
 std::atomic<bool> driver_failed_in_pass{false}; // in this process
+
+// Of several sequences, of which libllama evaluates equally many rows together if they have recurrent states.
+bool has_several(const llama_batch & batch) {
+    for (int32_t i = 0; i < batch.n_tokens; ++i) {
+        if (batch.n_seq_id[i] != 1 || batch.seq_id[i][0] != batch.seq_id[0][0]) {
+            return true;
+        }
+    }
+    return false;
 }
+} // namespace
 
 // libllama's destructor waits for the devices. If one is lost, this throws there and would end the process. So such a
 // context is never freed, nor is its model: the device may still read from it. Neither is one that is broken. After a
@@ -90,6 +100,7 @@ model_context::model_context(const model_weights & w, llama_context * target, bo
     check_memory(params);
     if (w.mapped != nullptr) {
         pages_.emplace(w.mapped->pages());
+        experts_.emplace(*pages_, w.mapped->pages());
     }
     create(params);
     keep_hidden();
@@ -198,12 +209,16 @@ bool model_context::evaluate(const llama_batch & batch, const std::atomic<bool> 
     }
     const cpu::take_attention   attention(own_attention_, &cells_);
     const cpu::offload_products offload(weights_.devices.helpers);
-    const cpu::read_pages_ahead ahead(pages_ ? &*pages_ : nullptr);
+    const cpu::read_pages_ahead ahead(pages_ ? &*pages_ : nullptr, experts_ ? &*experts_ : nullptr);
     const cpu::team_size        unpacking(std::max(1, weights_.options.n_threads_batch));
 
+    const auto pass = [&] {
+        tell_rows(batch);
+        return llama_decode(get(), batch);
+    };
     weights_.check_files(); // so that a request does not take long to fail
     stop_            = stop;
-    const int32_t rc = guarded(batch.n_tokens, [&] { return llama_decode(get(), batch); }, what);
+    const int32_t rc = guarded(batch.n_tokens, pass, what);
     stop_            = nullptr;
     weights_.check_files();
     if (rc != 0 && rc != 2) {
@@ -215,6 +230,29 @@ bool model_context::evaluate(const llama_batch & batch, const std::atomic<bool> 
         throw error(what() + ": libllama could not move the keys of a shifted context" + log_reason());
     }
     return rc == 0;
+}
+
+void model_context::tell_rows(const llama_batch & batch) {
+    if (!experts_) {
+        return;
+    }
+    rows_.clear();
+    const bool knows = batch.token != nullptr && !(weights_.keeps_state() && has_several(batch));
+    for (int32_t i = 0, n = experts_->active() ? batch.n_tokens : 0; i < n; ++i) {
+        rows_.push_back(
+            {.token = knows ? batch.token[i] : no_token, .output = batch.logits != nullptr && batch.logits[i] != 0});
+    }
+    experts_->begin_pass(rows_);
+}
+
+bool model_context::expects() const {
+    return experts_ && experts_->expects();
+}
+
+void model_context::expect(std::span<const token_id> tokens) {
+    if (experts_) {
+        experts_->expect(tokens);
+    }
 }
 
 const float * model_context::encode(const llama_batch & batch) {

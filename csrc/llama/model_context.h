@@ -7,11 +7,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <llama.h>
 
 #include "context_shape.h"
 #include "cpu/cell_order.h"
+#include "cpu/experts_ahead.h"
 #include "cpu/page_reader.h"
 #include "cpu/team_place.h"
 #include "model_weights.h"
@@ -61,6 +63,11 @@ class model_context {
     // False: `stop` became true. nullptr: nothing stops it. Throws duo::error.
     // within: the order of the rows that share a position; empty: none do.
     bool evaluate(const llama_batch & batch, const std::atomic<bool> * stop, std::span<const int32_t> within = {});
+    // The next pass may have these tokens. expects(): that does something now.
+    [[nodiscard]] bool expects() const;
+    void               expect(std::span<const token_id> tokens);
+    // nullptr: weights are not mapped.
+    [[nodiscard]] const cpu::experts_ahead * experts() const { return experts_ ? &*experts_ : nullptr; }
     // The states that a head's encoder makes; valid until the next pass. Throws duo::error.
     const float * encode(const llama_batch & batch);
     void          use_threads(int32_t n);
@@ -84,6 +91,7 @@ class model_context {
     void    call_back(llama_context_params & params);
     void    check_memory(const llama_context_params & params) const;
     void    keep_hidden() const;
+    void    tell_rows(const llama_batch & batch);
     int32_t guarded(int32_t n_tokens, const std::function<int32_t()> & pass, const std::function<std::string()> & what);
 
     // For error messages: what is created, and the option to lower.
@@ -101,7 +109,10 @@ class model_context {
     cpu::cell_order           cells_; // of own attention
     cpu::team_placer          placer_;
 
-    std::optional<cpu::page_reader> pages_; // of mapped weights
+    std::optional<cpu::page_reader>   pages_;   // of mapped weights
+    std::optional<cpu::experts_ahead> experts_; // of these
+
+    std::vector<cpu::experts_ahead::row> rows_; // scratch, of a pass
 };
 
 } // namespace duo

@@ -54,6 +54,10 @@ class token_model {
     // true during the pass, and none of these rows is cached. Throws duo::error.
     virtual decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) = 0;
 
+    // The next pass may have these tokens: meanwhile the model may fetch what it will read. expects(): it does so now.
+    [[nodiscard]] virtual bool expects() const { return false; }
+    virtual void               expect(std::span<const token_id> /*tokens*/) {}
+
     // Sets the number of threads of the next passes. 0: all the threads that the model was given.
     virtual void use_threads(int32_t /*n*/) {}
 

@@ -1,4 +1,6 @@
+#include <map>
 #include <optional>
+#include <string>
 #include <tuple>
 
 #include <pybind11/numpy.h>
@@ -194,6 +196,18 @@ void register_probe(py::module_ & m) {
                                    const cpu::experts_read & x = p.experts();
                                    return std::tuple(x.n_products, x.n_experts, x.n_bytes);
                                })
+        .def(
+            "expert_recall",
+            [](const probe & p, size_t budget) {
+                std::map<std::string, double> out;
+                const auto *                  ahead = p.model().experts();
+                const auto *                  known = ahead == nullptr ? nullptr : ahead->forecast();
+                for (size_t i = 0; known != nullptr && i < expert_forecast::names.size(); ++i) {
+                    out[expert_forecast::names[i]] = known->recall(i).at(budget);
+                }
+                return out;
+            },
+            "budget"_a)
         .def("mark", &probe::mark)
         .def("logits", &probe::logits)
         .def("levels", &probe::levels)
@@ -265,6 +279,18 @@ void register_probe(py::module_ & m) {
             return out;
         },
         "type"_a, "widths"_a, "teams"_a, "n_us"_a);
+    m.def(
+        "foresee_experts",
+        [](const std::string & how) {
+            const std::map<std::string, cpu::foresight> known{
+                {"off", cpu::foresight::off}, {"needed", cpu::foresight::needed}, {"always", cpu::foresight::always}};
+            const auto at = known.find(how);
+            if (at == known.end()) {
+                throw error(error_kind::bad_value, "experts are foreseen off, needed or always, not " + how);
+            }
+            cpu::set_foresight(at->second);
+        },
+        "how"_a);
     m.def("read_ahead_of", &cpu::read_ahead_of, "type"_a, "n_bytes"_a);
     m.def(
         "product_errors",

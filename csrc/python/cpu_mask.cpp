@@ -3,11 +3,11 @@
 #include <string>
 
 #if defined(__linux__)
-#include <pthread.h>
 #include <sched.h>
 #endif
 
 #include "base/error.h"
+#include "base/thread_cpus.h"
 #include "cpu/team_place.h"
 
 namespace duo {
@@ -35,19 +35,9 @@ void check_list(const std::vector<int32_t> & cpus) {
 
 } // namespace
 
-void begin_worker([[maybe_unused]] const std::vector<int32_t> & cpus) {
+void begin_worker(const std::vector<int32_t> & cpus) {
     cpu::allow_team_places();
-#if defined(__linux__)
-    if (cpus.empty()) {
-        return;
-    }
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (const int32_t cpu : cpus) {
-        CPU_SET(size_t(cpu), &set);
-    }
-    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-#endif
+    use_cpus(cpus);
 }
 
 void check_cpus(const model_options & opt) {

@@ -23,8 +23,10 @@ class delayed_model : public token_model {
         return inner_.decode(rows, stop);
     }
 
-    void use_threads(int32_t n) override { inner_.use_threads(n); }
-    void use_scales(const lora_scales & scales) override { inner_.use_scales(scales); }
+    [[nodiscard]] bool expects() const override { return inner_.expects(); }
+    void               expect(std::span<const token_id> tokens) override { inner_.expect(tokens); }
+    void               use_threads(int32_t n) override { inner_.use_threads(n); }
+    void               use_scales(const lora_scales & scales) override { inner_.use_scales(scales); }
 
     int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                        std::span<candidate> out) override {

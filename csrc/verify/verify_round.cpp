@@ -12,6 +12,8 @@ namespace duo {
 namespace {
 using state = draft_contact::state;
 
+constexpr double least_foreseen = 0.3; // chance that a guess must have, so that its experts are fetched
+
 // The wait since t0 was for this text's draft.
 void count_wait(int64_t t0, verify_slot & s, wires & w) {
     const int64_t t1 = now_us();
@@ -99,6 +101,7 @@ bool verify_round::wait_for_drafts() {
     const int32_t n_most = n_room();
     int64_t       t0     = 0;
     waiting_.clear();
+    foreseen_.clear();
     for (int32_t i = 0;; ++i) {
         const uint32_t heard = wires_.verify_bell.listen();
         take_nodes();
@@ -116,13 +119,38 @@ bool verify_round::wait_for_drafts() {
                                  [](const verify_slot * s) { return s->draft_may_grow(); });
         }
         walk_.wake_reader();
-        if (!wires_.verify_bell.wait(heard, now_us() + wait_us)) {
+        const int64_t t_end = now_us() + wait_us;
+        foresee();
+        if (!wires_.verify_bell.wait(heard, t_end)) {
             for (verify_slot * s : pass_.slots()) {
                 if (s->draft_may_grow()) {
                     s->draft.set(state::late); // a draft that hangs costs one wait, not one for each token
                 }
             }
         }
+    }
+}
+
+// While drafts are waited for, the target fetches what the rows of the next pass will read, as far as they are known.
+void verify_round::foresee() {
+    if (!model_.expects()) {
+        return;
+    }
+    tokens_.clear();
+    for (const verify_slot * s : pass_.slots()) {
+        const auto & tokens = s->text.context().tokens();
+        const auto   n_new  = s->n_read > 0 ? s->n_read : s->n_missing();
+        const auto   begin  = tokens.begin() + std::ptrdiff_t(s->cached.size());
+        tokens_.insert(tokens_.end(), begin, begin + std::ptrdiff_t(n_new));
+        for (const pass_tree::node & nd : s->text.guesses().tree().nodes()) {
+            if (s->n_read == 0 && nd.chance >= least_foreseen) {
+                tokens_.push_back(nd.token);
+            }
+        }
+    }
+    if (tokens_ != foreseen_) {
+        foreseen_ = tokens_;
+        model_.expect(foreseen_);
     }
 }
 

@@ -43,6 +43,7 @@ class verify_round {
     bool                  begin(const std::vector<verify_slot *> & texts);
     bool                  plan();
     bool                  wait_for_drafts();
+    void                  foresee();
     void                  take_nodes();
     [[nodiscard]] int32_t n_room() const;
     [[nodiscard]] bool    any_cancelled() const;
@@ -60,6 +61,8 @@ class verify_round {
     token_walk &               walk_;
     pass_evaluator &           evaluator_;
     std::vector<verify_slot *> waiting_;        // scratch: texts that wait for their drafts
+    std::vector<token_id>      foreseen_;       // tokens that the next pass may have; the model was told
+    std::vector<token_id>      tokens_;         // scratch: as they are known now
     int64_t                    t_together_ = 0; // when the last pass over several texts ended; 0: it was over one text
 };
 

@@ -24,11 +24,6 @@ void scripted_model::use_threads(int32_t n) {
     n_threads_ = size_t(n);
 }
 
-void scripted_model::use_scales(const duo::lora_scales & scales) {
-    const one_at_a_time guard(*this);
-    scale_ = scales.empty() ? 0.0f : scales.front();
-}
-
 decode_status scripted_model::decode(std::span<const row> rows, const std::atomic<bool> & stop) {
     const one_at_a_time guard(*this);
     ++n_decoded_with[n_threads_];
@@ -39,6 +34,9 @@ decode_status scripted_model::decode(std::span<const row> rows, const std::atomi
     REQUIRE(!rows.empty() && (seen != nullptr || int32_t(rows.size()) <= b_.n_batch),
             "n_batch respected: " + std::to_string(rows.size()) + " of " + std::to_string(b_.n_batch));
     rows_.assign(rows.begin(), rows.end());
+    n_foreseen += std::ranges::count_if(
+        rows, [this](const row & r) { return std::ranges::find(expected_, r.token) != expected_.end(); });
+    expected_.clear();
     const bool drops = b_.drops_one && rows.size() == 1 && rows.front().output;
     std::fill(n_back_.begin(), n_back_.end(), 0);
     for (int32_t b = 0; keeps_state() && b < b_.n_branch; ++b) {

@@ -26,9 +26,18 @@ class scripted_model : public scripted_base {
 
     int32_t n_undo_together(int32_t n_texts) const override;
 
+    bool expects() const override { return true; }
+    void expect(std::span<const token_id> tokens) override {
+        const one_at_a_time guard(*this);
+        expected_.assign(tokens.begin(), tokens.end());
+    }
+
     void use_threads(int32_t n) override;
 
-    void use_scales(const duo::lora_scales & scales) override;
+    void use_scales(const duo::lora_scales & scales) override {
+        const one_at_a_time guard(*this);
+        scale_ = scales.empty() ? 0.0f : scales.front();
+    }
 
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;
 
@@ -65,6 +74,7 @@ class scripted_model : public scripted_base {
     std::vector<token_id> cached(int32_t branch) const { return cache_[size_t(branch)].token; }
 
     std::atomic<int64_t>                n_decoded{0};
+    std::atomic<int64_t>                n_foreseen{0}; // rows of passes that were expected
     std::atomic<int64_t>                n_skipping{0}; // rows that were asked and have not read all of the text
     std::atomic<int64_t>                n_restored{0};
     std::atomic<int64_t>                n_shifted{0};
@@ -79,10 +89,11 @@ class scripted_model : public scripted_base {
     // What a pass leaves to go back to. If it has several texts, each has one row and at most n_together guesses.
     void keep_state(int32_t branch, std::span<const row> rows, bool drops);
 
-    size_t               n_threads_ = 0;
-    float                scale_     = 0.0f;
-    std::vector<int32_t> n_copied_  = std::vector<int32_t>(size_t(b_.n_branch), -1); // by branch; < 0: none
-    std::vector<int32_t> n_back_    = std::vector<int32_t>(size_t(b_.n_branch), 0);  // rows that snapshots reach back
+    std::vector<token_id> expected_; // in the next pass
+    size_t                n_threads_ = 0;
+    float                 scale_     = 0.0f;
+    std::vector<int32_t>  n_copied_  = std::vector<int32_t>(size_t(b_.n_branch), -1); // by branch; < 0: none
+    std::vector<int32_t>  n_back_    = std::vector<int32_t>(size_t(b_.n_branch), 0);  // rows that snapshots reach back
 
     std::vector<std::vector<int32_t>> marks_{size_t(b_.n_branch)}; // positions, by branch
 

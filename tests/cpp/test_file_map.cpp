@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/checksum.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file_map.h"
 #include "base/huge_page.h"
@@ -144,13 +145,44 @@ TEST(addresses_are_watched_while_the_map_lives) {
 
 #if defined(__linux__)
 
-TEST(a_file_that_is_on_the_disk_comes_into_memory) {
-    const std::vector<uint8_t> bytes = some_bytes(size_t(8) << 20);
-    const made_file            f(bytes);
-    const int                  fd = open(f.path.c_str(), O_RDONLY);
+namespace {
+
+void drop_from_memory(const std::string & path) {
+    const int fd = open(path.c_str(), O_RDONLY);
     CHECK_EQ(fsync(fd), 0);
     CHECK_EQ(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
     close(fd);
+}
+
+} // namespace
+
+TEST(all_of_what_is_wanted_comes_into_memory) {
+    const made_file f(some_bytes(size_t(12) << 20)); // more than systems read ahead
+    drop_from_memory(f.path);
+    const file_map map(f.path);
+    const auto     n_missing = [&map] {
+        size_t n = 0;
+        for (size_t at = 0; at < map.size(); at += page_size()) {
+            n += map.in_memory(at) ? 0 : 1;
+        }
+        return n;
+    };
+    if (2 * n_missing() < map.size() / page_size()) {
+        return; // this file system keeps its files there
+    }
+    map.want(100, map.size() - 200);
+    const int64_t t_end = now_us() + 60'000'000; // a page that is not read would stay away
+    while (n_missing() > 0 && now_us() < t_end) {
+        std::this_thread::yield();
+    }
+    CHECK_EQ(n_missing(), 0u);
+    map.want(0, map.size()); // nothing is missing
+}
+
+TEST(a_file_that_is_on_the_disk_comes_into_memory) {
+    const std::vector<uint8_t> bytes = some_bytes(size_t(8) << 20);
+    const made_file            f(bytes);
+    drop_from_memory(f.path);
     const auto   map  = std::make_shared<const file_map>(f.path);
     const size_t last = map->size() - 1;
     if (map->in_memory(last) || !map->fill(0, 1)) {

@@ -37,6 +37,12 @@ TEST(text_is_the_targets) {
     }
 }
 
+TEST(while_the_draft_works_the_target_may_fetch_what_it_will_read) {
+    pair p(behaviour{.pass_us = 1000}, behaviour{.pass_us = 200});
+    p.run(ask{.n_predict = 40}.as(run_mode::sync, 4), "slow");
+    CHECK(p.target.n_foreseen > 0);
+}
+
 TEST(perfect_draft_is_accepted) {
     pair p(behaviour{.pass_us = 100}, behaviour{.pass_us = 20});
     for (const run_mode mode : {run_mode::sync, run_mode::async}) {
