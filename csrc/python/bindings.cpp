@@ -82,6 +82,7 @@ PYBIND11_MODULE(_core, m) {
     m.def("take_log", &duo::log_install);
     m.def("noise", &duo::gumbel_noise, "seed"_a, "pos"_a, "token"_a);
     duo::register_probe(m);
+    duo::register_experts(m);
     duo::register_files(m);
     duo::register_guard(m);
     duo::register_devices(m);

@@ -44,6 +44,9 @@ void register_embedder(pybind11::module_ & m);
 // For `duo doctor` and the benchmarks: one model, pass by pass, and the kernels alone.
 void register_probe(pybind11::module_ & m);
 
+// Experts that are read before they are needed.
+void register_experts(pybind11::module_ & m);
+
 // Which buffer types and instruction sets are used.
 void register_guard(pybind11::module_ & m);
 

@@ -279,18 +279,6 @@ void register_probe(py::module_ & m) {
             return out;
         },
         "type"_a, "widths"_a, "teams"_a, "n_us"_a);
-    m.def(
-        "foresee_experts",
-        [](const std::string & how) {
-            const std::map<std::string, cpu::foresight> known{
-                {"off", cpu::foresight::off}, {"needed", cpu::foresight::needed}, {"always", cpu::foresight::always}};
-            const auto at = known.find(how);
-            if (at == known.end()) {
-                throw error(error_kind::bad_value, "experts are foreseen off, needed or always, not " + how);
-            }
-            cpu::set_foresight(at->second);
-        },
-        "how"_a);
     m.def("read_ahead_of", &cpu::read_ahead_of, "type"_a, "n_bytes"_a);
     m.def(
         "product_errors",
