@@ -94,7 +94,9 @@ def test_a_plugin_without_a_device_says_why(
     plugin = bundled / "lib" / "libggml-vulkan.so"
     plugin.write_text("not a library")
     (said,) = plugins.lines()
-    assert re.fullmatch(r"Vulkan: no device, because its plugin cannot be loaded \(.*\); install the GPU's driver", said)
+    assert re.fullmatch(
+        r"Vulkan: no device, because its plugin cannot be loaded \(.*\); install the GPU's driver", said
+    )
     plugin.unlink()
     plugin.symlink_to(_core.__file__)  # some library that can be loaded
     assert main(["devices"]) == 0

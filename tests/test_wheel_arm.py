@@ -1,7 +1,6 @@
 """The wheel for 64-bit ARM, with a Debian's Python on an emulated processor."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from arm_debian import ArmDebian

@@ -4,9 +4,9 @@
 
 PYTHON: an interpreter each; without: the one that runs this. It runs on x86-64 Linux, and makes wheels for it or, with
 --machine aarch64 and a cross compiler, for 64-bit ARM. It takes llama.cpp from the sdist of the llama-cpp-python that
-pyproject.toml names, and an old glibc from Debian (mmdebstrap), so that the wheel runs on older systems, too. `make wheel`
-calls it in an environment that has what it needs. Everything is kept in build/wheel; a second run compiles what has
-changed.
+pyproject.toml names, and an old glibc from Debian (mmdebstrap), so that the wheel runs on older systems, too. `make
+wheel` calls it in an environment that has what it needs. Everything is kept in build/wheel; a second run compiles what
+has changed.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def _only(folders: list[Path]) -> str:
 
 
 def _include_flags(target: Target) -> tuple[str, str]:
-    """For C and for C++. A cross compiler of Debian prefers the headers of this machine's glibc to those of a sysroot."""
+    """For C and for C++. Debian's cross compilers prefer the headers of this machine's glibc to those of a sysroot."""
     if not target.is_foreign:
         return "", ""
     own = run(f"{target.compilers}gcc", "-print-file-name=include", quiet=True).strip()
@@ -122,8 +122,8 @@ def compiler_environment(target: Target) -> dict[str, str]:
 
 
 def names_for(target: Target, python: str) -> dict[str, str]:
-    """How scikit-build-core and pybind11 name the wheel and the extension of an interpreter ("3.11") of a foreign target,
-    which they cannot ask."""
+    """How scikit-build-core and pybind11 name the wheel and the extension for an interpreter ("3.11") of a foreign
+    target, which they cannot ask."""
     if not target.is_foreign:
         return {}
     soabi = f"cpython-{python.replace('.', '')}-{target.triplet}"

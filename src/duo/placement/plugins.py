@@ -1,5 +1,5 @@
-"""Libraries beside a wheel's libllama for other devices than the CPU. ggml loads them where their drivers are, and passes
-over them in silence elsewhere."""
+"""Libraries beside a wheel's libllama for other devices than the CPU. ggml loads them where their drivers are, and
+passes over them in silence elsewhere."""
 
 from __future__ import annotations
 
