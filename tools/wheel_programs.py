@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "wheel"
+ARCHIVE = "http://deb.debian.org/debian"  # without security updates: that archive drops old releases
 
 
 def run(*command: str | Path, env: Mapping[str, str] | None = None, quiet: bool = False) -> str:
@@ -35,4 +36,4 @@ def unpack_debian(release: str, architecture: str, packages: str, folder: Path) 
                          "run apt-get install mmdebstrap")  # fmt: skip
     shutil.rmtree(folder, ignore_errors=True)
     options = ["--quiet", "--variant=extract", f"--architectures={architecture}", f"--include={packages}"]
-    run("mmdebstrap", *options, release, folder)
+    run("mmdebstrap", *options, release, folder, ARCHIVE)
