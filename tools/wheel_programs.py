@@ -10,7 +10,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "wheel"
-ARCHIVE = "http://deb.debian.org/debian"  # without security updates: that archive drops old releases
 
 
 def run(*command: str | Path, env: Mapping[str, str] | None = None, quiet: bool = False) -> str:
@@ -29,6 +28,15 @@ def progress(what: str, *command: str | Path, env: Mapping[str, str]) -> None:
     run(sys.executable, ROOT / "tools" / "build_progress.py", BUILD / f"{what}.log", what, *command, env=env)
 
 
+def _archive() -> list[str]:
+    """That of this machine's Debian without security updates, whose archive drops old releases. Elsewhere mmdebstrap's
+    own choice."""
+    if shutil.which("apt-get") is None:
+        return []
+    own = run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", quiet=True).split()
+    return [uri for uri in own if uri.rstrip("/").endswith("/debian")][:1]
+
+
 def unpack_debian(release: str, architecture: str, packages: str, folder: Path) -> None:
     """These packages of a Debian release, and what they depend on, unpacked and not installed."""
     if shutil.which("mmdebstrap") is None:
@@ -36,4 +44,4 @@ def unpack_debian(release: str, architecture: str, packages: str, folder: Path) 
                          "run apt-get install mmdebstrap")  # fmt: skip
     shutil.rmtree(folder, ignore_errors=True)
     options = ["--quiet", "--variant=extract", f"--architectures={architecture}", f"--include={packages}"]
-    run("mmdebstrap", *options, release, folder, ARCHIVE)
+    run("mmdebstrap", *options, release, folder, *_archive())
