@@ -11,7 +11,9 @@
 # make test-gpu   the same with the llama.cpp that is installed: CMAKE_ARGS="-DGGML_CUDA=on -DGGML_RPC=on" make test-gpu
 # make models   real models for tests and benchmarks (2 GB; MODELS="NAME ...": some; FOLDER=...: not in ~/.cache/duo-real)
 # make test-real   the tests that read real models, of 100 and 250 MB (a minute)
-# make wheel  duo with llama.cpp inside, in dist/, to install without a compiler (PYTHONS="python3.10 python3.12": several)
+# make wheel  duo with llama.cpp inside, in dist/, to install without a compiler (PYTHONS="python3.10 python3.12": several;
+#             VULKAN=on: with a plugin for GPUs, whose shaders take long to compile)
+# make wheel-arm   the same for 64-bit ARM, by a cross compiler
 # make test-wheel   the tests of that wheel, also in a Debian with nothing but Python (root, mmdebstrap) and as an image (podman)
 # make test-arm   the kernels and the threads of the C++ tests on ARM, emulated
 #
@@ -46,7 +48,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
 .PHONY: demo demo-head bench models test test-setup test-real proof torture test-quick test-daily test-cpp test-arm test-arm-kernels test-vulkan test-gpu test-python \
-    wheel test-wheel lint format tsan asan docs protocol clean
+    wheel wheel-arm test-wheel lint format tsan asan docs protocol clean
 
 demo: $(VENV)/duo
 	@echo
@@ -113,7 +115,10 @@ test-gpu: $(VENV)/duo $(VENV)/test
 # For each of these interpreters.
 PYTHONS    ?= $(PYTHON)
 wheel: $(VENV)/wheel
-	@$(PY) tools/make_wheel.py $(PYTHONS)
+	@$(PY) tools/make_wheel.py $(if $(filter on,$(VULKAN)),--vulkan) $(PYTHONS)
+
+wheel-arm: $(VENV)/wheel
+	@$(PY) tools/make_wheel.py --machine aarch64 $(PYTHONS)
 
 test-wheel: wheel $(VENV)/duo $(VENV)/test
 	@$(PY) -m pytest -m wheel tests/test_wheel*.py

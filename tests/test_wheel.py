@@ -1,6 +1,7 @@
 """The wheel with llama.cpp inside. In every run: its metadata, and what duo does with a llama.cpp of its own. With
 `-m wheel` or `make test-wheel`: the wheel in dist/, in environments and beside llama-cpp-python."""
 
+import json
 import re
 import runpy
 import shutil
@@ -13,15 +14,18 @@ import pytest
 from conftest import HANG_S, run_python
 from needs import need_program
 from test_packaging import environment_with
-from wheels import TAG, metadata_of, wheel_for, wheels
+from wheels import TAG, found, metadata_of, wheel_for, wheels
 
 import duo
 from duo import _core, _libs, build_advice
+from duo.cli.main import main
 from duo.errors import MissingPackageError
 from duo.models.demo import demo_pair
+from duo.placement import plugins
+from duo.placement.devices import Device
 
 ROOT = Path(__file__).parents[1]
-MAKE_WHEEL = ROOT / "tools" / "make_wheel.py"
+METADATA = ROOT / "tools" / "wheel_metadata.py"
 MAX_BYTES = 60_000_000
 CPUS = {"x64", "sse42", "sandybridge", "haswell", "skylakex", "icelake", "zen4", "alderlake", "sapphirerapids"}
 
@@ -43,9 +47,9 @@ def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.skipif(not MAKE_WHEEL.is_file(), reason="no sources")
+@pytest.mark.skipif(not METADATA.is_file(), reason="no sources")
 def test_the_wheel_needs_the_server_and_no_llama_cpp_python() -> None:
-    metadata = runpy.run_path(str(MAKE_WHEEL))["wheel_metadata"]
+    metadata = runpy.run_path(str(METADATA))["wheel_metadata"]
     made = metadata(
         "Name: duo-llama\nRequires-Dist: llama-cpp-python==1.2.3\nRequires-Dist: numpy\nProvides-Extra: server\n"
         'Requires-Dist: uvicorn>=0.34; extra == "server"\nRequires-Dist: torch>=2.4; extra == "train"\n'
@@ -83,6 +87,24 @@ def test_a_library_that_cannot_be_loaded_is_named(bundled: Path) -> None:
     assert re.search(r"libduo-llama\.so could not be loaded \(.*\); install duo-llama again$", said.strip()), said
 
 
+def test_a_plugin_without_a_device_says_why(
+    bundled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plugins.without_devices() == {}
+    plugin = bundled / "lib" / "libggml-vulkan.so"
+    plugin.write_text("not a library")
+    (said,) = plugins.lines()
+    assert re.fullmatch(
+        r"Vulkan: no device, because its plugin cannot be loaded \(.*\); install the GPU's driver", said
+    )
+    plugin.unlink()
+    plugin.symlink_to(_core.__file__)  # some library that can be loaded
+    assert main(["devices"]) == 0
+    assert "\nVulkan: no device, because no driver on this machine has a GPU\n" in capsys.readouterr().out
+    monkeypatch.setattr(plugins, "devices", lambda: [Device("Vulkan0", "a GPU", "gpu", 1, 1)])
+    assert plugins.lines() == []
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="wheels are for Linux")
 def test_two_that_the_loader_would_mix_are_refused(bundled: Path) -> None:
     """This build has loaded llama_cpp's for the whole process."""
@@ -105,11 +127,11 @@ def test_chat_formats_of_llama_cpp_need_it(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.wheel
 def test_what_is_inside() -> None:
     for wheel in wheels():
-        assert wheel.stat().st_size <= MAX_BYTES
         assert re.search(r"-manylinux_2_(\d+)_x86_64", wheel.name), wheel.name
         with zipfile.ZipFile(wheel) as z:
             names = z.namelist()
         inside = {n.removeprefix("duo/llama_cpp/") for n in names if n.startswith("duo/llama_cpp/")}
+        assert wheel.stat().st_size <= MAX_BYTES
         assert {"lib/libduo-llama.so", "lib/libduo-ggml.so", "lib/libduo-ggml-base.so", "lib/libggml-rpc.so"} <= inside
         assert {f"lib/libggml-cpu-{cpu}.so" for cpu in CPUS} <= inside
         assert {"LICENSE", "LICENSE.libgomp", "llama_grammar.py", "__init__.py"} <= inside
@@ -120,13 +142,15 @@ def test_what_is_inside() -> None:
 
 @pytest.mark.wheel
 def test_the_tag_is_right() -> None:
-    """auditwheel looks at the symbols of each library."""
-    for wheel in wheels():
-        command = [Path(sys.executable).with_name("auditwheel"), "show", wheel]
+    """auditwheel looks at the symbols of each library. Only Vulkan's loader may be missing, and that of this machine
+    does not count (--ldpaths: it is not looked for)."""
+    for wheel in [*wheels(), *found("aarch64")]:
+        command = [Path(sys.executable).with_name("auditwheel"), "show", "--json", "--ldpaths", "/nowhere", wheel]
         said = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=True).stdout
-        (tag,) = re.findall(r'following platform tag:\s+"(\w+)"', " ".join(said.split()))
-        assert f"{tag}." in wheel.name, said
-        assert int(tag.split("_")[2]) <= 28
+        told = json.loads(said)
+        assert f"{told['sym_tag']}." in wheel.name, said
+        assert int(told["sym_tag"].split("_")[2]) <= 28
+        assert told["external_libs"].keys() <= {"libvulkan.so.1"}, said
 
 
 WRITE = "import duo, sys\nprint(duo.generate(sys.argv[1], max_tokens=24, temperature=0, n_ctx=256).text)"

@@ -15,19 +15,28 @@ BARE = "bookworm"  # its Python is 3.11
 TAG = f"cp{sys.version_info.major}{sys.version_info.minor}"
 
 
+def found(machine: str) -> list[Path]:
+    """Wheels for this kind of processor ("x86_64"), each for another CPython."""
+    return sorted(DIST.glob(f"duo_llama-*_{machine}.whl"))
+
+
 def wheels() -> list[Path]:
-    found = sorted(DIST.glob("duo_llama-*.whl"))
-    if not found:
+    if not (made := found("x86_64")):
         pytest.fail(f"there is no wheel in {DIST}; run make wheel", pytrace=False)
-    return found
+    return made
 
 
 def wheel_for(tag: str) -> Path:
     """The wheel for this CPython ("cp311")."""
-    found = [w for w in wheels() if f"-{tag}-" in w.name]
-    if not found:
+    made = [w for w in wheels() if f"-{tag}-" in w.name]
+    if not made:
         pytest.skip(f"no wheel for {tag}")
-    return found[0]
+    return made[0]
+
+
+def has_vulkan(wheel: Path) -> bool:
+    with zipfile.ZipFile(wheel) as z:
+        return "duo/llama_cpp/lib/libggml-vulkan.so" in z.namelist()
 
 
 def metadata_of(wheel: Path) -> str:

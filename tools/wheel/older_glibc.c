@@ -21,9 +21,15 @@ OWN uint32_t arc4random(void) {
 
 // ---- what has a newer version in the sysroot's glibc (2.29, 2.30): the older one computes the same
 
+#if defined(__aarch64__)
+#define OLDEST "@GLIBC_2.17"
+#else
+#define OLDEST "@GLIBC_2.2.5"
+#endif
+
 #define OLDER(name)                                                                                                    \
     double older_##name(double);                                                                                       \
-    __asm__(".symver older_" #name "," #name "@GLIBC_2.2.5");                                                          \
+    __asm__(".symver older_" #name "," #name OLDEST);                                                                  \
     OWN double name(double x) {                                                                                        \
         return older_##name(x);                                                                                        \
     }
@@ -34,7 +40,7 @@ OLDER(log)
 OLDER(log2)
 
 double older_pow(double, double);
-__asm__(".symver older_pow,pow@GLIBC_2.2.5");
+__asm__(".symver older_pow,pow" OLDEST);
 OWN double pow(double x, double y) {
     return older_pow(x, y);
 }

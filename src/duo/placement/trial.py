@@ -26,7 +26,7 @@ class NotTriedError(Exception):
 
 def _environment() -> dict[str, str]:
     # No debugger after an abort, and no time spent on GPUs.
-    hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "")
+    hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "")
     return {**os.environ, **hidden, "GGML_NO_BACKTRACE": "1"}
 
 

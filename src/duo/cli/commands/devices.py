@@ -87,7 +87,7 @@ def devices(measure: bool, servers: list[str], as_json: bool) -> None:
 def _print() -> None:
     from duo import _core
     from duo.build_advice import is_bundled, rebuild
-    from duo.placement import guard, kernels
+    from duo.placement import guard, kernels, plugins
     from duo.placement.cpus import usable_cores
 
     name, why_not = _core.kernels()
@@ -95,6 +95,8 @@ def _print() -> None:
         memory = f"{d.total >> 20} MiB, {d.free >> 20} MiB free" if d.total else "no own memory"
         what = f"{kernels.processor()}, {usable_cores()} cores" if d.type == "cpu" else d.description
         click.echo(f"{d.name}: {what} ({memory})")
+    for line in plugins.lines():
+        click.echo(line)
     click.echo(
         f"CPU kernels: duo ({name}) for {', '.join(_core.kernel_types())}" if name else f"CPU kernels: stock; {why_not}"
     )
@@ -124,7 +126,7 @@ def _as_dict() -> dict[str, Any]:
     """What is known of this machine, as JSON has it."""
     from duo import _core
     from duo.build_advice import is_bundled
-    from duo.placement import guard, kernels
+    from duo.placement import guard, kernels, plugins
     from duo.placement.cpus import usable_cores
 
     name, why_not = _core.kernels()
@@ -132,6 +134,7 @@ def _as_dict() -> dict[str, Any]:
     guard.ensure()
     return {
         "devices": [d._asdict() for d in _all_devices()],
+        "without_devices": plugins.without_devices(),
         "processor": kernels.processor(),
         "cores": usable_cores(),
         "cpu_kernels": name or None,

@@ -117,6 +117,7 @@ def _print(r: measure.Report, n_threads: int) -> None:
     from rich.table import Table
 
     from duo.benchmark import doctor as measure
+    from duo.placement import plugins
 
     out = Console(highlight=False)
     out.print(f"{r.model} on {r.processor}")
@@ -139,7 +140,7 @@ def _print(r: measure.Report, n_threads: int) -> None:
         out.print(f"{t}: relative squared error of a product {a.duo:.1e} (stock {a.stock:.1e})")
     if r.divergence is not None:
         out.print(f"next-token distribution, duo's kernels compared with stock: KL divergence {r.divergence:.1e} nats")
-    for line in r.trial.lines():
+    for line in r.trial.lines() + plugins.lines():
         out.print(line, soft_wrap=True)
     for sentence in measure.verdict(r):
         out.print(sentence)
