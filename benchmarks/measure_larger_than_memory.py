@@ -4,8 +4,8 @@
 
 The model is a Qwen3-MoE with random weights in Q4_0. Each arm is a process of its own in a control group whose memory
 is limited to a share of the file, and begins with an empty page cache. Arms: llama-cpp-python on the mapped model; duo
-on the file of `duo pack`, with the kernel's own reading (a preloaded library swallows what duo asks for), reading
-experts when their router has chosen them (nothing is foreseen), and as it is. With --words it is the trained mixture of
+on the file of `duo pack`, with the kernel's own reading (a preloaded library swallows what duo asks for), as it is
+(experts are read when their router has chosen them), and with those of the next layers foreseen. With --words it is the trained mixture of
 tests/data, widened to that size, greedy, and the arms with a draft have the demo draft.
 The disk's best is what it gives to one reader of large pieces.
 """
@@ -63,9 +63,9 @@ def write(n):
     how = dict(temperature=HEAT, top_k=0, top_p=1.0, min_p=0.0, seed=1, ignore_eos=True, mode=MODE)
     return list(m.generate(PROMPT, max_tokens=n, **how).tokens)
 """
-UNFORESEEN = """
+FORESEEN = """
 from duo import _core
-_core.foresee_experts("off")
+_core.foresee_experts("needed")
 """
 MEASURE = """
 import json, time
@@ -205,11 +205,11 @@ def main() -> None:
         arms: dict[str, tuple[str, tuple[Path, ...], dict[str, str]]] = {
             "llama.cpp, mapped": (alone + LLAMA_CPP, (model,), {}),
             "duo, the system reads": (alone + DUO, (model, own), {"LD_PRELOAD": str(library)}),
-            "duo, nothing foreseen": (alone + UNFORESEEN + DUO, (model, own), {}),
+            "duo, foreseen": (alone + FORESEEN + DUO, (model, own), {}),
             "duo": (alone + DUO, (model, own), {}),
         }
         if args.words:
-            arms["duo, a draft, nothing foreseen"] = (drafted + UNFORESEEN + DUO, (model, own), {})
+            arms["duo, a draft, foreseen"] = (drafted + FORESEEN + DUO, (model, own), {})
             arms["duo, a draft"] = (drafted + DUO, (model, own), {})
         if args.arms:
             arms = {name: arms[name] for name in args.arms}

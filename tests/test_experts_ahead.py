@@ -33,7 +33,7 @@ def always() -> Iterator[None]:
     """Although nothing has to be read from a disk."""
     _core.foresee_experts("always")
     yield
-    _core.foresee_experts("needed")
+    _core.foresee_experts("off")
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_texts_are_the_same_with_and_without_foresight(mixture: Path) -> None:
         _core.foresee_experts("always")
         assert written(mixture, "plain", "sync", "async") == 3 * plain
     finally:
-        _core.foresee_experts("needed")
+        _core.foresee_experts("off")
 
 
 @pytest.mark.usefixtures("always")

@@ -7,7 +7,8 @@
 namespace duo::cpu {
 
 namespace {
-std::atomic<foresight> foresight_here{foresight::needed};
+// What was foreseen cost more than it brought: benchmarks/history/larger_than_memory.md.
+std::atomic<foresight> foresight_here{foresight::off};
 
 constexpr size_t share_of_experts = 512;              // the memory of the forecast is this part of the experts',
 constexpr size_t n_forecast_least = size_t(4) << 20;  // but not less,

@@ -92,17 +92,25 @@ TEST(the_disk_is_measured) {
 
 namespace {
 
+struct switched {
+    explicit switched(foresight how) { set_foresight(how); }
+    ~switched() { set_foresight(foresight::off); }
+    switched(const switched &)             = delete;
+    switched & operator=(const switched &) = delete;
+};
+
 // Three layers of a router, and of two weights with eight experts each, of which a row needs two.
 struct mixture {
     static constexpr size_t  n_bytes  = 1000; // of a matrix
     static constexpr int32_t n_expert = 8;
     static constexpr size_t  n_layer  = 2 * n_expert * n_bytes;
 
-    scripted_disk disk{3 * n_layer};
-    page_reader   pages{disk.system()};
-    experts_ahead ahead{pages, disk.system(), disk.clock()};
-    int           routers[3]{};
-    int32_t       n_expert_of_first = n_expert;
+    const switched needed{foresight::needed};
+    scripted_disk  disk{3 * n_layer};
+    page_reader    pages{disk.system()};
+    experts_ahead  ahead{pages, disk.system(), disk.clock()};
+    int            routers[3]{};
+    int32_t        n_expert_of_first = n_expert;
 
     explicit mixture(int64_t bytes_per_us) {
         disk.set_speed(bytes_per_us);
@@ -152,13 +160,6 @@ struct mixture {
 constexpr int64_t fast = mixture::n_bytes;
 constexpr int64_t slow = mixture::n_bytes / 10; // an expert takes as long as two layers
 
-struct switched {
-    explicit switched(foresight how) { set_foresight(how); }
-    ~switched() { set_foresight(foresight::needed); }
-    switched(const switched &)             = delete;
-    switched & operator=(const switched &) = delete;
-};
-
 bool has(const offsets & all, size_t one) {
     return std::ranges::find(all, one) != all.end();
 }
@@ -197,8 +198,8 @@ TEST(as_much_is_ordered_as_the_disk_brings_in_time) {
 }
 
 TEST(nothing_is_foreseen_if_it_is_off) {
-    mixture        m(fast);
-    const switched off(foresight::off);
+    mixture m(fast);
+    set_foresight(foresight::off);
     for (int i = 0; i < 8; ++i) {
         m.pass(i % 4);
     }
