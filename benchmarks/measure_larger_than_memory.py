@@ -5,8 +5,8 @@
 The model is a Qwen3-MoE with random weights in Q4_0. Each arm is a process of its own in a control group whose memory
 is limited to a share of the file, and begins with an empty page cache. Arms: llama-cpp-python on the mapped model; duo
 on the file of `duo pack`, with the kernel's own reading (a preloaded library swallows what duo asks for), as it is
-(experts are read when their router has chosen them), and with those of the next layers foreseen. With --words it is the trained mixture of
-tests/data, widened to that size, greedy, and the arms with a draft have the demo draft.
+(experts are read when their router has chosen them), and with those of the next layers foreseen. With --words it is the
+trained mixture of tests/data, widened to that size, greedy, and the arms with a draft have the demo draft.
 The disk's best is what it gives to one reader of large pieces.
 """
 
