@@ -30,6 +30,7 @@ llama_token_model::llama_token_model(std::shared_ptr<const model_weights> weight
     : weights_(std::move(weights)), vocabulary_(weights_->model, weights_->options.path), eyes(std::move(sees)) {
     if (!weights_->options.vocab_only) {
         decoder_ = model_decoder::make(*weights_, target == nullptr ? nullptr : target->decoder_->context().get());
+        experts_ = decoder_->context().experts();
         decoder_->use(eyes);
         sampler_ = std::make_unique<row_sampler>(*weights_, *decoder_);
     }

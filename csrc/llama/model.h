@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/token_model.h"
+#include "foreseeing_model.h"
 #include "model_decoder.h"
 #include "model_weights.h"
 #include "row_sampler.h"
@@ -14,7 +14,7 @@
 namespace duo {
 
 // One thread at a time uses it. Any thread may read its weights and its vocabulary.
-class llama_token_model : public token_model {
+class llama_token_model : public foreseeing_model {
   public:
     // Makes a context, unless the weights are those of a vocabulary alone (vocab_only). target: of a draft head; it
     // must outlive this model. eyes: null: it sees nothing. Throws duo::error.
@@ -24,9 +24,6 @@ class llama_token_model : public token_model {
     [[nodiscard]] const model_weights &   weights() const { return *weights_; }
     [[nodiscard]] const duo::vocabulary & vocabulary() const { return vocabulary_; }
 
-    // What reads mapped experts ahead; nullptr: they are not mapped. Only with a context.
-    [[nodiscard]] const cpu::experts_ahead * experts() const { return decoder_->context().experts(); }
-
     // None without a context.
     [[nodiscard]] row_sampler * sampler() const { return sampler_.get(); }
 
@@ -35,10 +32,8 @@ class llama_token_model : public token_model {
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override {
         return decoder_->decode(rows, stop);
     }
-    [[nodiscard]] bool expects() const override { return decoder_->context().expects(); }
-    void               expect(std::span<const token_id> tokens) override { decoder_->context().expect(tokens); }
-    void               use_threads(int32_t n) override { decoder_->context().use_threads(n); }
-    void               use_scales(const lora_scales & scales) override { decoder_->context().use_scales(scales); }
+    void use_threads(int32_t n) override { decoder_->context().use_threads(n); }
+    void use_scales(const lora_scales & scales) override { decoder_->context().use_scales(scales); }
 
     int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                        std::span<candidate> out) override {

@@ -245,16 +245,6 @@ void model_context::tell_rows(const llama_batch & batch) {
     experts_->begin_pass(rows_);
 }
 
-bool model_context::expects() const {
-    return experts_ && experts_->expects();
-}
-
-void model_context::expect(std::span<const token_id> tokens) {
-    if (experts_) {
-        experts_->expect(tokens);
-    }
-}
-
 const float * model_context::encode(const llama_batch & batch) {
     const auto    what   = [&] { return "reading hidden states with " + weights_.options.path + " failed"; };
     const int32_t rc     = guarded(batch.n_tokens, [&] { return llama_encode(get(), batch); }, what);

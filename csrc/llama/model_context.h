@@ -63,11 +63,8 @@ class model_context {
     // False: `stop` became true. nullptr: nothing stops it. Throws duo::error.
     // within: the order of the rows that share a position; empty: none do.
     bool evaluate(const llama_batch & batch, const std::atomic<bool> * stop, std::span<const int32_t> within = {});
-    // The next pass may have these tokens. expects(): that does something now.
-    [[nodiscard]] bool expects() const;
-    void               expect(std::span<const token_id> tokens);
     // nullptr: weights are not mapped.
-    [[nodiscard]] const cpu::experts_ahead * experts() const { return experts_ ? &*experts_ : nullptr; }
+    [[nodiscard]] cpu::experts_ahead * experts() { return experts_ ? &*experts_ : nullptr; }
     // The states that a head's encoder makes; valid until the next pass. Throws duo::error.
     const float * encode(const llama_batch & batch);
     void          use_threads(int32_t n);
