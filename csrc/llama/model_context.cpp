@@ -237,10 +237,12 @@ void model_context::tell_rows(const llama_batch & batch) {
         return;
     }
     rows_.clear();
-    const bool knows = batch.token != nullptr && !(weights_.keeps_state() && has_several(batch));
-    for (int32_t i = 0, n = experts_->active() ? batch.n_tokens : 0; i < n; ++i) {
-        rows_.push_back(
-            {.token = knows ? batch.token[i] : no_token, .output = batch.logits != nullptr && batch.logits[i] != 0});
+    if (experts_->active()) {
+        const bool knows = batch.token != nullptr && !(weights_.keeps_state() && has_several(batch));
+        for (int32_t i = 0; i < batch.n_tokens; ++i) {
+            rows_.push_back({.token  = knows ? batch.token[i] : no_token,
+                             .output = batch.logits != nullptr && batch.logits[i] != 0});
+        }
     }
     experts_->begin_pass(rows_);
 }

@@ -235,12 +235,11 @@ def resolve_auto(
     readable = all(os.path.isfile(m.path) for m in (target, draft) if m is not None)  # if not, loading reports why
     if readable:
         # With --fit-ctx texts are counted first, or else the context of one text would take their room.
-        least = target
         if target.fit_ctx is not None and target.n_parallel == "auto":
             least = with_least_context(target, read_header(target.path))
-        if least is not target:
-            n = texts_that_fit(with_experts_placed(least, draft, devices), draft, devices)
-            target, draft = target.for_texts(n), None if draft is None else draft.for_texts(n)
+            if least is not target:
+                n = texts_that_fit(with_experts_placed(least, draft, devices), draft, devices)
+                target, draft = target.for_texts(n), None if draft is None else draft.for_texts(n)
         target = with_experts_placed(with_context_fitted(target, draft, devices), draft, devices)
     if target.n_parallel == "auto":
         n = texts_that_fit(target, draft, devices)
