@@ -6,7 +6,8 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-from duo._libs import is_bundled, library_dir
+from duo._libs import library_dir
+from duo.build_advice import is_bundled
 from duo.placement.devices import devices
 
 KINDS = {"libggml-vulkan.so": "Vulkan"}  # what the names of their devices begin with
