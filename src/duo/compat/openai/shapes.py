@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from typing_extensions import NotRequired, TypedDict
 
@@ -90,6 +90,8 @@ class ChatMessage(TypedDict):
 
     role: Literal["assistant"]
     content: str | None
+    refusal: NotRequired[None]  # OpenAI's schema requires it, and clients want the next one, too
+    annotations: NotRequired[list[Any]]
     reasoning_content: NotRequired[str]
     function_call: NotRequired[FunctionCall]
     tool_calls: NotRequired[list[ToolCall]]

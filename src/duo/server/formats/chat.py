@@ -57,7 +57,10 @@ class ChatShape(AnswerFormat):
     def _choice(self, text: ServedText) -> ChatChoice:
         part = text.answer
         finish = finish_reason(text.finish, called=bool(part.calls))
-        return message_choice(text.index, message_of(part), finish, **self._logprobs(text.chunks))
+        message = message_of(part)
+        message |= {"refusal": None, "annotations": []}
+        logprobs = self._logprobs(text.chunks) or {"logprobs": None}  # required, but may be null
+        return message_choice(text.index, message, finish, **logprobs)
 
     def answer(self) -> dict[str, Any]:
         return {**self.dicts.chat([self._choice(t) for t in self.texts], self.usage), **self.answer_fields()}

@@ -14,6 +14,17 @@ from duo.server.text import ServedText
 
 DELTAS = {"thinking": "thinking_delta", "text": "text_delta", "tool_use": "input_json_delta"}
 FIELDS = {"thinking": "thinking", "text": "text", "tool_use": "partial_json"}
+# What Anthropic's schema requires and this server has no other value for.
+CITATIONS = {"citations": None}
+CALLER = {"caller": {"type": "direct"}}
+OF_MESSAGE = {"container": None, "stop_details": None}
+OF_USAGE = {
+    "cache_creation": None,
+    "inference_geo": None,
+    "output_tokens_details": None,
+    "server_tool_use": None,
+    "service_tier": None,
+}
 
 
 class MessagesShape(AnswerFormat):
@@ -28,7 +39,8 @@ class MessagesShape(AnswerFormat):
         self._called = False
 
     def _head(self) -> dict[str, Any]:
-        return {"id": f"msg_{self.dicts.unique}", "type": "message", "role": "assistant", "model": self.dicts.model}
+        head = {"id": f"msg_{self.dicts.unique}", "type": "message", "role": "assistant", "model": self.dicts.model}
+        return {**head, **OF_MESSAGE}
 
     @property
     def _usage(self) -> dict[str, int]:
@@ -42,7 +54,7 @@ class MessagesShape(AnswerFormat):
 
     def begin(self, text: ServedText) -> Iterator[Event]:
         message = {**self._head(), "content": [], "stop_reason": None, "stop_sequence": None}
-        yield _event("message_start", message={**message, "usage": {**self._usage, "output_tokens": 0}})
+        yield _event("message_start", message={**message, "usage": {**self._usage, **OF_USAGE, "output_tokens": 0}})
 
     def _start(self, kind: str, block: dict[str, Any]) -> Iterator[Event]:
         yield from self._stop()
@@ -62,7 +74,7 @@ class MessagesShape(AnswerFormat):
 
     def _more(self, kind: str, text: str) -> Iterator[Event]:
         if self._open != kind:
-            yield from self._start(kind, {FIELDS[kind]: ""})
+            yield from self._start(kind, {FIELDS[kind]: "", **(CITATIONS if kind == "text" else {})})
         yield self._delta({"type": DELTAS[kind], FIELDS[kind]: text})
 
     def part(self, text: ServedText, part: Part) -> Iterator[Event]:
@@ -73,7 +85,7 @@ class MessagesShape(AnswerFormat):
         for piece in part.pieces:
             if piece.name:
                 self._called = True
-                named = {"id": tool_id(piece.id), "name": piece.name, "input": {}}
+                named = {"id": tool_id(piece.id), "name": piece.name, "input": {}, **CALLER}
                 yield from self._start("tool_use", named)
             if piece.arguments:
                 yield from self._more("tool_use", piece.arguments)
@@ -97,10 +109,12 @@ class MessagesShape(AnswerFormat):
         if part.reasoning:
             blocks.append({"type": "thinking", "thinking": part.reasoning, "signature": ""})
         if part.content or not part.calls:
-            blocks.append({"type": "text", "text": part.content})
+            blocks.append({"type": "text", "text": part.content, **CITATIONS})
         for c in part.calls:
-            blocks.append({"type": "tool_use", "id": tool_id(c.id), "name": c.name, "input": _object(c.arguments)})
-        return {**self._head(), "content": blocks, **self._why(text, called=bool(part.calls)), "usage": self._usage}
+            called = {"id": tool_id(c.id), "name": c.name, "input": _object(c.arguments)}
+            blocks.append({"type": "tool_use", **called, **CALLER})
+        usage = {**self._usage, **OF_USAGE}
+        return {**self._head(), "content": blocks, **self._why(text, called=bool(part.calls)), "usage": usage}
 
     def failed(self, e: ApiError) -> Event:
         return "error", e.anthropic_body

@@ -71,7 +71,7 @@ class ResponsesShape(AnswerFormat):
             "top_logprobs": 0,
             "text": {"format": {"type": "text"}, **(request.text or {})},
             "tool_choice": request.tool_choice or "auto",
-            "tools": request.tools or [],
+            "tools": [_tool(t) for t in request.tools or []],
             "truncation": "disabled",  # a conversation that is too long is refused
             "usage": None,
             "user": more.get("user"),
@@ -200,6 +200,12 @@ def _deltas(part: Part) -> Iterator[tuple[str, str, CallPiece | None]]:
         yield "message", part.content, None
     for piece in part.pieces:
         yield "function_call", piece.arguments, piece if piece.name else None
+
+
+def _tool(tool: Any) -> Any:
+    """As OpenAI returns it: with all fields of a function."""
+    is_function = isinstance(tool, Mapping) and tool.get("type") == "function"
+    return {"description": None, "parameters": None, "strict": None, **tool} if is_function else tool
 
 
 def _part(text: str) -> dict[str, Any]:
