@@ -34,6 +34,8 @@ struct kernel_choice {
     std::string packed_as;       // the type that weights were requantised to; empty: they are the file's
     std::string output;          // the name of the output matrix, if duo's kernels compute it
 
+    std::vector<std::string> stock_types; // of the matrices on the CPU that stock kernels compute
+
     [[nodiscard]] bool all_duo() const { return n_duo > 0 && n_duo == n_cpu; }
 };
 

@@ -94,6 +94,13 @@ const weight_placement::choice * weight_placement::choice_of(const std::string &
     return c == choices_.end() ? nullptr : &*c;
 }
 
+void weight_placement::leave_to_stock(ggml_type type) {
+    ++n_stock_;
+    if (const std::string name = ggml_type_name(type); !has(stock_types_, name)) {
+        stock_types_.push_back(name);
+    }
+}
+
 void weight_placement::count_bytes(ggml_type type, int64_t n_columns, int64_t n_rows, int64_t n_matrices) {
     bytes_known_ = bytes_known_ && n_matrices == 1;
     cpu_bytes_[ggml_type_name(type)] += uint64_t(n_rows * n_matrices) * ggml_row_size(type, n_columns);
@@ -122,7 +129,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     n_small_          = int(std::count_if(file.small.begin(), file.small.end(), counts));
     for (const file_weight & w : file.others) {
         if ((w.layer < i_gpu_start || to_cpu(choice_of(w.name))) && counts(w.layer)) {
-            ++n_stock_;
+            leave_to_stock(w.type);
             count_bytes(w.type, w.n_columns, w.n_rows, w.n_matrices);
         }
     }
@@ -150,7 +157,11 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
             count_bytes(kept, w.n_columns, w.n_rows, w.n_matrices);
         }
         if (!repacks && (!here || buft == nullptr || !shape || !has(types, type))) {
-            n_stock_ += counted ? 1 : 0;
+            if (counted && here) {
+                leave_to_stock(w.type);
+            } else if (counted) {
+                ++n_stock_; // in memory that the user chose
+            }
             continue;
         }
         n_duo_ += counted ? 1 : 0;
@@ -172,8 +183,10 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
         }
         if (all_ours && where == place::cpu && cpu::shape_of(w.type, w.n_columns, w.n_rows)) {
             taken[{buft, w.kind}].insert(w.layer);
-        } else {
-            (w.type == GGML_TYPE_F32 ? n_small_ : n_stock_) += counts(w.layer) ? 1 : 0;
+        } else if (w.type == GGML_TYPE_F32) {
+            n_small_ += counts(w.layer) ? 1 : 0;
+        } else if (counts(w.layer)) {
+            leave_to_stock(w.type);
         }
     }
     // libllama compiles every pattern for every tensor, so kinds with the same layers share a pattern.

@@ -203,6 +203,7 @@ void weights_loader::choose_kernels(const weight_placement & placement, const we
                 .n_cpu       = placement.n_duo() + placement.n_stock(),
                 .packed_as   = placement.n_packed() > 0 ? packing.stored : "",
                 .output      = placement.duo_output(),
+                .stock_types = placement.stock_types(),
     };
 }
 
