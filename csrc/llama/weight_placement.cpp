@@ -112,6 +112,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     const int64_t      n_trunk = file.n_layer - file.n_mtp;
     has_mtp_                   = file.has_mtp;
     has_planes_                = file.has_planes;
+    has_state_                 = file.has_state;
     has_trunk_                 = !file.has_mtp || std::any_of(file.all.begin(), file.all.end(),
                                                               [&](const file_weight & w) { return w.layer >= 0 && w.layer < n_trunk; });
     const auto counts          = [&](int layer) { return layer < n_trunk || !has_trunk_; };
@@ -175,7 +176,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
             taken[{to, w.kind}].insert(w.layer);
         }
     }
-    const bool all_ours = buft != nullptr && n_duo_ > 0 && n_stock_ == 0;
+    const bool all_ours = buft != nullptr && n_duo_ > 0 && n_stock_ == 0 && !has_state_;
     for (const file_weight & w : file.routers) {
         const place where = place_of(w);
         if (where == place::device || !(counts(w.layer) || mtp)) {

@@ -41,6 +41,9 @@ class weight_placement {
     // Some weights besides experts are several matrices, as attn_k_b.
     [[nodiscard]] bool has_planes() const { return has_planes_; }
 
+    // Some layers are recurrent: stock kernels compute a part of them.
+    [[nodiscard]] bool has_state() const { return has_state_; }
+
     // Number of product weights for duo's kernels, and of those for stock kernels on the CPU.
     [[nodiscard]] int n_duo() const { return n_duo_; }
     [[nodiscard]] int n_stock() const { return n_stock_; }
@@ -90,6 +93,7 @@ class weight_placement {
     bool                                          has_mtp_     = false;
     bool                                          has_trunk_   = true;
     bool                                          has_planes_  = false;
+    bool                                          has_state_   = false;
     std::string                                   duo_output_;
     uint64_t                                      n_duo_bytes_ = 0;
     int                                           n_duo_       = 0;
