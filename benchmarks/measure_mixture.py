@@ -2,13 +2,16 @@
 
     python -m benchmarks.measure_mixture [--types q4_K,mxfp4,...] [--cores 0-1] [--rounds 24] [--out FILE]
     python -m benchmarks.measure_mixture --words 2G [--types q8_0] [--counts]
+    python -m benchmarks.measure_mixture --experts 256 --layers 8 --distinct 39 --types q4_K
 
 The model is a Qwen3-MoE with random weights (24 layers, 64 experts, 8 of them for each token), so that each token of a
-pass takes experts of its own. With --words it is the trained mixture of tests/data, widened to that size (16 experts, 4
-of them for each token), on texts that it writes: neighbouring tokens share experts, as in any text. Both kinds of
-kernels have the same file loaded and take turns, pass by pass; a figure is the median. The limit of a pass is the time
-in which the same threads read, as a plain sum (read_speed.cpp), what the pass needs: the distinct experts of its tokens
-and all other weights. --counts measures no times, only distinct experts.
+pass takes experts of its own. --distinct: the tokens of a pass are alike, so that 8 of them have so many distinct
+experts (of a published model with 256 experts they have 39; alone they would have 57). With --words it is the trained
+mixture of tests/data, widened to that size (16 experts, 4 of them for each token), on texts that it writes:
+neighbouring tokens share experts, as in any text. Both kinds of kernels have the same file loaded and take turns, pass
+by pass; a figure is the median. The limit of a pass is the time in which the same threads read, as a plain sum
+(read_speed.cpp), what the pass needs: the distinct experts of its tokens and all other weights. --counts measures no
+times, only distinct experts.
 """
 
 from __future__ import annotations
@@ -19,14 +22,16 @@ import os
 import statistics
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
 from benchmarks import models
-from benchmarks.mixture_file import MixtureShape, begun
+from benchmarks.mixture_file import MixtureShape
 from benchmarks.mixture_words import passages, widened
+from benchmarks.random_mixture import likeness, made, neighbours
 from benchmarks.run_kernels import SIDES, read_speed
 from benchmarks.run_pair import cores
 
@@ -34,44 +39,10 @@ from duo.benchmark.bench.head import command_of, machine
 from duo.models.header import read_header
 
 WIDTHS = (1, 2, 4, 8, 16)
-N_LAYER, N_EMBD, N_EXPERT, N_USED, N_FF, N_HEAD, N_KV, N_HEAD_DIM = 24, 1024, 64, 8, 256, 16, 4, 64
-SHAPE = MixtureShape(N_LAYER, N_EMBD, N_EXPERT, N_USED, N_FF, N_HEAD, N_KV, N_HEAD_DIM)
+SHAPE = MixtureShape(n_layer=24, n_embd=1024, n_expert=64, n_used=8, n_ff=256, n_head=16, n_kv=4, n_head_dim=64)
+N_ALIKE = 8  # tokens of --distinct
 N_CONTEXT = 64
 TYPES = "q4_K,mxfp4,iq4_xs,q3_K,q2_K,q8_0"
-
-
-def _tensors(n_vocab: int) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {"token_embd.weight": (n_vocab, N_EMBD), "output_norm.weight": (N_EMBD,)}
-    for i in range(N_LAYER):
-        found |= {
-            f"blk.{i}.attn_norm.weight": (N_EMBD,),
-            f"blk.{i}.attn_q.weight": (N_HEAD * N_HEAD_DIM, N_EMBD),
-            f"blk.{i}.attn_k.weight": (N_KV * N_HEAD_DIM, N_EMBD),
-            f"blk.{i}.attn_v.weight": (N_KV * N_HEAD_DIM, N_EMBD),
-            f"blk.{i}.attn_output.weight": (N_EMBD, N_HEAD * N_HEAD_DIM),
-            f"blk.{i}.attn_q_norm.weight": (N_HEAD_DIM,),
-            f"blk.{i}.attn_k_norm.weight": (N_HEAD_DIM,),
-            f"blk.{i}.ffn_norm.weight": (N_EMBD,),
-            f"blk.{i}.ffn_gate_inp.weight": (N_EXPERT, N_EMBD),
-            f"blk.{i}.ffn_gate_exps.weight": (N_EXPERT, N_FF, N_EMBD),
-            f"blk.{i}.ffn_up_exps.weight": (N_EXPERT, N_FF, N_EMBD),
-            f"blk.{i}.ffn_down_exps.weight": (N_EXPERT, N_EMBD, N_FF),
-        }
-    return found
-
-
-def made(out: Path) -> Path:
-    """The model as f16, its routers as f32. A file from an earlier run is used again."""
-    if out.exists():
-        return out
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(out.name + ".part")
-    writer, n_vocab = begun(part, SHAPE)
-    rng = np.random.default_rng(1)
-    for name, shape in _tensors(n_vocab).items():
-        x = np.ones(shape) if len(shape) == 1 else rng.standard_normal(shape, np.float32) / shape[-1] ** 0.5
-        writer.add_tensor(name, x.astype(np.float32 if len(shape) == 1 or "gate_inp" in name else np.float16))
-    return models.written(writer, part, out)
 
 
 def bytes_of(path: Path) -> tuple[int, int]:
@@ -91,8 +62,19 @@ def random_rounds(n: int) -> Rounds:
     return [(context, rng.integers(5, 2000, WIDTHS[-1]).tolist()) for _ in range(n)]
 
 
-def rounds_of_words(n: int) -> Rounds:
-    return [(ids[:N_CONTEXT], ids[N_CONTEXT:]) for ids in passages(n, N_CONTEXT + WIDTHS[-1])]
+def parted(texts: list[list[int]]) -> Rounds:
+    return [(ids[:N_CONTEXT], ids[N_CONTEXT:]) for ids in texts]
+
+
+def random_source(args: argparse.Namespace) -> tuple[Path, Rounds]:
+    """The model with random weights, and what its passes read."""
+    shape = replace(SHAPE, n_expert=args.experts, n_layer=args.layers)
+    name = "mixture" if shape == SHAPE else f"mixture-{shape.n_layer}x{shape.n_expert}"
+    if args.distinct is None:
+        return made(args.work / f"{name}-f16.gguf", shape), random_rounds(args.rounds)
+    path = args.work / f"{name}-{args.distinct:g}-f16.gguf"
+    texts = neighbours(args.rounds, N_CONTEXT + WIDTHS[-1])
+    return made(path, shape, likeness(args.distinct, N_ALIKE, shape)), parted(texts)
 
 
 def measure(path: Path, on: Sequence[int], rounds: Rounds, work: Path) -> dict[str, Any]:
@@ -156,6 +138,9 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--types", help=f"of the weights, of {', '.join(models.TYPES)}; by default {TYPES}, or q8_0")
     p.add_argument("--words", metavar="SIZE", help="the trained mixture, widened to 600M, 2G, ...")
+    p.add_argument("--experts", type=int, default=SHAPE.n_expert, help="of a layer")
+    p.add_argument("--layers", type=int, default=SHAPE.n_layer)
+    p.add_argument("--distinct", type=float, metavar="N", help=f"distinct experts of {N_ALIKE} tokens")
     p.add_argument("--counts", action="store_true", help="no times")
     p.add_argument("--cores", default="0-1", help="LO-HI, one thread per core")
     p.add_argument("--rounds", type=int, default=24)
@@ -164,9 +149,12 @@ def main() -> None:
     args = p.parse_args()
     on = cores(args.cores)
     os.sched_setaffinity(0, on)
-    source = widened(args.words, args.work) if args.words else made(args.work / "mixture-f16.gguf")
-    rounds = rounds_of_words(args.rounds) if args.words else random_rounds(args.rounds)
-    stem = source.stem if args.words else "mixture"
+    if args.words:
+        source = widened(args.words, args.work)
+        rounds = parted(passages(args.rounds, N_CONTEXT + WIDTHS[-1]))
+    else:
+        source, rounds = random_source(args)
+    stem = source.stem.removesuffix("-f16")
     found: dict[str, Any] = {}
     for kind in (args.types or ("q8_0" if args.words else TYPES)).split(","):
         is_own = args.words and kind == "q8_0"

@@ -9,11 +9,13 @@ stock attention two rows, one of them discarded, if that makes the bits independ
 in which the same threads read all weights of the file once, as a plain sum (read_speed.cpp). Types that are already in
 the --out file stay there if machine, versions and cores are the same, so you can measure one type at a time.
 DUO_CPU_ISA selects duo's instruction set (not that of stock). The prefetch distance is the one that the race finds.
+A hash of each width is that of the logits of the same 16 tokens, evaluated so many at a time: equal hashes, equal bits.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import statistics
@@ -65,6 +67,7 @@ class Probes:
         self.path, self.n_threads = path, n_threads
         self.about: dict[str, Any] = {}
         self.tokens: list[int] = []
+        self.hashes: dict[str, dict[int, str]] = {}  # by kernels and width
         self.loaded = {side: self.load(side) for side in SIDES} if together else {}
 
     def load(self, side: str) -> _core.Probe:
@@ -76,7 +79,17 @@ class Probes:
         self.milliseconds(p, N_CONTEXT)
         for width in WIDTHS:
             self.milliseconds(p, width)
+        if side not in self.hashes:
+            self.hashes[side] = {width: self.hash_of(p, width) for width in WIDTHS}
         return p
+
+    def hash_of(self, p: _core.Probe, width: int) -> str:
+        """Of the logits of the last tokens of WIDTHS' passes, `width` at a time."""
+        found, end = hashlib.blake2b(digest_size=4), N_CONTEXT + max(WIDTHS)
+        for pos in range(N_CONTEXT, end, width):
+            p.decode(self.tokens[pos : min(pos + width, end)], pos)
+            found.update(p.logits().tobytes())
+        return found.hexdigest()
 
     def milliseconds(self, p: _core.Probe, width: int) -> float:
         # The tokens are always the same, so a prompt does not change the context of the other passes.
@@ -129,6 +142,8 @@ def measure(type: str, args: argparse.Namespace, on: list[int]) -> dict[str, Any
         for side in SIDES:
             row[side] = spread(samples[side][width])
             row[side]["v"] = round(row[side]["median"] / statistics.median(samples[side][1]), 4)
+            if width in WIDTHS:
+                row[side]["logits"] = probes.hashes[side][width]
             if width <= 8:
                 row[side]["share_of_limit"] = round(limit / row[side]["median"], 4)
         row["stock_to_duo"] = spread([x / y for x, y in zip(*(samples[side][width] for side in SIDES), strict=True)])
@@ -165,6 +180,13 @@ def table(types: dict[str, Any]) -> str:
         rows = found["widths"]
         cells = [f"{rows[n]['stock_to_duo']['median']:.2f}" if n in rows else "" for n in columns]
         lines.append(f"| {name} | {' | '.join(cells)} |")
+    hashed = {name: found["widths"] for name, found in types.items() if "logits" in found["widths"]["1"]["duo"]}
+    if hashed:
+        lines += ["", f"| hash of the logits | kernels | {' | '.join(map(str, WIDTHS))} |"]
+        lines.append("|" + "---|" * (2 + len(WIDTHS)))
+    for name, rows in hashed.items():
+        for side in SIDES:
+            lines.append(f"| {name} | {side} | {' | '.join(rows[str(n)][side]['logits'] for n in WIDTHS)} |")
     return "\n".join(lines)
 
 

@@ -4,7 +4,8 @@
 
 Every arm writes each prompt before the next prompt begins, in a rotating order, so that a noisy moment affects all arms
 alike. All models stay loaded. The script reports the median over prompts of tokens/s after the first token, and the
-median of the ratios to llama.cpp's plain loop on the same prompt in the same round.
+median of the ratios to llama.cpp's plain loop on the same prompt in the same round. With the same cores for both,
+the models share them as they do by default.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.llama_cpp.llama_cpp import Loop, Plain, Speculative
+from benchmarks.llama_cpp.llama_cpp import Loop, Mtp, Plain, Speculative
 
 import duo
 from duo.benchmark.bench.head import command_of, machine, settings_of
@@ -55,11 +57,61 @@ def loop_arm(name: str, loop: Loop) -> Arm:
     return Arm(name, write)
 
 
+def llama_arms(args: argparse.Namespace, stack: ExitStack) -> Iterator[Arm]:
+    """llama.cpp's own loops. All cores only, if target and draft share them."""
+    target_cores = cores(args.cores)
+    both = sorted({*target_cores, *cores(args.cores_draft)})
+    lengths = [int(k) for k in args.lengths.split(",")]
+    common = {"n_predict": args.n, "ignore_eos": True}
+    of_target = {**common, "cores": target_cores, "threads": len(target_cores)}
+    of_all = {**common, "cores": both, "threads": len(both)}
+    enter = stack.enter_context
+    places = {"all cores": of_all}
+    if both != target_cores:
+        places = {"target's cores": of_target, **places}
+    for where, on in places.items():
+        yield loop_arm(f"llama.cpp plain, {where}", enter(Loop(Plain(args.target, **on))))
+    for k in lengths:
+        for where, on in places.items():
+            loop = Loop(Speculative(args.target, args.draft, n_draft=k, **on))
+            yield loop_arm(f"llama.cpp speculative k={k}, {where}", enter(loop))
+    for k in lengths if args.mtp else ():
+        yield loop_arm(f"llama.cpp MTP k={k}, all cores", enter(Loop(Mtp(args.target, n_draft=k, **of_all))))
+
+
+def duo_arms(args: argparse.Namespace, stack: ExitStack) -> Iterator[Arm]:
+    """duo's modes. If target and draft share all cores, duo places them as it does by default."""
+    low_high = [f"{on[0]}-{on[-1]}" for on in map(cores, (args.cores, args.cores_draft))]
+    place: dict[str, Any] = {"n_ctx": 512}
+    if low_high[0] != low_high[1]:
+        place |= {"cpu_range": low_high[0], "cpu_range_draft": low_high[1]}
+    for kernels in args.kernels.split(","):
+        ks = [int(k) for k in (args.lengths_duo if kernels == "duo" else args.lengths).split(",")]
+        on = f", {kernels} kernels"
+        d = stack.enter_context(duo.Duo(args.target, args.draft, cpu_kernels=kernels, **place))
+        yield duo_arm(f"duo plain{on}", d, args, mode="plain")
+        for k in ks:
+            yield duo_arm(f"duo sync k={k}{on}", d, args, mode="sync", n_draft=k)
+        for k in ks:
+            yield duo_arm(f"duo async, k up to {k}{on}", d, args, mode="async", n_draft=k)
+        yield duo_arm(f"duo async auto{on}", d, args, mode="async")
+        if args.mtp:
+            m = stack.enter_context(duo.Duo(args.target, cpu_kernels=kernels, spec_type=["draft-mtp"], **place))
+            yield duo_arm(f"duo plain, MTP layers loaded{on}", m, args, mode="plain")
+            for k in ks:
+                yield duo_arm(f"duo MTP sync k={k}{on}", m, args, mode="sync", n_draft=k)
+            yield duo_arm(f"duo MTP async auto{on}", m, args, mode="async")
+        if args.useless:
+            u = stack.enter_context(duo.Duo(args.target, args.useless, cpu_kernels=kernels, **place))
+            yield duo_arm(f"duo async auto, useless draft{on}", u, args, mode="async")
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--target", required=True)
     p.add_argument("--draft", required=True)
     p.add_argument("--useless", help="a draft that is never right (duo dev random-model)")
+    p.add_argument("--mtp", action="store_true", help="also the target's MTP layers in place of the draft")
     p.add_argument("--cores", default="0", help="LO-HI of the target")
     p.add_argument("--cores-draft", default="1", help="LO-HI of the draft")
     p.add_argument("--prompts", default=str(Path(__file__).parent / "prompts/completion_dev.jsonl"))
@@ -74,45 +126,8 @@ def main() -> None:
 
     lines = Path(args.prompts).read_text("utf-8").splitlines()
     prompts = [json.loads(x)["turns"][0] for x in lines[:: max(1, len(lines) // args.questions)]][: args.questions]
-    lengths = [int(k) for k in args.lengths.split(",")]
-    target_cores, draft_cores = cores(args.cores), cores(args.cores_draft)
-    both = sorted({*target_cores, *draft_cores})
-    place = {
-        "cpu_range": f"{target_cores[0]}-{target_cores[-1]}",
-        "cpu_range_draft": f"{draft_cores[0]}-{draft_cores[-1]}",
-        "n_ctx": 512,
-    }
-    common = {"n_predict": args.n, "ignore_eos": True}
     with ExitStack() as stack:
-        enter = stack.enter_context
-        arms = [
-            loop_arm("llama.cpp plain, target's cores", enter(Loop(Plain(args.target, cores=target_cores, **common)))),
-            loop_arm(
-                "llama.cpp plain, all cores",
-                enter(Loop(Plain(args.target, cores=both, threads=len(both), **common))),
-            ),
-        ]
-        for k in lengths:
-            loop = Loop(Speculative(args.target, args.draft, cores=target_cores, n_draft=k, **common))
-            arms.append(loop_arm(f"llama.cpp speculative k={k}, target's cores", enter(loop)))
-            loop = Loop(
-                Speculative(
-                    args.target, args.draft, cores=both, threads=len(both), threads_draft=len(both), n_draft=k, **common
-                )
-            )
-            arms.append(loop_arm(f"llama.cpp speculative k={k}, all cores", enter(loop)))
-        for kernels in args.kernels.split(","):
-            ks = [int(k) for k in args.lengths_duo.split(",")] if kernels == "duo" else lengths
-            d = enter(duo.Duo(args.target, args.draft, cpu_kernels=kernels, **place))
-            on = f", {kernels} kernels"
-            arms.append(duo_arm(f"duo plain{on}", d, args, mode="plain"))
-            arms += [duo_arm(f"duo sync k={k}{on}", d, args, mode="sync", n_draft=k) for k in ks]
-            arms += [duo_arm(f"duo async, k up to {k}{on}", d, args, mode="async", n_draft=k) for k in ks]
-            arms.append(duo_arm(f"duo async auto{on}", d, args, mode="async"))
-            if args.useless:
-                u = enter(duo.Duo(args.target, args.useless, cpu_kernels=kernels, **place))
-                arms.append(duo_arm(f"duo async auto, useless draft{on}", u, args, mode="async"))
-
+        arms = [*llama_arms(args, stack), *duo_arms(args, stack)]
         for arm in arms:
             arm.write(prompts[0])  # warm-up; the planner learns what passes cost
         for r in range(args.rounds):

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import needs_kernels
+from model_files import random_model
 from sizes import mostly_daily
 from terminals import rest_of, terminal
 
@@ -106,6 +108,21 @@ def test_the_first_line_says_which_models_where_and_how(run: Run) -> None:
     alone = first("-m", TARGET, "-t", 2, "--cpu-kernels", "stock")
     assert "on CPU (2 threads, stock kernels); plain decoding: no draft was given; give one (-md)" in alone
     assert small not in alone
+
+
+@needs_kernels
+def test_the_first_line_names_the_types_of_stock_kernels(run: Run, tmp_path: Path) -> None:
+    """If they are most of the matrices, and guesses are made, what that means."""
+    few = random_model(tmp_path / "few.gguf", "llama", lambda name: "nvfp4" if "attn_q" in name else "q8_0")
+    most = random_model(tmp_path / "most.gguf", "llama", lambda name: "nvfp4" if "blk" in name else "q8_0")
+    lines = lambda *args: run("-p", "a", "-n", 1, "-md", DRAFT, *args)[2].splitlines()  # noqa: E731
+    first, second = lines("-m", few, "--cpu-kernels", "duo")[:2]
+    assert "duo kernels for 13 of 15 matrices, stock for nvfp4)" in first and "nvfp4" not in second
+    first, second = lines("-m", most, "--cpu-kernels", "duo")[:2]
+    assert "duo kernels for 1 of 15 matrices, stock for nvfp4)" in first
+    assert second.startswith("duo: stock kernels compute nvfp4: a pass that verifies several guesses takes nearly as")
+    first, second = lines("-m", most, "--cpu-kernels", "stock", "--mode", "plain")[:2]
+    assert "stock kernels, duo has none for nvfp4)" in first and "nvfp4" not in second
 
 
 def test_the_figures_and_their_json(run: Run, text: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from duo import Duo, DuoError, _core
 from duo.benchmark import doctor
 from duo.cli.main import main
 from duo.models.demo import demo_pair
+from duo.models.header import read_header
 from duo.placement import kernels
 
 TARGET, DRAFT = map(str, demo_pair())
@@ -264,3 +266,16 @@ def test_devices_shows_every_race(
     races_told = json.loads(capsys.readouterr().out)["races"]
     assert {r["type"]: r["faster"] for r in races_told} == verdicts
     assert set(races_told[0]["duo"]) == {str(w) for w in kernels.WIDTHS}
+
+
+def test_passes_of_a_mixture_are_compared_by_bytes_and_by_time() -> None:
+    h = read_header(str(Path(__file__).parent / "data" / "mixture-target.gguf"))
+    experts = {1: 4.0, 4: 8.0, 8: 16.0}
+    reads = doctor.reads_of(h, experts, 16)
+    assert reads[1] == 1 < reads[4] < 2  # attention is read once for all
+    assert reads[8] - reads[4] == pytest.approx(2 * (reads[4] - 1))
+    assert doctor.reads_of(replace(h, tensors=tuple(t for t in h.tensors if "_exps" in t.name)), experts, 16)[8] == 4
+    r = doctor.Report("m", "p", "avx2", "", ["q8_0"], ["q8_0"], 1, 1, differ={1: []}, experts=experts, n_experts=16)
+    r.reads, r.ms = reads, {"duo": {1: 2.0, 4: 3.0, 8: 5.0}}
+    line = f"reads {reads[4]:.2f} times as many bytes as one over one token, and takes 1.50 times as long"
+    assert any(line in sentence for sentence in doctor.verdict(r))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gguf_files import BOOL, F32, I32, U32, U64, Value
+from mixture_keys import more_keys
 
 N_EMBD, N_FF, N_HEAD, N_LAYER = 256, 384, 2, 2
 
@@ -20,9 +21,20 @@ _MIXED = {
     "kimi-k3",
     "glm5-next",
 }
-_SLIDING = {"mimo2", "step35", "cohere2moe"}
+_SLIDING = {"mimo2", "step35", "cohere2moe", "granite_swa", "dots3note", "maple"}
 # Attention over a compressed cache (MLA).
-_LATENT = {"deepseek2", "deepseek32", "glm-dsa", "kimi-linear", "bailingmoe3", "kimi-k3", "glm5-next"}
+_LATENT = {
+    "deepseek2",
+    "deepseek32",
+    "glm-dsa",
+    "dots3note",
+    "mistral4",
+    "hy_v4",
+    "kimi-linear",
+    "bailingmoe3",
+    "kimi-k3",
+    "glm5-next",
+}
 _EXPERTS = {
     "lfm2moe",
     "nemotron_h_moe",
@@ -40,8 +52,9 @@ _EXPERTS = {
 }
 
 
-def keys_of(name: str, n_mtp: int, n_vocab: int, n_trunk: int = N_LAYER) -> dict[str, Value]:
-    """n_trunk: layers without the MTP layers, if the architecture does not want a certain number."""
+def keys_of(name: str, n_mtp: int, n_vocab: int, n_trunk: int = N_LAYER, *, mixture: bool = False) -> dict[str, Value]:
+    """n_trunk: layers without the MTP layers, if the architecture does not want a certain number. mixture: with
+    experts, also where the architecture has models without."""
     n_layer = {"nemotron_h": 3, "nemotron_h_moe": 3, "llama4": 4, "deepseek4": 4}.get(name, n_trunk) + n_mtp
     n_embd, n_head, n_ff = (128, 1, 192) if name in _LATENT else (N_EMBD, N_HEAD, N_FF)
     if name == "deepseek4":
@@ -160,7 +173,9 @@ def keys_of(name: str, n_mtp: int, n_vocab: int, n_trunk: int = N_LAYER) -> dict
             ("attention.key_length", "attention.value_length", "rope.dimension_count"), (U32, n_embd // n_head)
         )
         keys["expert_feed_forward_length"] = (U32, n_ff)
-    if name in _EXPERTS:
+    if mixture:
+        keys |= more_keys(name, n_embd, n_head, n_layer)
+    if mixture or name in _EXPERTS:
         keys |= {
             "expert_feed_forward_length": (U32, n_ff),
             "expert_shared_feed_forward_length": (U32, n_ff),

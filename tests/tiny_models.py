@@ -46,6 +46,7 @@ CELLS = ("deepseek2", "gpt-oss", "gemma2", "llama4")
 _WHOLE = re.compile(
     "norm|conv|time_mix|_inp|hc_|hyper|ape|indexer"
 )  # in F32: no matrices, or too few rows for it to matter
+_OPTIONAL = re.compile(r"(?<!ffn_gate_inp\.)scale$")
 # Their MTP layers have an output matrix of their own, if the file has one; and one with the target's.
 MTP = (
     "hy_v3", "glm4moe", "deepseek2", "deepseek32", "glm-dsa", "qwen35", "qwen35moe", "qwen3next", "mimo2", "step35",
@@ -67,13 +68,15 @@ def tiny(
     n_mtp: int = 0,
     n_trunk: int = N_LAYER,
     weights: Weights | None = None,
+    mixture: bool = False,
 ) -> Path:
     """A model of the architecture `name` with random weights and the vocabulary of `source`.
 
     apart: so much of the output matrix is other noise, so that a model drafts for one of the same seed and is
     sometimes wrong. n_mtp: MTP layers behind n_trunk others. weights: in place of the random ones.
+    mixture: with experts, also where the architecture has models without.
     """
-    shutil.copyfile(_written(name, source, seed, apart, n_mtp, n_trunk, weights or random_weights), to)
+    shutil.copyfile(_written(name, source, seed, apart, n_mtp, n_trunk, weights or random_weights, mixture), to)
     return to
 
 
@@ -85,11 +88,13 @@ def _folder() -> Path:
 
 
 @cache  # many tests of a file want the same model
-def _written(name: str, source: Path, seed: int, apart: float, n_mtp: int, n_trunk: int, weights: Weights) -> Path:
+def _written(
+    name: str, source: Path, seed: int, apart: float, n_mtp: int, n_trunk: int, weights: Weights, mixture: bool
+) -> Path:
     to = _folder() / f"{len(list(_folder().iterdir()))}.gguf"
     header = {n: v for n, v in header_of(source).items() if n.startswith("tokenizer.")}
     header |= {"general.architecture": (STR, name), f"{name}.vocab_size": (U32, len(tokens_of(source)))}
-    header |= keys_of(name, n_mtp, len(tokens_of(source)), n_trunk)
+    header |= keys_of(name, n_mtp, len(tokens_of(source)), n_trunk, mixture=mixture)
     write(to, header, [])
     tensors = []
     for tensor, shape in _wanted(to, fused=name == "mimo2"):
@@ -152,7 +157,7 @@ def _wanted(path: Path, *, fused: bool = False) -> list[tuple[str, tuple[int, ..
     for name in [n for n in found if fused and n.endswith(".attn_q.weight")]:
         q, k, v = (found.pop(name.replace("attn_q", part)) for part in ("attn_q", "attn_k", "attn_v"))
         found[name.replace("attn_q", "attn_qkv")] = (q[0] + k[0] + v[0], q[1])
-    return [(name, shape) for name, shape in found.items() if not name.endswith("scale")]  # those are optional
+    return [(name, shape) for name, shape in found.items() if not _OPTIONAL.search(name)]
 
 
 class _GgufInit(ctypes.Structure):

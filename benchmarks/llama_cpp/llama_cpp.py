@@ -120,6 +120,19 @@ class Speculative(Plain):
 
 
 @dataclass(frozen=True)
+class Mtp(Plain):
+    """The target and its MTP layers by turns, as in the same example."""
+
+    _: KW_ONLY
+    n_draft: int = 3  # longest draft (llama.cpp's default)
+
+    program: ClassVar[str] = "speculative_loop"
+
+    def arguments(self) -> list[str]:
+        return [*super().arguments(), "--mtp", "--draft-max", str(self.n_draft)]
+
+
+@dataclass(frozen=True)
 class Slots(Plain):
     """Several texts at once, in the order of llama-server's loop; with a draft, batched speculation by turns."""
 

@@ -47,7 +47,8 @@ struct options {
     float     temp       = 0.0f; // 0 = greedy; else the filters above, then this temperature
     uint32_t  seed       = 1;
     bool      ignore_eos = false;
-    int32_t   n_slots    = 1; // texts at once (slots_loop)
+    bool      mtp        = false; // the target's MTP layers draft
+    int32_t   n_slots    = 1;     // texts at once (slots_loop)
 };
 
 // Times are in microseconds from the start of the prompt.
@@ -108,6 +109,10 @@ inline options parse_options(int argc, char ** argv) {
             opts.ignore_eos = true;
             continue;
         }
+        if (name == "--mtp") {
+            opts.mtp = true;
+            continue;
+        }
         if (i + 1 == argc) {
             throw std::runtime_error("unknown option, or no value for it: " + std::string(name));
         }
@@ -148,6 +153,9 @@ inline options parse_options(int argc, char ** argv) {
     }
     if (opts.target.path.empty()) {
         throw std::runtime_error("-m MODEL.gguf is missing");
+    }
+    if (opts.mtp) {
+        opts.draft = {.n_threads = opts.target.n_threads, .cores = opts.target.cores};
     }
     if (opts.n_predict < 1 || opts.target.n_threads < 1 || opts.draft.n_threads < 1 || opts.n_draft < 1 ||
         opts.n_slots < 1) {

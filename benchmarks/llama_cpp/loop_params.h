@@ -40,7 +40,9 @@ inline common_params make_params(const options & opts) {
     params.kv_unified = opts.n_slots > 1; // as llama-server without -np
 
     auto & draft = params.speculative.draft;
-    if (!opts.draft.path.empty()) {
+    if (opts.mtp) {
+        params.speculative.types = {COMMON_SPECULATIVE_TYPE_DRAFT_MTP};
+    } else if (!opts.draft.path.empty()) {
         params.speculative.types = {COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE};
     }
     draft.mparams.path    = opts.draft.path;

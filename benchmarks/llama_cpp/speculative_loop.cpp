@@ -58,7 +58,8 @@ speculative_pair::speculative_pair(const loop::options & opts) : params_(loop::m
     init_dft_       = common_speculative_init_from_params(params_dft, init_tgt_->model(), ctx_tgt_);
     ctx_dft_        = init_dft_->context();
     if (!ctx_dft_) {
-        throw std::runtime_error("cannot load " + opts.draft.path);
+        throw std::runtime_error(opts.mtp ? "cannot draft with the MTP layers of " + opts.target.path
+                                          : "cannot load " + opts.draft.path);
     }
     // llama.cpp gives a thread pool, and with it the CPU mask, to the target only
     params_dft.cpuparams = params_dft.cpuparams_batch = params_.speculative.draft.cpuparams;
@@ -74,7 +75,8 @@ speculative_pair::speculative_pair(const loop::options & opts) : params_(loop::m
     params_.speculative.draft.ctx_dft = ctx_dft_;
     spec_.reset(common_speculative_init(params_.speculative, 1));
     if (!spec_) {
-        throw std::runtime_error("llama.cpp could not start speculating with " + opts.draft.path);
+        throw std::runtime_error("llama.cpp could not start speculating with " +
+                                 (opts.mtp ? opts.target.path : opts.draft.path));
     }
     loop::set_sampling(params_, opts);
     sampler_.reset(common_sampler_init(init_tgt_->model(), params_.sampling));
@@ -189,8 +191,8 @@ int main(int argc, char ** argv) {
     common_log_set_verbosity_thold(LOG_LEVEL_ERROR);
     try {
         const auto opts = loop::parse_options(argc, argv);
-        if (opts.draft.path.empty()) {
-            throw std::runtime_error("-md DRAFT.gguf is missing");
+        if (opts.draft.path.empty() && !opts.mtp) {
+            throw std::runtime_error("-md DRAFT.gguf or --mtp is missing");
         }
         llama_backend_init();
         speculative_pair pair(opts);

@@ -31,6 +31,7 @@ struct file_weights {
     int64_t                  n_mtp      = 0; // of these layers, the last ones
     bool                     has_mtp    = false;
     bool                     has_planes = false;
+    bool                     has_state  = false; // recurrent layers have products in `all`
 };
 
 // Reads all parts of a file that is split. What cannot be read is missing: loading will report it.

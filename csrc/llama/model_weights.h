@@ -26,6 +26,7 @@ struct kernel_choice {
     bool same_bits = false; // logits of the CPU are independent of the width of the pass
     bool attention = false; // duo's kernels may compute the attention of all layers
     bool stock     = false; // stock kernels compute some product, perhaps only a router's
+    bool state     = false; // some layers are recurrent: stock kernels compute a part of them
     bool extra     = false; // some weights may be in the CPU's extra buffers; a head's, with its target's
 
     int32_t     n_duo       = 0; // matrices for duo's kernels
@@ -34,7 +35,9 @@ struct kernel_choice {
     std::string packed_as;       // the type that weights were requantised to; empty: they are the file's
     std::string output;          // the name of the output matrix, if duo's kernels compute it
 
-    [[nodiscard]] bool all_duo() const { return n_duo > 0 && n_duo == n_cpu; }
+    std::vector<std::string> stock_types; // of the matrices on the CPU that stock kernels compute
+
+    [[nodiscard]] bool all_duo() const { return n_duo > 0 && n_duo == n_cpu && !state; }
 };
 
 // Does not change after loading. Contexts share it.

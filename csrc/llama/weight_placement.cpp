@@ -94,6 +94,13 @@ const weight_placement::choice * weight_placement::choice_of(const std::string &
     return c == choices_.end() ? nullptr : &*c;
 }
 
+void weight_placement::leave_to_stock(ggml_type type) {
+    ++n_stock_;
+    if (const std::string name = ggml_type_name(type); !has(stock_types_, name)) {
+        stock_types_.push_back(name);
+    }
+}
+
 void weight_placement::count_bytes(ggml_type type, int64_t n_columns, int64_t n_rows, int64_t n_matrices) {
     bytes_known_ = bytes_known_ && n_matrices == 1;
     cpu_bytes_[ggml_type_name(type)] += uint64_t(n_rows * n_matrices) * ggml_row_size(type, n_columns);
@@ -105,6 +112,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     const int64_t      n_trunk = file.n_layer - file.n_mtp;
     has_mtp_                   = file.has_mtp;
     has_planes_                = file.has_planes;
+    has_state_                 = file.has_state;
     has_trunk_                 = !file.has_mtp || std::any_of(file.all.begin(), file.all.end(),
                                                               [&](const file_weight & w) { return w.layer >= 0 && w.layer < n_trunk; });
     const auto counts          = [&](int layer) { return layer < n_trunk || !has_trunk_; };
@@ -122,7 +130,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     n_small_          = int(std::count_if(file.small.begin(), file.small.end(), counts));
     for (const file_weight & w : file.others) {
         if ((w.layer < i_gpu_start || to_cpu(choice_of(w.name))) && counts(w.layer)) {
-            ++n_stock_;
+            leave_to_stock(w.type);
             count_bytes(w.type, w.n_columns, w.n_rows, w.n_matrices);
         }
     }
@@ -150,7 +158,11 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
             count_bytes(kept, w.n_columns, w.n_rows, w.n_matrices);
         }
         if (!repacks && (!here || buft == nullptr || !shape || !has(types, type))) {
-            n_stock_ += counted ? 1 : 0;
+            if (counted && here) {
+                leave_to_stock(w.type);
+            } else if (counted) {
+                ++n_stock_; // in memory that the user chose
+            }
             continue;
         }
         n_duo_ += counted ? 1 : 0;
@@ -164,7 +176,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
             taken[{to, w.kind}].insert(w.layer);
         }
     }
-    const bool all_ours = buft != nullptr && n_duo_ > 0 && n_stock_ == 0;
+    const bool all_ours = buft != nullptr && n_duo_ > 0 && n_stock_ == 0 && !has_state_;
     for (const file_weight & w : file.routers) {
         const place where = place_of(w);
         if (where == place::device || !(counts(w.layer) || mtp)) {
@@ -172,8 +184,10 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
         }
         if (all_ours && where == place::cpu && cpu::shape_of(w.type, w.n_columns, w.n_rows)) {
             taken[{buft, w.kind}].insert(w.layer);
-        } else {
-            (w.type == GGML_TYPE_F32 ? n_small_ : n_stock_) += counts(w.layer) ? 1 : 0;
+        } else if (w.type == GGML_TYPE_F32) {
+            n_small_ += counts(w.layer) ? 1 : 0;
+        } else if (counts(w.layer)) {
+            leave_to_stock(w.type);
         }
     }
     // libllama compiles every pattern for every tensor, so kinds with the same layers share a pattern.

@@ -41,9 +41,14 @@ class weight_placement {
     // Some weights besides experts are several matrices, as attn_k_b.
     [[nodiscard]] bool has_planes() const { return has_planes_; }
 
+    // Some layers are recurrent: stock kernels compute a part of them.
+    [[nodiscard]] bool has_state() const { return has_state_; }
+
     // Number of product weights for duo's kernels, and of those for stock kernels on the CPU.
     [[nodiscard]] int n_duo() const { return n_duo_; }
     [[nodiscard]] int n_stock() const { return n_stock_; }
+    // ggml's names of the types of the latter, each once.
+    [[nodiscard]] const std::vector<std::string> & stock_types() const { return stock_types_; }
     // Bytes that duo's take, as they are packed.
     [[nodiscard]] uint64_t n_duo_bytes() const { return n_duo_bytes_; }
     // The name of the output matrix if it goes to duo's kernels; empty: it does not.
@@ -73,6 +78,7 @@ class weight_placement {
     void                         read_choices(const std::vector<std::pair<std::string, std::string>> & overrides);
     [[nodiscard]] const choice * choice_of(const std::string & name) const;
 
+    void leave_to_stock(ggml_type type);
     void count_bytes(ggml_type type, int64_t n_columns, int64_t n_rows, int64_t n_matrices);
     void place_duo(const std::string & path, const std::vector<std::string> & types, int32_t n_gpu_layers, bool mtp,
                    const weight_packing & packing);
@@ -81,11 +87,13 @@ class weight_placement {
     std::deque<std::string>                       patterns_; // entries_ points into it
     std::vector<llama_model_tensor_buft_override> entries_;
     std::vector<std::string>                      cpu_types_;
+    std::vector<std::string>                      stock_types_;
     std::map<std::string, uint64_t>               cpu_bytes_;
     bool                                          bytes_known_ = true;
     bool                                          has_mtp_     = false;
     bool                                          has_trunk_   = true;
     bool                                          has_planes_  = false;
+    bool                                          has_state_   = false;
     std::string                                   duo_output_;
     uint64_t                                      n_duo_bytes_ = 0;
     int                                           n_duo_       = 0;

@@ -189,7 +189,8 @@ std::vector<ggml_backend_dev_t> weights_loader::choose_devices() {
 
 void weights_loader::choose_kernels(const weight_placement & placement, const weight_packing & packing,
                                     int32_t n_gpu_layers) {
-    const bool all_ours = n_gpu_layers == 0 && placement.n_duo() > 0 && placement.n_stock() == 0;
+    const bool all_ours =
+        n_gpu_layers == 0 && placement.n_duo() > 0 && placement.n_stock() == 0 && !placement.has_state();
     // With --strict duo's attention joins stock products: it is the one that ignores where a text's cells lie.
     const bool strict  = opt_.strict && !w_.is_draft && n_gpu_layers == 0 && cpu::weight_buffer_type() != nullptr;
     const bool attends = (all_ours || strict) && opt_.flash_attn != "off";
@@ -197,12 +198,14 @@ void weights_loader::choose_kernels(const weight_placement & placement, const we
                 .same_bits = opt_.strict || (attends && !w_.is_draft),
         // Rows of a block see those after them.
                 .attention   = attends && has_own_cache(opt_) && opt_.n_ctx != 1 && !w_.is_block(),
-                .stock       = placement.n_stock() + placement.n_small() > 0,
+                .stock       = placement.n_stock() + placement.n_small() > 0 || placement.has_state(),
+                .state       = placement.has_state(),
                 .n_duo       = placement.n_duo(),
                 .n_duo_bytes = placement.n_duo_bytes(),
                 .n_cpu       = placement.n_duo() + placement.n_stock(),
                 .packed_as   = placement.n_packed() > 0 ? packing.stored : "",
                 .output      = placement.duo_output(),
+                .stock_types = placement.stock_types(),
     };
 }
 

@@ -64,6 +64,7 @@ void register_model(py::module_ & m) {
         .def_property_readonly("same_bits", &v::of_weights<&w::same_bits>)
         .def_property_readonly("n_duo_products", [](const v & x) { return x.get()->weights().kernels.n_duo; })
         .def_property_readonly("n_cpu_products", [](const v & x) { return x.get()->weights().kernels.n_cpu; })
+        .def_property_readonly("stock_types", [](const v & x) { return x.get()->weights().kernels.stock_types; })
         .def_property_readonly("packed_as", [](const v & x) { return x.get()->weights().kernels.packed_as; })
         .def_property_readonly("packed_file", [](const v & x) { return path_text(x.get()->weights().packed_file); })
         .def_property_readonly("lost_file", [](const v & x) { return path_text(x.get()->weights().lost_file()); })

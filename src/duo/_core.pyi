@@ -359,6 +359,8 @@ class Model:
     @property
     def n_cpu_products(self) -> int: ...
     @property
+    def stock_types(self) -> list[str]: ...  # of the matrices on the CPU that stock kernels compute
+    @property
     def n_proposed(self) -> int: ...  # tokens for which a draft computes logits, before the first text
     @property
     def n_read_ahead(self) -> int: ...  # bytes of mapped weights that were asked for before their products

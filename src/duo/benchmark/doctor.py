@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from duo import _core
 from duo.errors import DuoError, UnknownModelError
-from duo.models.header import read_header, read_rows
+from duo.models.header import Header, read_header, read_rows
 from duo.options.option import CpuKernels
 from duo.placement import guard, kernels, states
 from duo.placement.finding import Finding
@@ -58,6 +58,8 @@ class Report:
     # width -> distinct experts of a layer that a pass of ordinary text reads with duo's kernels; empty: no mixture
     experts: dict[int, float] = field(default_factory=dict)
     n_experts: int = 0  # of a layer
+    # width -> bytes of the weights that such a pass reads, in those of a pass over one token
+    reads: dict[int, float] = field(default_factory=dict)
     way_back: str = ""  # how a wrong guess is taken back, if the model keeps a recurrent state; one sentence
     trial: Finding = field(default_factory=Finding)  # which kinds of kernels work in a child process
 
@@ -119,6 +121,20 @@ def experts_of(probe: _core.Probe, context: list[int], tokens: list[int]) -> dic
         if n_products:
             per_product[width] = n_distinct / n_products
     return per_product
+
+
+def reads_of(h: Header, experts: dict[int, float], n_experts: int) -> dict[int, float]:
+    """Bytes of the weights that a pass reads, by width, in those of a pass over one token. experts: of `experts_of`."""
+    is_tied = not any(t.name == "output.weight" for t in h.tensors)
+    read = [
+        t
+        for t in h.tensors
+        if (t.layer is None or t.layer < h.n_trunk) and (is_tied or not t.name.endswith("token_embd.weight"))
+    ]
+    n_of_experts = sum(t.n_bytes for t in read if t.name.endswith("_exps.weight"))
+    n_others = sum(t.n_bytes for t in read) - n_of_experts
+    n_bytes = {width: n_others + n_of_experts * n / n_experts for width, n in experts.items()}
+    return {width: n / n_bytes[1] for width, n in n_bytes.items()}
 
 
 def log_softmax(x: Logits) -> npt.NDArray[np.float64]:
@@ -184,6 +200,7 @@ def examine(
         if n_threads == threads[-1]:
             report.ms["duo" if duo_types else "stock"] = times_of(probe, context, tokens, repeat)
             report.experts = experts_of(probe, context, tokens)
+            report.reads = reads_of(header, report.experts, report.n_experts)
         del probe
     assert reference is not None
     for t in duo_types:
@@ -237,6 +254,11 @@ def verdict(r: Report) -> list[str]:
     if r.experts:
         read = ", ".join(f"{r.experts[w]:.1f} with {plural(w, 'token')}" for w in EXPERT_WIDTHS)
         sentences.append(f"Distinct experts that a pass reads in a layer of {r.n_experts}: {read}.")
+        four, eight = (f"{r.reads[w]:.2f} times" for w in EXPERT_WIDTHS[1:])
+        sentences.append(
+            f"A pass over 4 tokens reads {four} as many bytes as one over one token, "
+            f"and takes {r.v('duo', 4):.2f} times as long; over 8 tokens {eight} and {r.v('duo', 8):.2f} times."
+        )
     if r.way_back:
         sentences.append(r.way_back[0].upper() + r.way_back[1:] + ".")
     return [*sentences, what_pays(r.v("duo" if "duo" in r.ms else "stock", 4))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from duo.cli.first_line import another_vocabulary
+from duo.cli.first_line import STOCK_MEANS, another_vocabulary
 from duo.support.wording import gigabytes, plural
 
 if TYPE_CHECKING:
@@ -95,10 +95,7 @@ def _stock_sentence(h: Header) -> str:
     other = [t for t in _main_types(h) if t not in _core.kernel_types()]
     if not name or not other:
         return ""
-    return (
-        f"on the CPU llama.cpp's own kernels compute {' and '.join(other)}; there a pass that verifies several guesses "
-        "takes nearly as long as several passes, so a draft brings less"
-    )
+    return f"on the CPU llama.cpp's own kernels compute {' and '.join(other)}; there {STOCK_MEANS}"
 
 
 def _padding(target: VocabularyFacts, draft: VocabularyFacts) -> str:

@@ -13,11 +13,32 @@ if TYPE_CHECKING:
     from duo.options.generate import GenerateOptions
 
 
+STOCK_MEANS = "a pass that verifies several guesses takes nearly as long as several passes, so a draft brings less"
+
+
 def kernels_of(m: _core.Model) -> str:
-    """The kernels that multiply the model's weights on the CPU."""
+    """The kernels that multiply the model's weights on the CPU, and the types that are left to stock ones."""
     if m.n_duo_products and m.n_duo_products == m.n_cpu_products:
         return "duo kernels"
-    return f"duo kernels for {m.n_duo_products} of {m.n_cpu_products} matrices" if m.n_duo_products else "stock kernels"
+    if m.n_duo_products:
+        return (
+            f"duo kernels for {m.n_duo_products} of {m.n_cpu_products} matrices, stock for {', '.join(m.stock_types)}"
+        )
+    lacking = _lacking(m)
+    return f"stock kernels, duo has none for {' and '.join(lacking)}" if lacking else "stock kernels"
+
+
+def _lacking(m: _core.Model) -> list[str]:
+    """The types on the CPU that duo's kernels cannot multiply on this machine; empty: it has no kernels at all."""
+    from duo import _core
+
+    return [t for t in m.stock_types if t not in _core.kernel_types()] if _core.kernels()[0] else []
+
+
+def stock_note(m: _core.Model | None) -> str:
+    """What it means for guesses that duo lacks kernels for most matrices; empty: it does not."""
+    lacking = _lacking(m) if m is not None and 2 * m.n_duo_products < m.n_cpu_products else []
+    return f"stock kernels compute {' and '.join(lacking)}: {STOCK_MEANS}" if lacking else ""
 
 
 def _packing(m: _core.Model) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duo.cli import show
-from duo.cli.first_line import elsewhere, first_line
+from duo.cli.first_line import elsewhere, first_line, stock_note
 from duo.cli.models import Models, chosen_models, projector_of_hub, projectors_at_urls
 from duo.cli.options import given_options
 from duo.cli.own_guesses import draft_of_target, left_to_duo, may_add_ngrams, tell_of
@@ -146,11 +146,15 @@ def _advise_packing(d: Duo, seconds: float) -> None:
 
 def introduce(d: Duo, options: GenerateOptions) -> None:
     """Prints the models, the devices and the mode. options: of the command line, complete."""
+    from duo.generation.job import makes_guesses
     from duo.options.validate import generate_options
 
     options = {**options, "spec_type": generate_options({**d.defaults})["spec_type"]}  # also what duo has found
     shared = d.engine.shared_vocabulary
     show.warn(first_line(d.engine.target, d.draft, options, d.options["strict"], elsewhere(d), shared))
+    note = stock_note(d.engine.target)
+    if note and makes_guesses(options, d.draft is not None or elsewhere(d) != ""):
+        show.warn(note)
     show.note_placement(d.placement)
     show.note_texts(d)
 

@@ -65,9 +65,10 @@ def doctor(
 
     duo evaluates 544 tokens of text, then 16 more, one by one and in passes of 1 to 16 tokens, with one thread and with
     several. It checks that the logits are equal, bit for bit. It compares the products of each weight type with double
-    precision, and measures passes with duo's kernels and with stock kernels. The model is loaded three times, one after
-    the other. Before that, a child process tries every kind of kernel again; from then on duo does not use kernels that
-    crash there. The exit code is 1 if logits differ although duo's kernels compute all products.
+    precision, and measures passes with duo's kernels and with stock kernels. Of a mixture it counts the experts that a
+    pass reads. The model is loaded three times, one after the other. Before that, a child process tries every kind of
+    kernel again; from then on duo does not use kernels that crash there. The exit code is 1 if logits differ although
+    duo's kernels compute all products.
 
     With -ngl the model is placed on devices, whole or in part. duo measures passes of 1 to 16 tokens there, says which
     widths give the logits of one row, and compares with the CPU.
