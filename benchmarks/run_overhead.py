@@ -1,11 +1,11 @@
 """duo's own time per verification: the part of a cycle that is neither the target's pass nor a wait.
 
     python benchmarks/run_overhead.py --work build/overhead --out benchmarks/results/overhead.json
-    python benchmarks/run_overhead.py --work build/overhead --context 32000 --out FILE
+    python benchmarks/run_overhead.py --context 32000 --vocabularies 32000 --ways "greedy, chain of 4" "greedy, plain"
 
 The demo target gets a vocabulary of 32,000 and of 128,256 tokens (the added tokens have zero weights). It is its own
 draft, so most guesses are right and each pass samples several rows; where guesses are never right, the draft has random
-weights. --context: the text begins with so many tokens, which are read once.
+weights. --context: the text begins with so many tokens, which both models read once, all of them.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ WAYS: dict[str, dict[str, Any]] = {
     },
     "greedy, plain": {"temperature": 0, "mode": "plain"},
 }  # fmt: skip
+GUESS: dict[str, Any] = {"temperature": 0, "n_draft": 1, "draft_tree": "chain", "mode": "sync"}
 NEVER_RIGHT: dict[str, dict[str, Any]] = {
     "greedy, chain of 3, never right": {"temperature": 0, "n_draft": 3, "draft_tree": "chain", "mode": "sync"},
     "greedy, plain beside that draft": {"temperature": 0, "mode": "plain"},
@@ -81,12 +82,14 @@ def prompt_of(n_tokens: int) -> str | list[int]:
 
 
 def measure(
-    target: Path, draft: Path, ways: dict[str, dict[str, Any]], args: argparse.Namespace
+    target: Path, draft: Path, ways: dict[str, dict[str, Any]], args: argparse.Namespace, *, always: bool = False
 ) -> list[dict[str, Any]]:
     prompt, n_ctx = prompt_of(args.context), args.context + 512
-    place = {"n_ctx": n_ctx, "cpu_range": args.cores, "cpu_range_draft": args.cores_draft}
+    place = {"n_ctx": n_ctx, "cpu_range": args.cores, "cpu_range_draft": args.cores_draft, "draft_window": 0}
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    with SwitchedDuo(target, draft, always=ways is NEVER_RIGHT, n_ctx_draft=n_ctx, **place) as d:
+    with SwitchedDuo(target, draft, always=always, n_ctx_draft=n_ctx, **place) as d:
+        while args.context and not d.generate(prompt, max_tokens=64, ignore_eos=True, **GUESS).timings["draft_rounds"]:
+            pass  # texts do not wait until the draft has read so much
         for i in range(args.repetitions + 1):
             for name, way in ways.items():
                 t = d.generate(prompt, max_tokens=128, ignore_eos=True, seed=1, **way).timings
@@ -108,16 +111,22 @@ def main() -> None:
     p.add_argument("--cores-draft", default="1-1")
     p.add_argument("--repetitions", type=int, default=7)
     p.add_argument("--context", type=int, default=0, help="tokens before the text; 0: four words")
+    p.add_argument("--vocabularies", default=",".join(map(str, VOCABULARIES)))
+    p.add_argument("--ways", nargs="+", default=[*WAYS, *NEVER_RIGHT], choices=[*WAYS, *NEVER_RIGHT], metavar="WAY")
     p.add_argument("--out", type=Path)
     args = p.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     rows = []
     print("| vocabulary | mode | us per pass (least to most) | rows sampled per pass |\n|---|---|---|---|")
-    for n in VOCABULARIES:
+    right, wrong = ({name: ways[name] for name in args.ways if name in ways} for ways in (WAYS, NEVER_RIGHT))
+    for n in map(int, args.vocabularies.split(",")):
         path = with_vocabulary(demo_pair()[0], args.work / f"demo-{n}.gguf", n, args.context + 512)
         useless = args.work / f"random-{n}.gguf"
         randomize(path, useless, seed=7)
-        for row in [*measure(path, path, WAYS, args), *measure(path, useless, NEVER_RIGHT, args)]:
+        # At a long context guesses never pay: attention costs as much for each row.
+        found = measure(path, path, right, args, always=args.context > 0) if right else []
+        found += measure(path, useless, wrong, args, always=True) if wrong else []
+        for row in found:
             rows.append({"vocabulary": n, **row})
             print(
                 f"| {n:,} | {row['way']} | {row['us']:.0f} ({row['least']:.0f} to {row['most']:.0f}) "
