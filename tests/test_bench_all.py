@@ -40,6 +40,7 @@ SCRIPTED = {
     "settings": {"n": "64", "questions": "3"},
     "rows": [
         {"box": "A box", "plain_per_second": 2.22, "curve": {"name": "Q4_K"}, "v": [1.1, 1.5], "c": 0.027, "a": 0.6,
+         "spec": "a=0.6,pass=450ms",
          "to_plain": {"plain": 1.0, "sync 2": 1.6, "async auto": 2.0}, "formula_bound": 2.1}
     ],
 }  # fmt: skip
