@@ -1,20 +1,18 @@
-"""The page "What a draft brings you", from the figures of draft_brings.py."""
+"""The page "What a draft brings you", from the figures of draft_brings.py and run_boxes.py."""
 
 from __future__ import annotations
 
+import statistics
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from duo.benchmark.bench.bound import best_sync, overlapped_bound, pass_cost
-from duo.models.pairs import Pair, entries
+from duo.benchmark.bench.expected import ACCEPTANCES, PASS_MS_FROM, expected
+from duo.models.pairs import entries
 from duo.support.other_load import QUIET_CORES
 
 Row = dict[str, Any]
 WIDTHS = (2, 3, 5, 9)
-K_MOST = 8
-SHARES = (0.6, 0.75, 0.9)
-WEIGHTS = "q4_K_M"
 
 HEAD = """# What a draft brings you
 
@@ -45,8 +43,8 @@ ADVICE = """## When not to use a draft
   models share the cores, an answer of a few tokens does not repay that.
 * **Many texts at once.** A pass over several texts is wide already, and guesses make it wider; measure it
   with `duo bench --slots 1,2,4`.
-* **The text repeats its prompt** (edits, summaries). Try `--spec-type ngram-map-k`: n-grams guess without a second
-  model.
+* **The text repeats its prompt** (edits, summaries). n-grams guess without a second model: on a CPU duo uses them by
+  itself, on a GPU try `--spec-type ngram-map-k`.
 
 Most is to be had where the target is ten times as large or more. Where the target is on a CPU, wholly or in part, and
 the draft on a GPU, it made a target of 7.2 GB 2.1 times as fast in a first measurement with models that we made
@@ -87,30 +85,69 @@ def measured(rows: Sequence[Row]) -> str:
     return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *map(_row, rows)])
 
 
-def _gigabytes(pair: Pair) -> tuple[float, float] | None:
-    if pair.draft is None or pair.target.dense_gb is not None:
-        return None  # a pass of a mixture reads only some experts, so sizes do not say what it takes
-    target, draft = pair.target.memory_gb, pair.draft.memory_gb
-    return None if target is None or draft is None or pair.target.repo is None else (target, draft)
-
-
-def expected(pass_ms: Mapping[int, float]) -> str:
-    """For the pairs of models.yaml. pass_ms: of a target, by width."""
-    v = pass_cost(pass_ms)
-    heads = ["pair", "target, draft, GB", "c", *(f"same device, a = {a:g}" for a in SHARES),
-             *(f"own device, a = {a:g}" for a in SHARES)]  # fmt: skip
+def of_pairs() -> str:
+    """For the pairs of models.yaml."""
+    heads = ["pair", "target, draft, GB", "c", *(f"same device, a = {a:g}" for a in ACCEPTANCES),
+             *(f"own device, a = {a:g}" for a in ACCEPTANCES)]  # fmt: skip
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, entry in entries().items():
-        sizes = _gigabytes(entry.pair)
-        if sizes is None:
+        e = expected(entry.pair)
+        if e is None:
             continue
-        c = sizes[1] / sizes[0]
-        cells = [name, f"{sizes[0]:g}, {sizes[1]:g}", f"{c:.2f}"]
-        turns = [best_sync([a], c, v, K_MOST) for a in SHARES]
-        cells += [f"{speed:.2f} ({k})" if speed > 1 else "none" for k, speed in turns]
-        cells += [f"{overlapped_bound([a], c, v, K_MOST):.2f}" for a in SHARES]
+        cells = [name, f"{e.target_gb:g}, {e.draft_gb:g}", f"{e.c:.2f}"]
+        cells += [f"{t.speed:.2f} ({t.n_draft})" if t.speed > 1 else "none" for t in e.turns]
+        cells += [f"{speed:.2f}" for speed in e.own_device]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+BOXES = """## Boxes that we do not have
+
+What you may expect of a larger machine, by a, c and v. The engine, the planner and their threads are the real ones;
+the models are scripted: a pass and a step only take their time, and guesses are right at the given rate. The times
+are of the order that people report for such boxes, no measurements of duo: 450 ms for a 70B (Q4_K_M) of which half
+lies in RAM, 490 ms for one in Q8_0 on 30 cores ([llama_duo](https://github.com/okuvshynov/llama_duo)), 28 ms for a
+mixture whose experts lie in RAM. How much longer a pass over more rows takes comes from measured kernels, as if all
+of the target were on the CPU. A network of 10 Gbit/s counts 1.4 ms in each pass, which is what duo's messages take on
+loopback, and 0.1 ms. Each model has a device of its own, and nothing slows the other down. The head is as good on its
+own states as on the target's, which a real one is for a few steps ([heads.md](../benchmarks/history/heads.md))."""
+
+
+def boxes(found: Mapping[str, Any]) -> str:
+    """The table of run_boxes.py: multiples of the target alone."""
+    lengths = [name for name in found["rows"][0]["to_plain"] if name.startswith("sync ")]
+    heads = ["box", "target alone, tokens/s", "v from", "v(4), v(8)", "c", "a",
+             *(f"turn-taking, {name.removeprefix('sync ')} guesses" for name in lengths), "async",
+             "async / the best of these", "most that is possible"]  # fmt: skip
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for r in found["rows"]:
+        speeds = [r["to_plain"][name] for name in lengths]
+        ahead = r["to_plain"]["async auto"]
+        cells = [r["box"], f"{r['plain_per_second']:.1f}", r["curve"]["name"], ", ".join(f"{x:.2f}" for x in r["v"]),
+                 f"{r['c']:.2f}", f"{r['a']:g}", *(f"{x:.2f}" for x in speeds), f"{ahead:.2f}",
+                 f"{ahead / max(speeds):.2f}", f"{r['formula_bound']:.2f}"]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _of_boxes(found: Mapping[str, Any]) -> Iterator[str]:
+    settings, rows = found["settings"], found["rows"]
+    best = [max(x for name, x in r["to_plain"].items() if name.startswith("sync ")) for r in rows]
+    ahead = [r["to_plain"]["async auto"] for r in rows]
+    to_best = [x / y for x, y in zip(ahead, best, strict=True)]
+    yield BOXES
+    yield boxes(found)
+    slow = sum(min(r["to_plain"].values()) < 0.99 for r in rows)
+    exact = min(r["plain_per_second"] * float(r["spec"].partition("pass=")[2].removesuffix("ms")) / 1e3 for r in rows)
+    yield (
+        f"`{found['command']}`: medians of {settings['questions']} texts of {settings['n']} tokens, one of them the "
+        "pair's first. Turn-taking always makes its number of guesses, as programs do that have no planner. The last "
+        "column is the limit of a chain of guesses if no step of the draft is ever waited for; preparing for several "
+        f"outcomes can pass it. So async brings {min(ahead):.2f} to {max(ahead):.2f}, which is {min(to_best):.2f} to "
+        f"{max(to_best):.2f} of the best of these lengths (median {statistics.median(to_best):.2f}). A fixed length "
+        f"that does not fit loses: in {slow} of {len(rows)} rows one of them is slower than the target alone. The "
+        f"target alone had at least {exact:.1%} of its scripted speed, so the machine kept the times."
+    )
 
 
 def _of_real(found: Mapping[str, Any]) -> Iterator[str]:
@@ -126,22 +163,22 @@ def _of_real(found: Mapping[str, Any]) -> Iterator[str]:
     yield "\n".join(f"* {r['pair']}, {r['place'].lower()}, {_text(r)}: {r['advice']['reasons'][0]}" for r in real)
 
 
-def page(found: Mapping[str, Any] | None, report: Mapping[str, Any]) -> str:
-    """found: what draft_brings.py measured; None: nothing so far. report: of `make bench`, with pass times by width."""
-    kernels = report["steps"]["kernels"]["data"]["types"][WEIGHTS]["widths"]
+def page(found: Mapping[str, Any] | None, scripted: Mapping[str, Any] | None) -> str:
+    """found: what draft_brings.py measured. scripted: what run_boxes.py did. None: nothing so far."""
     parts = [
         HEAD,
         "## Measured",
         *(_of_real(found) if found else ["Not measured yet: `make models`, then `python -m benchmarks.draft_brings`."]),
         "## What to expect of other pairs",
-        "The pairs of `duo pairs`, by the formulas of `duo tune`. c is the ratio of their sizes in memory. Passes take "
-        f"as long by width as those of a {WEIGHTS.upper()} target on one core in [make bench]"
-        f"(../benchmarks/report.md) ({report['machine']['processor']}, commit {report['commit']}). Speeds are "
+        "The pairs of `duo pairs`, by the formulas of `duo tune`; `duo pairs show NAME` says the same where nobody's "
+        "measurement is known. c is the ratio of their sizes in memory. Passes take as long by width as those of a "
+        f"Q4_K_M target on one core in [make bench](../benchmarks/report.md) ({PASS_MS_FROM}). Speeds are "
         "multiples of the target alone. Same device: taking turns at the best length (in brackets); none: no length "
         "pays. Own device: the limit where the draft's device is as fast as the target's and all its steps are hidden. "
         "A faster device has a smaller c. How often guesses are right (a) depends on the text; `duo tune` says which "
         "column is yours.",
-        expected({int(w): t["duo"]["median"] for w, t in kernels.items() if int(w) <= K_MOST + 1}),
+        of_pairs(),
+        *(_of_boxes(scripted) if scripted else ()),
         ADVICE,
     ]
     return "\n\n".join(_wrapped(part) for part in parts) + "\n"

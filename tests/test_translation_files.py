@@ -1,5 +1,5 @@
-"""Drafts with another vocabulary, with published tokenizers: the files ggml-vocab-*.gguf of a folder that
-DUO_VOCABULARIES names, as llama.cpp's models folder has them (nothing of it is in this project)."""
+"""Drafts with another vocabulary, with published tokenizers: the files ggml-vocab-*.gguf of llama.cpp's models folder,
+in the sdist that `make wheel` unpacks or where DUO_VOCABULARIES says (nothing of them is in this project)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from duo import Duo, DuoError
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(7200)]
 
 ORDER = "abcdefgh é今😀."
+UNPACKED = Path(__file__).parents[1] / "build/wheel"
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,11 @@ def vocabulary(path: Path) -> FileVocabulary:
 
 
 def files() -> list[Path]:
-    found = sorted(Path(os.environ.get("DUO_VOCABULARIES", "/nowhere")).glob("ggml-vocab-*.gguf"))
+    given = os.environ.get("DUO_VOCABULARIES")
+    folders = [Path(given)] if given else sorted(UNPACKED.glob("llama_cpp_python-*/vendor/llama.cpp/models"))[-1:]
+    found = [f for folder in folders for f in sorted(folder.glob("ggml-vocab-*.gguf"))]
     if not found:
-        pytest.skip("DUO_VOCABULARIES names no folder with files ggml-vocab-*.gguf")
+        pytest.skip("no files ggml-vocab-*.gguf: run make wheel, or name their folder in DUO_VOCABULARIES")
     return found
 
 

@@ -120,6 +120,14 @@ what they mean.
         "however it is spelled. Our aim is 95%."
     )
     yield fill(counted, 120) + "\n"
+    name, n, n_less, n_all = SHARES[0]
+    n_video = sum(t.names[0].startswith("--video-") for t in TAKEN)
+    without = n - n_less - n_video
+    videos = (
+        f"Among those of `{name}` are {n_video} options for videos, which are of class `so`: duo reads no videos, so "
+        f"they change nothing. Who counts them as not done has {without} of {n_all} ({100 * without / n_all:.1f}%)."
+    )
+    yield fill(videos, 120) + "\n"
     yield fill(CLASSES, 120) + "\n"
     rows = ["| option | class | in duo | commands |", "|---|---|---|---|"]
     for t in TAKEN:

@@ -83,6 +83,7 @@ def _print_fits(entries: Iterable[pair_list.Entry], device: str, ram: str | None
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def show(name: str, as_json: bool) -> None:
     """Show the details of a pair."""
+    from duo.benchmark.bench.expected import expected, sentence
     from duo.models import pairs as pair_list
 
     e = pair_list.find(name)
@@ -100,7 +101,9 @@ def show(name: str, as_json: bool) -> None:
         memory += f", {m.dense_gb:g} GB of it without the experts" if m.dense_gb is not None else ""
         kind = f" ({pair_table.KINDS[p.head]})" if what == "draft" and p.head is not None else ""
         click.echo(f"{what}: {m}{kind}{memory}")
-    facts = {"n-grams": p.ngrams, "gain": p.gain, "licence": p.licence, "notes": p.notes}
+    guess = None if p.gain else expected(p)
+    gains = {"gain": p.gain, "gain, nobody's measurement is known": guess and sentence(guess)}
+    facts = {"n-grams": p.ngrams, **gains, "licence": p.licence, "notes": p.notes}
     for what, text in {**facts, "names and sizes from": "; ".join(p.sources)}.items():
         if text:
             click.echo(f"{what}: {text}")
