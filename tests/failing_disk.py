@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from waits import HANG_S, in_time
+from waits import in_time
 
 
 @dataclass
@@ -37,24 +37,23 @@ class FailingDisk:
 def failing_disk(source: Path, place: Path) -> Iterator[FailingDisk]:
     place.touch()
     command = [sys.executable, __file__, str(source), str(place)]
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert server.stdin and server.stdout and server.stderr
-    try:
-        with in_time(server):
-            if server.stdout.readline() != "is there\n":
-                pytest.skip(f"no file system could be mounted here: {server.stderr.read().strip()}")
-            yield FailingDisk(place, server.stdin, server.stdout)
-            server.stdin.close()  # unmounts it
-            server.wait(HANG_S)
-    finally:
-        server.kill()
-        server.communicate()
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as server:
+        assert server.stdin and server.stdout and server.stderr
+        try:
+            with in_time(server):
+                if server.stdout.readline() != "is there\n":
+                    pytest.skip(f"no file system could be mounted here: {server.stderr.read().strip()}")
+                yield FailingDisk(place, server.stdin, server.stdout)
+        finally:
+            subprocess.run(["umount", "-l", place], capture_output=True, check=False)  # it may not be mounted
+            server.kill()
 
 
 # ---- the file system (linux/fuse.h)
 
 FORGET, GETATTR, OPEN, READ, RELEASE, FLUSH, INIT, INTERRUPT, BATCH_FORGET = 2, 3, 14, 15, 18, 25, 26, 36, 42
-ROOT, LONG_S, KEEP_CACHE, INVALIDATE_INODE, DETACH = 1, 3600, 2, 2, 2
+ROOT, LONG_S, KEEP_CACHE, INVALIDATE_INODE = 1, 3600, 2, 2
 
 
 def answer_of(opcode: int, body: bytes, file: int, fails: bool) -> bytes | int:
@@ -62,8 +61,10 @@ def answer_of(opcode: int, body: bytes, file: int, fails: bool) -> bytes | int:
     if opcode == INIT:
         return struct.pack("=4I2H2I2HI7I", 7, 31, 1 << 17, 0, 16, 12, 1 << 16, 1, 0, 0, 0, *[0] * 7)
     if opcode == GETATTR:
-        size = os.fstat(file).st_size
-        attributes = struct.pack("=6Q10I", ROOT, size, -(-size // 512), 1, 1, 1, 0, 0, 0, 0o100444, 1, 0, 0, 0, 4096, 0)
+        facts = os.fstat(file)
+        s, ns = divmod(facts.st_mtime_ns, 10**9)
+        of_file = facts.st_size, facts.st_blocks, s, s, s, ns, ns, ns, 0o100444, 1
+        attributes = struct.pack("=6Q10I", ROOT, *of_file, 0, 0, 0, 4096, 0)
         return struct.pack("=QII", LONG_S, 0, 0) + attributes
     if opcode == OPEN:
         return struct.pack("=QII", 0, KEEP_CACHE, 0)
@@ -74,7 +75,7 @@ def answer_of(opcode: int, body: bytes, file: int, fails: bool) -> bytes | int:
 
 
 def serve(source: str, place: str) -> None:
-    """Mounts the file at `place`, which is a file, too. A line of standard input makes it fail, the end unmounts it."""
+    """Mounts the file at `place`, which is a file, too. A line of standard input makes it fail."""
     file, device = os.open(source, os.O_RDONLY), os.open("/dev/fuse", os.O_RDWR)
     libc = ctypes.CDLL(None, use_errno=True)
     options = f"fd={device},rootmode=100444,user_id=0,group_id=0"
@@ -88,7 +89,6 @@ def serve(source: str, place: str) -> None:
             fails.set()
             os.write(device, struct.pack("=IiQQqq", 40, INVALIDATE_INODE, 0, ROOT, 0, 0))
             print("fails", flush=True)
-        libc.umount2(os.fsencode(place), DETACH)
 
     threading.Thread(target=listen, daemon=True).start()
     while True:

@@ -36,7 +36,8 @@ def test_a_disk_that_fails(foresight: str, tmp_path: Path) -> None:
             failing_disk(packed_file(model), tmp_path / "on-disk.packed") as disk,
             Duo(model, packed=str(disk.file), n_ctx=256, **EXACT) as d,
         ):
-            assert d.engine.target.packed_file
+            target = d.engine.target
+            assert target is not None and target.packed_file
             seen: list[int] = []
 
             def fail_in_between(_ids: Any, scores: Any) -> Any:
@@ -48,13 +49,13 @@ def test_a_disk_that_fails(foresight: str, tmp_path: Path) -> None:
             asked["logits_processor"] = fail_in_between
             right = d.generate("Once upon a time", **asked).tokens
             assert len(seen) == len(right) == N_TOKENS
-            n_read = d.engine.target.n_read_ahead
+            n_read = target.n_read_ahead
             with pytest.raises(DuoError, match=r"on-disk\.packed can no longer be read: its disk failed") as e:
                 list(d.stream("Once upon a time", cache_prompt=False, **asked))
             written = e.value.result.tokens
             assert N_BEFORE - 1 <= len(written) < N_TOKENS and written == right[: len(written)]
             if foresight == "always":
-                assert d.engine.target.n_read_ahead > n_read
+                assert target.n_read_ahead > n_read
         with Duo(model, packed="off", n_ctx=256, **EXACT) as whole:
             assert whole.generate("Once upon a time", **asked).tokens == right
     finally:
