@@ -216,7 +216,7 @@ def main() -> None:
     args = p.parse_args()
     model = widened(args.words, args.work) if args.words else made(args.work / "mixture-q4_0.gguf")
     alone = f"DRAFT, MODE, HEAT = None, 'plain', {0.0 if args.words else 1.0}\n"
-    drafted = f"DRAFT, MODE, HEAT = {demo_pair()[1]!r}, 'async', 0.0\n"
+    drafted = f"DRAFT, MODE, HEAT = {str(demo_pair()[1])!r}, 'async', 0.0\n"
     own = Path(packed.default_path(str(model)))
     if not own.exists():
         subprocess.run([sys.executable, "-m", "duo", "pack", str(model)], check=True)
