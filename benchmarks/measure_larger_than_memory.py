@@ -1,13 +1,15 @@
 """Tokens per second of a mixture of experts whose file does not fit into memory.
 
-    sudo python -m benchmarks.measure_larger_than_memory [--shares 0.5,0.7,1.2] [--arms NAME ...] [-n 24] [--out FILE]
+    sudo python -m benchmarks.measure_larger_than_memory [--shares 0.5,0.7,1.2] [--disk-rate 100M,1G] [--arms NAME ...]
+        [-n 24] [--out FILE]
 
 The model is a Qwen3-MoE with random weights in Q4_0. Each arm is a process of its own in a control group whose memory
 is limited to a share of the file, and begins with an empty page cache. Arms: llama-cpp-python on the mapped model; duo
 on the file of `duo pack`, with the kernel's own reading (a preloaded library swallows what duo asks for), as it is
-(experts are read when their router has chosen them), and with those of the next layers foreseen. With --words it is the
-trained mixture of tests/data, widened to that size, greedy, and the arms with a draft have the demo draft.
-The disk's best is what it gives to one reader of large pieces.
+(experts are read when their router has chosen them), with those of the next layers foreseen, and with what each token
+needs locked in memory. With --words it is the trained mixture of tests/data, widened to that size, greedy, and the arms
+with a draft have the demo draft. The disk's best is what it gives to one reader of large pieces. With --disk-rate the
+control group also limits what is read in a second: a slower disk with the same latency.
 """
 
 from __future__ import annotations
@@ -19,19 +21,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gguf
 import numpy as np
 from benchmarks import models
+from benchmarks.control_group import BYTES_READ, ControlGroup, NoControlGroupError
 from benchmarks.mixture_file import MixtureShape, begun
 from benchmarks.mixture_words import widened
 
 from duo.benchmark.bench.head import command_of, machine
+from duo.cli.commands.dev import parse_size
 from duo.models.demo import demo_pair
 from duo.placement import packed
 
@@ -39,8 +40,10 @@ N_LAYER, N_EMBD, N_EXPERT, N_USED, N_FF, N_HEAD, N_KV, N_HEAD_DIM = 24, 1536, 64
 SHAPE = MixtureShape(N_LAYER, N_EMBD, N_EXPERT, N_USED, N_FF, N_HEAD, N_KV, N_HEAD_DIM)
 PROMPT = "Once upon a time"
 MIB = 1 << 20
+Arm = tuple[str, tuple[Path, ...], dict[str, str]]  # code, the files that it reads, environment
 
-# Prints the tokens, seconds and bytes read by this process while the text was written, after some tokens.
+# Prints the tokens, seconds and bytes read by this process while the text was written, after some tokens; the bytes
+# that are locked in memory; and the text.
 # As llama-server's --no-repack: otherwise Q4_0 is copied into memory that is not the file's.
 LLAMA_CPP = """
 import llama_cpp
@@ -67,14 +70,19 @@ FORESEEN = """
 from duo import _core
 _core.foresee_experts("needed")
 """
+KEPT = """
+from duo import _core
+_core.keep_common_weights("needed")
+"""
 MEASURE = """
 import json, time
-def n_read():
-    return int(next(x for x in open("/proc/self/io") if x.startswith("read_bytes")).split()[1])
+def number(name, file):
+    return int(next(x for x in open("/proc/self/" + file) if x.startswith(name)).split()[1])
 write(4)
-began, before = time.monotonic(), n_read()
+began, before = time.monotonic(), number("read_bytes", "io")
 tokens = write(N)
-print(json.dumps([len(tokens), time.monotonic() - began, n_read() - before, tokens]))
+print(json.dumps([len(tokens), time.monotonic() - began, number("read_bytes", "io") - before,
+    number("VmLck", "status") << 10, tokens]))
 """
 # Without what duo asks for: madvise(..., MADV_WILLNEED) does nothing.
 SWALLOW = """
@@ -125,25 +133,6 @@ def made(out: Path) -> Path:
     return models.written(writer, part, out)
 
 
-@contextmanager
-def limited(n_bytes: int) -> Iterator[str]:
-    """A control group, as a shell command that enters it. Needs root. Its page cache counts."""
-    v1 = Path("/sys/fs/cgroup/memory")
-    group = (v1 if v1.is_dir() else Path("/sys/fs/cgroup")) / f"duo-{os.getpid()}"
-    group.mkdir()
-    limit = group / ("memory.limit_in_bytes" if v1.is_dir() else "memory.max")
-    limit.write_text(str(n_bytes))
-    try:
-        yield f"echo $$ > {group}/cgroup.procs && exec "
-    finally:
-        for _ in range(100):  # the last process may still be ending
-            try:
-                group.rmdir()
-                break
-            except OSError:
-                time.sleep(0.1)
-
-
 def drop(*files: Path) -> None:
     for path in files:
         with open(path, "rb") as f:
@@ -151,40 +140,73 @@ def drop(*files: Path) -> None:
             os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def disk(path: Path, n: int = 400 * MIB) -> float:
+class Limits(NamedTuple):
+    file: Path  # the packed one
+    share: float  # of it, that memory holds
+    rate: int | None  # bytes in a second that the disk gives; None: its own
+
+
+def inside(limits: Limits, command: list[str], env: dict[str, str] | None = None) -> str:
+    """What this command of Python prints in a control group."""
+    with ControlGroup(f"duo-{os.getpid()}") as group:
+        group.limit_memory(int(limits.share * limits.file.stat().st_size))
+        if limits.rate is not None:
+            group.limit_reading(limits.file, limits.rate)
+        child = subprocess.run(["sh", "-c", group.enter + '"$0" "$@"', sys.executable, *command], capture_output=True,
+                               text=True, env=os.environ | (env or {}))  # fmt: skip
+    if child.returncode:
+        raise SystemExit(f"exit code {child.returncode}\n{command}\n{child.stderr[-2000:]}")
+    return child.stdout.splitlines()[-1]
+
+
+def disk(path: Path, rate: int | None) -> float:
     """Bytes per second."""
+    n = min(400 * MIB, 2 * rate if rate is not None else sys.maxsize)
     drop(path)
-    began, left = time.monotonic(), n
-    with open(path, "rb", buffering=0) as f:
-        while left > 0 and (piece := f.read(8 * MIB)):
-            left -= len(piece)
-    return (n - left) / (time.monotonic() - began)
+    return float(inside(Limits(path, 1.0, rate), ["-c", BYTES_READ, str(path), str(n)]))
 
 
-def run(code: str, limit: int, n: int, files: tuple[Path, ...], env: dict[str, str]) -> tuple[int, float, int, Any]:
+def run(code: str, limits: Limits, n: int, files: tuple[Path, ...], env: dict[str, str]) -> list[Any]:
     drop(*files)
     program = f"MODEL, PROMPT, N = {str(files[0])!r}, {PROMPT!r}, {n}\n" + code + MEASURE
-    with limited(limit) as enter:
-        child = subprocess.run(["sh", "-c", enter + '"$0" -c "$1"', sys.executable, program], capture_output=True,
-                               text=True, env=os.environ | env)  # fmt: skip
-    if child.returncode:
-        raise SystemExit(f"exit code {child.returncode}\n{code}\n{child.stderr[-2000:]}")
-    tokens, seconds, n_bytes, text = json.loads(child.stdout.splitlines()[-1])
-    return tokens, seconds, n_bytes, text
+    found: list[Any] = json.loads(inside(limits, ["-c", program], env))
+    return found
 
 
 def table(found: dict[str, Any]) -> str:
-    lines = ["| memory / file | arm | tokens/s | MB read a token | MB/s |", "|---|---|---|---|---|"]
+    lines = ["| disk, MB/s | memory / file | arm | tokens/s | MB read a token | MB/s |", "|---|---|---|---|---|---|"]
     for row in found["rows"]:
         lines.append(
-            f"| {row['share']} | {row['arm']} | {row['per_second']:.2f} | {row['mb_a_token']:.0f} | {row['mb_s']:.0f} |"
+            f"| {row['disk_mb_s']:.0f} | {row['share']} | {row['arm']} | {row['per_second']:.2f} "
+            f"| {row['mb_a_token']:.0f} | {row['mb_s']:.0f} |"
         )
     return "\n".join(lines)
+
+
+def measured(arms: dict[str, Arm], limits: Limits, n: int, n_rounds: int) -> list[dict[str, Any]]:
+    """The rows of the table with these limits."""
+    results: dict[str, list[tuple[float, ...]]] = {name: [] for name in arms}
+    texts = set()
+    for i in range(n_rounds):
+        for name in list(arms)[:: 1 - i % 2 * 2]:
+            code, files, env = arms[name]
+            tokens, s, n_bytes, n_locked, text = run(code, limits, n, files, env)
+            results[name].append((tokens / s, n_bytes / tokens / 1e6, n_bytes / s / 1e6, n_locked / 1e6))
+            if name.startswith("duo"):
+                texts.add(str(text))
+    assert len(texts) <= 1, "texts differ"
+    rows = []
+    for name, x in results.items():
+        per_second, mb, mb_s, locked = (statistics.median(column) for column in zip(*x, strict=True))
+        rows.append({"share": limits.share, "arm": name, "per_second": per_second, "mb_a_token": mb, "mb_s": mb_s,
+                     "mb_locked": locked, "rounds": [[round(r[0], 3), round(r[1])] for r in x]})  # fmt: skip
+    return rows
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--shares", default="0.5,0.7,1.2", help="limits of memory, as shares of the file")
+    p.add_argument("--disk-rate", metavar="LIST", help="bytes in a second that the disk may give, as 100M,1G")
     p.add_argument("--arms", nargs="+", metavar="NAME", help="of the table's; by default all")
     p.add_argument("--words", metavar="SIZE", help="the trained mixture at 600M, 2G, ..., with and without a draft")
     p.add_argument("-n", type=int, default=24, help="tokens of a text")
@@ -194,7 +216,7 @@ def main() -> None:
     args = p.parse_args()
     model = widened(args.words, args.work) if args.words else made(args.work / "mixture-q4_0.gguf")
     alone = f"DRAFT, MODE, HEAT = None, 'plain', {0.0 if args.words else 1.0}\n"
-    drafted = f"DRAFT, MODE, HEAT = {demo_pair()[1]!r}, 'async', 0.0\n"
+    drafted = f"DRAFT, MODE, HEAT = {str(demo_pair()[1])!r}, 'async', 0.0\n"
     own = Path(packed.default_path(str(model)))
     if not own.exists():
         subprocess.run([sys.executable, "-m", "duo", "pack", str(model)], check=True)
@@ -202,10 +224,11 @@ def main() -> None:
         source, library = Path(folder, "swallow.c"), Path(folder, "swallow.so")
         source.write_text(SWALLOW)
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-        arms: dict[str, tuple[str, tuple[Path, ...], dict[str, str]]] = {
+        arms: dict[str, Arm] = {
             "llama.cpp, mapped": (alone + LLAMA_CPP, (model,), {}),
             "duo, the system reads": (alone + DUO, (model, own), {"LD_PRELOAD": str(library)}),
             "duo, foreseen": (alone + FORESEEN + DUO, (model, own), {}),
+            "duo, kept": (alone + KEPT + DUO, (model, own), {}),
             "duo": (alone + DUO, (model, own), {}),
         }
         if args.words:
@@ -213,31 +236,24 @@ def main() -> None:
             arms["duo, a draft"] = (drafted + DUO, (model, own), {})
         if args.arms:
             arms = {name: arms[name] for name in args.arms}
-        best = statistics.median(disk(own) for _ in range(3))
+        rates = [int(parse_size(x)) for x in args.disk_rate.split(",")] if args.disk_rate else [None]
         rows = []
-        for share in args.shares.split(","):
-            results: dict[str, list[tuple[float, float, float]]] = {name: [] for name in arms}
-            texts = set()
-            for i in range(args.rounds):
-                for name in list(arms)[:: 1 - i % 2 * 2]:
-                    code, files, env = arms[name]
-                    tokens, s, n_bytes, text = run(code, int(float(share) * own.stat().st_size), args.n, files, env)
-                    results[name].append((tokens / s, n_bytes / tokens / 1e6, n_bytes / s / 1e6))
-                    if name.startswith("duo"):
-                        texts.add(str(text))
-            assert len(texts) == 1, "texts differ"
-            for name, x in results.items():
-                per_second, mb, mb_s = (statistics.median(column) for column in zip(*x, strict=True))
-                rows.append({"share": float(share), "arm": name, "per_second": per_second, "mb_a_token": mb,
-                             "mb_s": mb_s, "rounds": [round(r[0], 3) for r in x]})  # fmt: skip
-                print(rows[-1], flush=True)
-    found = {"machine": machine(), "command": command_of(sys.argv), "file_mb":
-             own.stat().st_size / 1e6, "disk_mb_s": best / 1e6, "rows": rows}  # fmt: skip
-    print(f"the disk's best: {best / 1e6:.0f} MB/s; the packed file: {own.stat().st_size / 1e6:.0f} MB")
+        for rate in rates:
+            best = statistics.median(disk(own, rate) for _ in range(3)) / 1e6
+            for share in args.shares.split(","):
+                for row in measured(arms, Limits(own, float(share), rate), args.n, args.rounds):
+                    rows.append({"disk_mb_s": best} | row)
+                    print(rows[-1], flush=True)
+    file_mb = own.stat().st_size / 1e6
+    found = {"machine": machine(), "command": command_of(sys.argv), "file_mb": file_mb, "rows": rows}
+    print(f"the packed file: {file_mb:.0f} MB")
     print(table(found))
     if args.out:
         args.out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except NoControlGroupError as e:
+        raise SystemExit(f"measure_larger_than_memory: {e}") from e

@@ -1,10 +1,15 @@
 """How much memory packed weights take, and what happens if there is too little of it."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.control_group import ControlGroup, NoControlGroupError
 from conftest import needs_kernels, run_python
 from model_files import CHILD, Shape, random_model
+from waits import in_time
 
 from duo import _core
 from duo.placement import packed, packed_writer
@@ -93,3 +98,49 @@ def test_weights_lie_in_memory_once_and_are_given_back(large_model: Path, tmp_pa
     size = large_model.stat().st_size
     assert 0.9 * size < loaded < 1.1 * size + (64 << 20)
     assert closed < 64 << 20
+
+
+# Says when it is in the middle of a text, and goes on after a line; then whether the text is the one from before.
+PAUSED = """
+import sys, duo
+seen = []
+def pause(ids, scores):
+    seen.append(1)
+    if len(seen) == 12:
+        print("paused", flush=True)
+        input()
+    return scores
+with duo.Duo(sys.argv[1], packed=sys.argv[2], n_ctx=256, cpu_kernels="duo") as d:
+    def write():
+        how = dict(max_tokens=8, temperature=0, ignore_eos=True, cache_prompt=False, logits_processor=pause)
+        return d.generate("Once upon a time", **how).tokens
+    print(write() == write(), d.engine.target.packed_file == sys.argv[2])
+"""
+
+
+@pytest.mark.daily
+@counts_memory
+def test_a_text_goes_on_when_the_memory_limit_falls(large_model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "packed"
+    n_bytes = packed_writer.pack(str(large_model), file, NONE, 1)
+    with file.open("rb") as f:  # so that its pages count for the group that reads them
+        os.fsync(f.fileno())
+        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    try:
+        group = ControlGroup(f"duo-test-{os.getpid()}")
+        group.limit_memory(1 << 40)
+    except NoControlGroupError as e:
+        pytest.skip(str(e))
+    with group:
+        command = ["sh", "-c", group.enter + '"$0" "$@"', sys.executable, "-c", PAUSED, str(large_model), str(file)]
+        with (
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child,
+            in_time(child),
+        ):
+            assert child.stdin and child.stdout and child.stdout.readline() == "paused\n"
+            assert group.n_used - group.n_own > 0.9 * n_bytes  # the file
+            limit = group.n_own + n_bytes // 2
+            group.limit_memory(limit)
+            assert group.n_used <= limit
+            assert child.communicate("\n")[0] == "True True\n"
+            assert child.returncode == 0
