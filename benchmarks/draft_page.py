@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmarks.run_boxes import LENGTHS
+
 from duo.benchmark.bench.expected import ACCEPTANCES, PASS_MS_FROM, expected
 from duo.models.pairs import entries
 from duo.support.other_load import QUIET_CORES
@@ -113,26 +115,31 @@ loopback, and 0.1 ms. Each model has a device of its own, and nothing slows the 
 own states as on the target's, which a real one is for a few steps ([heads.md](../benchmarks/history/heads.md))."""
 
 
+def _turns(row: Mapping[str, Any]) -> dict[int, float]:
+    """Multiples of the target alone by number of guesses."""
+    return {int(name.split()[1]): x for name, x in row["to_plain"].items() if name.startswith("sync ")}
+
+
 def boxes(found: Mapping[str, Any]) -> str:
     """The table of run_boxes.py: multiples of the target alone."""
-    lengths = [name for name in found["rows"][0]["to_plain"] if name.startswith("sync ")]
     heads = ["box", "target alone, tokens/s", "v from", "v(4), v(8)", "c", "a",
-             *(f"turn-taking, {name.removeprefix('sync ')} guesses" for name in lengths), "async",
-             "async / the best of these", "most that is possible"]  # fmt: skip
+             *(f"turn-taking, {n} guesses" for n in LENGTHS), "its best length", "async", "async / the best length",
+             "most that is possible"]  # fmt: skip
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for r in found["rows"]:
-        speeds = [r["to_plain"][name] for name in lengths]
+        turns = _turns(r)
+        best = max(turns, key=lambda n: turns[n])
         ahead = r["to_plain"]["async auto"]
         cells = [r["box"], f"{r['plain_per_second']:.1f}", r["curve"]["name"], ", ".join(f"{x:.2f}" for x in r["v"]),
-                 f"{r['c']:.2f}", f"{r['a']:g}", *(f"{x:.2f}" for x in speeds), f"{ahead:.2f}",
-                 f"{ahead / max(speeds):.2f}", f"{r['formula_bound']:.2f}"]  # fmt: skip
+                 f"{r['c']:.2f}", f"{r['a']:g}", *(f"{turns[n]:.2f}" for n in LENGTHS), f"{turns[best]:.2f} ({best})",
+                 f"{ahead:.2f}", f"{ahead / turns[best]:.2f}", f"{r['formula_bound']:.2f}"]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def _of_boxes(found: Mapping[str, Any]) -> Iterator[str]:
     settings, rows = found["settings"], found["rows"]
-    best = [max(x for name, x in r["to_plain"].items() if name.startswith("sync ")) for r in rows]
+    best = [max(_turns(r).values()) for r in rows]
     ahead = [r["to_plain"]["async auto"] for r in rows]
     to_best = [x / y for x, y in zip(ahead, best, strict=True)]
     yield BOXES
@@ -141,10 +148,11 @@ def _of_boxes(found: Mapping[str, Any]) -> Iterator[str]:
     exact = min(r["plain_per_second"] * float(r["spec"].partition("pass=")[2].removesuffix("ms")) / 1e3 for r in rows)
     yield (
         f"`{found['command']}`: medians of {settings['questions']} texts of {settings['n']} tokens, one of them the "
-        "pair's first. Turn-taking always makes its number of guesses, as programs do that have no planner. The last "
+        "pair's first. Turn-taking always makes its number of guesses, as programs do that have no planner; its best "
+        "length, of these three and the one that the formula of `duo tune` names, is chosen afterwards. The last "
         "column is the limit of a chain of guesses if no step of the draft is ever waited for; preparing for several "
         f"outcomes can pass it. So async brings {min(ahead):.2f} to {max(ahead):.2f}, which is {min(to_best):.2f} to "
-        f"{max(to_best):.2f} of the best of these lengths (median {statistics.median(to_best):.2f}). A fixed length "
+        f"{max(to_best):.2f} of the best length (median {statistics.median(to_best):.2f}). A fixed length "
         f"that does not fit loses: in {slow} of {len(rows)} rows one of them is slower than the target alone. The "
         f"target alone had at least {exact:.1%} of its scripted speed, so the machine kept the times."
     )

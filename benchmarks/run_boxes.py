@@ -5,7 +5,8 @@
 
 Passes and steps sleep for the times below, so the machine hardly works, and all cells run side by side (a quarter of
 an hour). Where other programs work, give it priority (nice -n -15). How long a pass takes by its rows comes from
-measured kernels (results/). Turn-taking makes exactly its number of guesses in each pass; async is duo's default.
+measured kernels (results/). Turn-taking makes exactly its number of guesses in each pass: 2, 4, 8, and what the formula
+of `duo tune` says is best; async is duo's default.
 Every cell writes each question in all ways in turn.
 """
 
@@ -87,15 +88,16 @@ def spec_of(box: Box, ms: Mapping[int, float], a: float) -> str:
 def measure(box: Box, curve: Curve, a: float, questions: Sequence[Question], n: int) -> dict[str, Any]:
     ms = curve.ms()
     spec = spec_of(box, ms, a)
+    c, v = box.step_ms / box.pass_ms, pass_cost(ms)
+    k, turns = best_sync([a], c, v, WIDEST - 1)
     writer = SyntheticWriter(parse(spec), n, fixed=True)
     try:
-        records = interleaved(writer, questions, arms_of(["plain", "sync", "async"], LENGTHS, ["auto"]))
+        records = interleaved(writer, questions, arms_of(["plain", "sync", "async"], sorted({*LENGTHS, k}), ["auto"]))
     finally:
         writer.close()
     found = {s.arm.name: s for s in summarise(records)}
     to_plain = {name: s.to_plain.median for name, s in found.items() if s.to_plain is not None}
-    ahead, c, v = found["async auto"], box.step_ms / box.pass_ms, pass_cost(ms)
-    k, turns = best_sync([a], c, v, WIDEST - 1)
+    ahead = found["async auto"]
     print(f"{spec}: {to_plain}", file=sys.stderr, flush=True)
     return {
         "box": box.name,

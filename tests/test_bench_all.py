@@ -30,6 +30,7 @@ from benchmarks import (  # noqa: E402
 from benchmarks.pair_files import PairFiles  # noqa: E402
 from benchmarks.steps import COUNTS, STEPS, Scale, Step, script  # noqa: E402
 
+from duo.benchmark.bench.expected import PASS_MS, PASS_MS_FROM  # noqa: E402
 from duo.models.demo import demo_pair  # noqa: E402
 
 REPORT = ROOT / "benchmarks/results/report.json"
@@ -41,7 +42,8 @@ SCRIPTED = {
     "rows": [
         {"box": "A box", "plain_per_second": 2.22, "curve": {"name": "Q4_K"}, "v": [1.1, 1.5], "c": 0.027, "a": 0.6,
          "spec": "a=0.6,pass=450ms",
-         "to_plain": {"plain": 1.0, "sync 2": 1.6, "async auto": 2.0}, "formula_bound": 2.1}
+         "to_plain": {"plain": 1.0, "sync 2": 1.6, "sync 3": 1.7, "sync 4": 1.5, "sync 8": 0.9, "async auto": 2.04},
+         "formula_bound": 2.1}
     ],
 }  # fmt: skip
 
@@ -165,9 +167,19 @@ def test_the_page_about_drafts() -> None:
     cells = "T = 0.8 | 75 80 | 0.30, 0.40 | 1.10 - 1.50 - | 1.20 | 30.0 | 1.20 (2) | 1.50 |"
     assert f"| A | default options | {cells}" in text and "* A, default options, T = 0.8: Async is the fastest." in text
     assert "up to 1.5 cores meanwhile" in text
-    assert "| A box | 2.2 | Q4_K | 1.10, 1.50 | 0.03 | 0.6 | 1.60 | 2.00 | 1.25 | 2.10 |" in text
+    assert (
+        "| A box | 2.2 | Q4_K | 1.10, 1.50 | 0.03 | 0.6 | 1.60 | 1.50 | 0.90 | 1.70 (3) | 2.04 | 1.20 | 2.10 |" in text
+    )
     assert len(re.findall(r"^\| qwen2.5-coder-32b \| 21.3, 2.1 \| 0.10 \| \d", text, re.MULTILINE)) == 1
     assert "Not measured yet" in draft_page.page(None, None)
+
+
+def test_the_passes_that_stand_for_other_pairs_are_those_of_the_report() -> None:
+    report = json.loads(REPORT.read_text("utf-8"))
+    widths = report["steps"]["kernels"]["data"]["types"]["q4_K_M"]["widths"]
+    measured = {int(w): x["duo"]["median"] for w, x in widths.items()}
+    assert {w: round(measured[w], 3) for w in PASS_MS} == PASS_MS
+    assert f"commit {report['commit']}" in PASS_MS_FROM
 
 
 def test_a_step_without_its_models_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

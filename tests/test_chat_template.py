@@ -94,3 +94,10 @@ def test_a_template_error_is_one_sentence(source: str, why: str) -> None:
     assert why in str(e.value)
     assert "\n" not in str(e.value)
     assert not isinstance(e.value, jinja2.TemplateError)
+
+
+def test_an_answer_that_a_client_sends_back_makes_the_prompt_that_it_was_part_of() -> None:
+    answer = {"role": "assistant", "content": "Once."}
+    returned = {**answer, "refusal": None, "annotations": []}
+    assert check_messages([returned]) == [answer]
+    assert check_messages([{**answer, "refusal": "no"}]) == [{**answer, "refusal": "no"}]

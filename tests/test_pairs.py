@@ -235,7 +235,7 @@ def test_pairs_are_listed_and_shown(own: Path, capfd: pytest.CaptureFixture[str]
     shown = capfd.readouterr().out
     assert "duo --pair llama-3-70b -ngl 11 -ngld 99 --draft 4" in shown
     assert "licence: Llama 3 Community License" in shown
-    assert "gain, nobody's measurement is known: computed from sizes, not measured: if 60% to 90%" in shown
+    assert "expected gain: computed from sizes, not measured: if 60% to 90%" in shown
     assert main(["pairs", "show", "qwen2.5-coder-1.5b"]) == 0
     assert "not measured" not in capfd.readouterr().out  # somebody has
     assert main(["pairs", "show", "lama-3-70b"]) == 1

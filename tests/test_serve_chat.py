@@ -58,19 +58,6 @@ def test_a_streamed_chat(server: Server, alone: Duo) -> None:
     assert "usage" not in without[-2][1] and without[-2][1]["timings"]["predicted_n"] == 16
 
 
-def test_fields_that_the_published_schemas_require_although_they_may_be_null(server: Server) -> None:
-    told = server.post("/v1/messages", {"messages": TALE, "max_tokens": 4, "temperature": 0}).json()
-    assert told["content"][0] == {"type": "text", "text": told["content"][0]["text"], "citations": None}
-    assert {"stop_sequence", "stop_details", "container"} < told.keys()
-    assert {"cache_creation", "inference_geo", "output_tokens_details", "server_tool_use", "service_tier"} < told[
-        "usage"
-    ].keys()
-    tool = {"type": "function", "name": "f", "parameters": {"type": "object"}}
-    asked = {"input": "Once", "max_output_tokens": 4, "tools": [tool], "tool_choice": "none"}
-    answer = server.post("/v1/responses", asked).json()
-    assert answer["tools"] == [{**tool, "description": None, "strict": None}]
-
-
 @pytest.mark.parametrize("dialect", ["chat/completions", "responses", "messages"])
 def test_counted_tokens_are_those_of_the_prompt(server: Server, alone: Duo, dialect: str) -> None:
     """With the tools that the template shows."""

@@ -138,6 +138,19 @@ def test_openai_responses(client: openai.OpenAI, right: str) -> None:
     assert Animal.model_validate_json(shaped.output_text)
 
 
+def test_fields_that_the_published_schemas_require_although_they_may_be_null(server: Server) -> None:
+    told = server.post("/v1/messages", {"messages": TALE, "max_tokens": 4, "temperature": 0}).json()
+    assert told["content"][0] == {"type": "text", "text": told["content"][0]["text"], "citations": None}
+    assert {"stop_sequence", "stop_details", "container"} < told.keys()
+    assert {"cache_creation", "inference_geo", "output_tokens_details", "server_tool_use", "service_tier"} < told[
+        "usage"
+    ].keys()
+    tool = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+    asked = {"input": "Once", "max_output_tokens": 4, "tools": [tool], "tool_choice": "none"}
+    answer = server.post("/v1/responses", asked).json()
+    assert answer["tools"] == [{**tool, "description": None, "strict": None}]
+
+
 @pytest.mark.parametrize(
     "more", [{}, {"tools": [CALLED["function"] | {"type": "function"}], "tool_choice": "required"}]
 )

@@ -45,7 +45,9 @@ def _message(i: int, m: object, between: str) -> dict[str, Any]:
         f"{m['role']}{content or ''}".encode()
     except UnicodeEncodeError:
         raise BadValueError(f"message {i} is not valid Unicode; decode it as UTF-8") from None
-    return {**m, "content": content}
+    # Clients send an answer back with these, and a template that prints all of a message would print them.
+    kept = {k: v for k, v in m.items() if v or k not in ("refusal", "annotations")}
+    return {**kept, "content": content}
 
 
 class ChatTemplate:

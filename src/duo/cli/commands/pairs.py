@@ -102,7 +102,7 @@ def show(name: str, as_json: bool) -> None:
         kind = f" ({pair_table.KINDS[p.head]})" if what == "draft" and p.head is not None else ""
         click.echo(f"{what}: {m}{kind}{memory}")
     guess = None if p.gain else expected(p)
-    gains = {"gain": p.gain, "gain, nobody's measurement is known": guess and sentence(guess)}
+    gains = {"gain": p.gain, "expected gain": guess and sentence(guess)}
     facts = {"n-grams": p.ngrams, **gains, "licence": p.licence, "notes": p.notes}
     for what, text in {**facts, "names and sizes from": "; ".join(p.sources)}.items():
         if text:

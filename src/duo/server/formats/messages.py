@@ -43,18 +43,19 @@ class MessagesShape(AnswerFormat):
         return {**head, **OF_MESSAGE}
 
     @property
-    def _usage(self) -> dict[str, int]:
+    def _usage(self) -> dict[str, Any]:
         cached = self.n_cached
         return {
             "input_tokens": self.n_prompt - cached,
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": cached,
             "output_tokens": self.n_written,
+            **OF_USAGE,
         }
 
     def begin(self, text: ServedText) -> Iterator[Event]:
         message = {**self._head(), "content": [], "stop_reason": None, "stop_sequence": None}
-        yield _event("message_start", message={**message, "usage": {**self._usage, **OF_USAGE, "output_tokens": 0}})
+        yield _event("message_start", message={**message, "usage": {**self._usage, "output_tokens": 0}})
 
     def _start(self, kind: str, block: dict[str, Any]) -> Iterator[Event]:
         yield from self._stop()
@@ -99,7 +100,7 @@ class MessagesShape(AnswerFormat):
 
     def end(self, text: ServedText) -> Iterator[Event]:
         yield from self._stop()
-        yield _event("message_delta", delta=self._why(text, called=self._called), usage=self._usage)
+        yield _event("message_delta", delta={**OF_MESSAGE, **self._why(text, called=self._called)}, usage=self._usage)
         yield _event("message_stop")
 
     def answer(self) -> dict[str, Any]:
@@ -113,8 +114,7 @@ class MessagesShape(AnswerFormat):
         for c in part.calls:
             called = {"id": tool_id(c.id), "name": c.name, "input": _object(c.arguments)}
             blocks.append({"type": "tool_use", **called, **CALLER})
-        usage = {**self._usage, **OF_USAGE}
-        return {**self._head(), "content": blocks, **self._why(text, called=bool(part.calls)), "usage": usage}
+        return {**self._head(), "content": blocks, **self._why(text, called=bool(part.calls)), "usage": self._usage}
 
     def failed(self, e: ApiError) -> Event:
         return "error", e.anthropic_body
