@@ -49,8 +49,8 @@ NOT_TESTED = {
     "refact": "libllama's graph leaves them out",
 }
 # One matrix holds gate and up of an expert, as in new files of these.
-MERGED = ("cohere2moe", "deepseek2", "deepseek2-ocr", "gemma4", "granite_swa", "hy_v3", "qwen35moe", "qwen3next",
-          "qwen4exp")  # fmt: skip
+MERGED = ("cohere2moe", "deepseek2", "deepseek2-ocr", "gemma4", "granite_swa", "hy_v3", "mistral4", "qwen35moe",
+          "qwen3next", "qwen4exp")  # fmt: skip
 # Of the groups of experts, those of the best are chosen from.
 GROUPED = ("deepseek2", "deepseek32", "glm-dsa", "bailingmoe2", "dots1")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Races
+from gguf import dequantize
+from gguf_files import header_of, write
 from model_files import N_PRODUCTS, TOKENS, Shape, options, random_model, run
 from sizes import mostly_daily
+from tiny_models import tiny
 
 from duo import BadValueError, Duo, _core
+from duo.gguf_tools.whole_file import CheckedGgufReader
 from duo.models.demo import demo_pair
 from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
@@ -27,9 +31,9 @@ PROMPTS = ("Once upon a time", "The king said to his daughter that", "def main()
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="no instruction set that duo has kernels for")
 
 
-def packed(path: Path, stored: str = "q4_0", **more: Any) -> _core.Probe:
+def packed(path: Path, stored: str = "q4_0", types: Sequence[str] = WIDE, **more: Any) -> _core.Probe:
     o = options(path)
-    o.packing = (stored, WIDE)
+    o.packing = (stored, list(types))
     for name, value in more.items():
         setattr(o, name, value)
     return _core.Probe(o, is_draft=True)
@@ -74,6 +78,21 @@ def test_what_does_not_suit_the_type_stays(tmp_path: Path) -> None:
     p = packed(path)
     assert (p.n_duo_products, p.n_cpu_products, p.packed_as) == (N_PRODUCTS - 2, N_PRODUCTS, "q4_0")
     assert near(run(p, 20), run(_core.Probe(options(path)), 20)) > 0.9
+
+
+def test_matrices_of_recurrent_layers_stay(tmp_path: Path) -> None:
+    """All else is in F32 here, which is not packed."""
+    source = tiny("mamba", DRAFT, tmp_path / "source.gguf")
+    tensors = [
+        (t.name, t.data, t.tensor_type)
+        if t.name.endswith((".ssm_in.weight", ".ssm_out.weight"))
+        else (t.name, dequantize(t.data, t.tensor_type), None)
+        for t in CheckedGgufReader(source).tensors
+    ]
+    path = write(tmp_path / "m.gguf", header_of(source), tensors)
+    p = packed(path, types=["q8_0"])
+    assert p.packed_as == "" and p.n_duo_products >= 4
+    assert packed(source, types=["q8_0"]).packed_as == "q4_0"
 
 
 @pytest.mark.parametrize("output", ["wide", "plain"])

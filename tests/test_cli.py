@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ import duo
 from duo import Chunk
 from duo.benchmark.trace import read_models, read_trace
 from duo.cli import show
+from duo.cli.first_line import kernels_of
 from duo.cli.main import COMMANDS, command_named, main
 from duo.cli.options import ModelCommand
 from duo.models.demo import demo_pair
@@ -117,12 +119,17 @@ def test_the_first_line_names_the_types_of_stock_kernels(run: Run, tmp_path: Pat
     most = random_model(tmp_path / "most.gguf", "llama", lambda name: "nvfp4" if "blk" in name else "q8_0")
     lines = lambda *args: run("-p", "a", "-n", 1, "-md", DRAFT, *args)[2].splitlines()  # noqa: E731
     first, second = lines("-m", few, "--cpu-kernels", "duo")[:2]
-    assert "duo kernels for 13 of 15 matrices, stock for nvfp4)" in first and "nvfp4" not in second
+    assert "duo kernels for 13 of 15 matrices, stock for others (nvfp4))" in first and "nvfp4" not in second
     first, second = lines("-m", most, "--cpu-kernels", "duo")[:2]
-    assert "duo kernels for 1 of 15 matrices, stock for nvfp4)" in first
+    assert "duo kernels for 1 of 15 matrices, stock for others (nvfp4))" in first
     assert second.startswith("duo: stock kernels compute nvfp4: a pass that verifies several guesses takes nearly as")
     first, second = lines("-m", most, "--cpu-kernels", "stock", "--mode", "plain")[:2]
     assert "stock kernels, duo has none for nvfp4)" in first and "nvfp4" not in second
+
+
+def test_the_first_line_names_no_type_in_memory_that_the_user_chose() -> None:
+    m: Any = SimpleNamespace(n_duo_products=13, n_cpu_products=15, stock_types=[])
+    assert kernels_of(m) == "duo kernels for 13 of 15 matrices"
 
 
 def test_the_figures_and_their_json(run: Run, text: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,9 @@ _EXPERTS = {
 def keys_of(name: str, n_mtp: int, n_vocab: int, n_trunk: int = N_LAYER, *, mixture: bool = False) -> dict[str, Value]:
     """n_trunk: layers without the MTP layers, if the architecture does not want a certain number. mixture: with
     experts, also where the architecture has models without."""
-    n_layer = {"nemotron_h": 3, "nemotron_h_moe": 3, "llama4": 4, "deepseek4": 4}.get(name, n_trunk) + n_mtp
+    n_layer = {"nemotron_h": 3, "nemotron_h_moe": 3, "llama4": 4, "deepseek4": 4, "hrm_text": 6}.get(
+        name, n_trunk
+    ) + n_mtp
     n_embd, n_head, n_ff = (128, 1, 192) if name in _LATENT else (N_EMBD, N_HEAD, N_FF)
     if name == "deepseek4":
         n_embd, n_head, n_ff = 512, 8, 1024
@@ -115,6 +117,14 @@ def keys_of(name: str, n_mtp: int, n_vocab: int, n_trunk: int = N_LAYER, *, mixt
             "attention.indexer.key_length": (U32, n_embd // n_head),
             "attention.indexer.top_k": (U32, 131072),
         }
+    if name == "minicpm3":  # heads of keys and of values have other sizes
+        keys |= {
+            "attention.key_length": (U32, 96),
+            "attention.value_length": (U32, 64),
+            "rope.dimension_count": (U32, 32),
+        }
+    if name == "hrm_text":  # two layers, each of which is computed several times
+        keys |= {f"hrm.{key}": (U32, n) for key, n in (("layers_per_stack", 1), ("h_cycles", 2), ("l_cycles", 2))}
     if name == "qwen2moe":
         keys["expert_shared_feed_forward_length"] = (U32, n_ff)
     if name == "deepseek4":

@@ -43,9 +43,8 @@ KEPT = (
 # Snapshots too, of a compressed cache that no header tells the size of.
 COMPRESSED = ("deepseek4",)
 CELLS = ("deepseek2", "gpt-oss", "gemma2", "llama4")
-_WHOLE = re.compile(
-    "norm|conv|time_mix|_inp|hc_|hyper|ape|indexer"
-)  # in F32: no matrices, or too few rows for it to matter
+# In F32: no matrices, or too few rows for it to matter. shortconv.in_proj and shortconv.out_proj are matrices.
+_WHOLE = re.compile(r"norm|(?<!short)conv|time_mix|_inp|hc_|hyper|ape|indexer")
 _OPTIONAL = re.compile(r"(?<!ffn_gate_inp\.)scale$")
 # Their MTP layers have an output matrix of their own, if the file has one; and one with the target's.
 MTP = (

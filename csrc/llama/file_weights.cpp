@@ -19,7 +19,7 @@ constexpr std::array kinds = {
     "ffn_down_exps",  "ffn_gate_up_exps", "ffn_gate_chexps", "ffn_up_chexps", "ffn_down_chexps",
     "ffn_gate_shexp", "ffn_up_shexp",     "ffn_down_shexp",  "nextn.eh_proj", "nextn.shared_head_head"};
 
-// The same, of recurrent layers. In F32 they are left to stock kernels.
+// The same, of recurrent layers.
 constexpr std::array recurrent = {"ssm_in", "ssm_out", "shortconv.in_proj", "shortconv.out_proj"};
 
 // Routers of experts. They are small, and F32 as a rule.
@@ -57,10 +57,7 @@ void read_file(const std::string & path, file_weights & out, std::vector<file_we
     }
     for (ggml_tensor * t = ggml_get_first_tensor(g.tensors()); t != nullptr; t = ggml_get_next_tensor(g.tensors(), t)) {
         file_weight w{ggml_get_name(t), "", -1, t->type, t->ne[0], t->ne[1], t->ne[2] * t->ne[3]};
-        const bool  named = parse_name(w.name, w);
-        const bool  state = named && has(recurrent, w.kind) && w.type != GGML_TYPE_F32;
-        const bool  known =
-            state || (named && !has(recurrent, w.kind)) || w.name == "output.weight" || w.name == name_fc;
+        const bool  known = parse_name(w.name, w) || w.name == "output.weight" || w.name == name_fc;
         if (w.name == "token_embd.weight") {
             embedding.push_back(w);
         } else if (known && has(routers, w.kind)) {
@@ -76,18 +73,20 @@ void read_file(const std::string & path, file_weights & out, std::vector<file_we
         out.has_mtp    = out.has_mtp || w.kind == "nextn.eh_proj";
         out.has_planes = out.has_planes || w.kind == "attn_k_b" || w.kind == "attn_v_b" || // one for each head
                          (w.n_matrices > 1 && !is_experts(w.kind));
-        out.has_state = out.has_state || state;
     }
     const int64_t arch = gguf_find_key(g.get(), "general.architecture");
     if (arch >= 0 && gguf_get_kv_type(g.get(), arch) == GGUF_TYPE_STRING) {
         const std::string name = gguf_get_val_str(g.get(), arch);
-        out.has_state          = out.has_state || name == "minimax-01"; // its recurrence has no matrices of its own
         out.n_layer            = std::max(out.n_layer, header_number(g.get(), name + ".block_count"));
         out.n_mtp              = std::max(out.n_mtp, header_number(g.get(), name + ".nextn_predict_layers"));
     }
 }
 
 } // namespace
+
+bool is_recurrent(const file_weight & w) {
+    return has(recurrent, w.kind);
+}
 
 file_weights read_weights(const std::string & path) {
     file_weights             out;

@@ -22,6 +22,9 @@ struct file_weight {
     int64_t     n_columns, n_rows, n_matrices;
 };
 
+// Whether it is a recurrent layer's.
+bool is_recurrent(const file_weight & w);
+
 struct file_weights {
     std::vector<file_weight> all;     // products that duo's kernels may take
     std::vector<file_weight> others;  // products that they may not take
@@ -31,7 +34,6 @@ struct file_weights {
     int64_t                  n_mtp      = 0; // of these layers, the last ones
     bool                     has_mtp    = false;
     bool                     has_planes = false;
-    bool                     has_state  = false; // recurrent layers have products in `all`
 };
 
 // Reads all parts of a file that is split. What cannot be read is missing: loading will report it.

@@ -27,6 +27,7 @@ struct kernel_choice {
     bool attention = false; // duo's kernels may compute the attention of all layers
     bool stock     = false; // stock kernels compute some product, perhaps only a router's
     bool state     = false; // some layers are recurrent: stock kernels compute a part of them
+    bool rounds    = false; // and round by how rows are divided into passes, whatever the kernels of the products
     bool extra     = false; // some weights may be in the CPU's extra buffers; a head's, with its target's
 
     int32_t     n_duo       = 0; // matrices for duo's kernels
@@ -84,7 +85,7 @@ struct model_weights {
 
     // Whether logits are independent of the width of the pass: the user asked for it, or duo's kernels compute all
     // products.
-    [[nodiscard]] bool same_bits() const { return kernels.same_bits && !helped(); }
+    [[nodiscard]] bool same_bits() const { return kernels.same_bits && !kernels.rounds && !helped(); }
 
     // Recurrent or hybrid. MTP layers only attend.
     [[nodiscard]] bool keeps_state() const;

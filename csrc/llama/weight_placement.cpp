@@ -35,7 +35,8 @@ ggml_type packed_type(const weight_packing & packing) {
 
 ggml_type kept_type(const weight_packing & packing, const file_weight & w) {
     const ggml_type to      = packed_type(packing);
-    const bool      repacks = to != GGML_TYPE_COUNT && has(packing.types, std::string(ggml_type_name(w.type))) &&
+    const bool      repacks = to != GGML_TYPE_COUNT && !is_recurrent(w) &&
+                         has(packing.types, std::string(ggml_type_name(w.type))) &&
                          cpu::shape_of(to, w.n_columns, w.n_rows) && cpu::conversion(w.type, to, w.n_columns);
     return repacks ? to : w.type;
 }
@@ -112,7 +113,6 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     const int64_t      n_trunk = file.n_layer - file.n_mtp;
     has_mtp_                   = file.has_mtp;
     has_planes_                = file.has_planes;
-    has_state_                 = file.has_state;
     has_trunk_                 = !file.has_mtp || std::any_of(file.all.begin(), file.all.end(),
                                                               [&](const file_weight & w) { return w.layer >= 0 && w.layer < n_trunk; });
     const auto counts          = [&](int layer) { return layer < n_trunk || !has_trunk_; };
@@ -176,7 +176,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
             taken[{to, w.kind}].insert(w.layer);
         }
     }
-    const bool all_ours = buft != nullptr && n_duo_ > 0 && n_stock_ == 0 && !has_state_;
+    const bool all_ours = buft != nullptr && n_duo_ > 0 && n_stock_ == 0;
     for (const file_weight & w : file.routers) {
         const place where = place_of(w);
         if (where == place::device || !(counts(w.layer) || mtp)) {
@@ -186,8 +186,10 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
             taken[{buft, w.kind}].insert(w.layer);
         } else if (w.type == GGML_TYPE_F32) {
             n_small_ += counts(w.layer) ? 1 : 0;
-        } else if (counts(w.layer)) {
+        } else if (counts(w.layer) && where == place::cpu) {
             leave_to_stock(w.type);
+        } else if (counts(w.layer)) {
+            ++n_stock_; // as above
         }
     }
     // libllama compiles every pattern for every tensor, so kinds with the same layers share a pattern.

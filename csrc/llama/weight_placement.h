@@ -15,7 +15,8 @@
 
 namespace duo {
 
-// The type in which a weight for duo's kernels is kept: its own, or the one of this packing.
+// The type in which a weight for duo's kernels is kept: its own, or the one of this packing. A recurrent layer's keeps
+// its own: what fewer bits cost there was not measured.
 ggml_type kept_type(const weight_packing & packing, const file_weight & w);
 
 // For llama_model_params.tensor_buft_overrides; must live until the model is loaded.
@@ -40,9 +41,6 @@ class weight_placement {
 
     // Some weights besides experts are several matrices, as attn_k_b.
     [[nodiscard]] bool has_planes() const { return has_planes_; }
-
-    // Some layers are recurrent: stock kernels compute a part of them.
-    [[nodiscard]] bool has_state() const { return has_state_; }
 
     // Number of product weights for duo's kernels, and of those for stock kernels on the CPU.
     [[nodiscard]] int n_duo() const { return n_duo_; }
@@ -93,7 +91,6 @@ class weight_placement {
     bool                                          has_mtp_     = false;
     bool                                          has_trunk_   = true;
     bool                                          has_planes_  = false;
-    bool                                          has_state_   = false;
     std::string                                   duo_output_;
     uint64_t                                      n_duo_bytes_ = 0;
     int                                           n_duo_       = 0;

@@ -75,6 +75,7 @@ class weights_loader {
     void load_file(const std::vector<std::string> & cpu_types, const weight_packing & packing, bool extra_buffers);
     std::vector<ggml_backend_dev_t> choose_devices();
     void choose_kernels(const weight_placement & placement, const weight_packing & packing, int32_t n_gpu_layers);
+    void limit_promise(const weight_placement & placement);
     void check_borrowed() const;
     void check_kind() const;
 
@@ -161,9 +162,23 @@ void weights_loader::load_file(const std::vector<std::string> & cpu_types, const
     read_model(w_, params);
     w_.n_positions = positions_of(opt_.path);
     w_.has_mtp     = placement.has_mtp() && placement.has_trunk() && runs_mtp(w_.architecture());
+    limit_promise(placement);
+}
+
+// What libllama's own graph leaves of equal bits.
+void weights_loader::limit_promise(const weight_placement & placement) {
+    kernel_choice & k = w_.kernels;
     if (w_.architecture() == "grok") { // libllama never gives it flash attention
-        w_.kernels.same_bits = opt_.strict;
-        w_.kernels.attention = false;
+        k.same_bits = opt_.strict;
+        k.attention = false;
+    }
+    const llama_model * m = w_.model.get();
+    // A file of MTP layers only attends, whatever its architecture.
+    if (placement.has_trunk() && (llama_model_is_recurrent(m) || llama_model_is_hybrid(m))) {
+        k.same_bits = opt_.strict;
+        k.attention = k.attention && opt_.strict && !w_.is_draft;
+        k.stock = k.state = true;
+        k.rounds          = w_.architecture() == "minimax-01"; // the blocks of its recurrence start with each pass
     }
 }
 
@@ -189,8 +204,7 @@ std::vector<ggml_backend_dev_t> weights_loader::choose_devices() {
 
 void weights_loader::choose_kernels(const weight_placement & placement, const weight_packing & packing,
                                     int32_t n_gpu_layers) {
-    const bool all_ours =
-        n_gpu_layers == 0 && placement.n_duo() > 0 && placement.n_stock() == 0 && !placement.has_state();
+    const bool all_ours = n_gpu_layers == 0 && placement.n_duo() > 0 && placement.n_stock() == 0;
     // With --strict duo's attention joins stock products: it is the one that ignores where a text's cells lie.
     const bool strict  = opt_.strict && !w_.is_draft && n_gpu_layers == 0 && cpu::weight_buffer_type() != nullptr;
     const bool attends = (all_ours || strict) && opt_.flash_attn != "off";
@@ -198,8 +212,7 @@ void weights_loader::choose_kernels(const weight_placement & placement, const we
                 .same_bits = opt_.strict || (attends && !w_.is_draft),
         // Rows of a block see those after them.
                 .attention   = attends && has_own_cache(opt_) && opt_.n_ctx != 1 && !w_.is_block(),
-                .stock       = placement.n_stock() + placement.n_small() > 0 || placement.has_state(),
-                .state       = placement.has_state(),
+                .stock       = placement.n_stock() + placement.n_small() > 0,
                 .n_duo       = placement.n_duo(),
                 .n_duo_bytes = placement.n_duo_bytes(),
                 .n_cpu       = placement.n_duo() + placement.n_stock(),

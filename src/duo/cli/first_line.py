@@ -21,9 +21,9 @@ def kernels_of(m: _core.Model) -> str:
     if m.n_duo_products and m.n_duo_products == m.n_cpu_products:
         return "duo kernels"
     if m.n_duo_products:
-        return (
-            f"duo kernels for {m.n_duo_products} of {m.n_cpu_products} matrices, stock for {', '.join(m.stock_types)}"
-        )
+        # None: the others are in memory that the user chose.
+        stock = f", stock for others ({', '.join(m.stock_types)})" if m.stock_types else ""
+        return f"duo kernels for {m.n_duo_products} of {m.n_cpu_products} matrices{stock}"
     lacking = _lacking(m)
     return f"stock kernels, duo has none for {' and '.join(lacking)}" if lacking else "stock kernels"
 
