@@ -101,8 +101,14 @@ def test_started_asked_killed_and_started_again(podman: Podman, text: str) -> No
 def test_other_commands_and_a_start_without_a_key(podman: Podman) -> None:
     assert podman.run("run", "--rm", IMAGE, "--version").startswith("duo ")
     assert "CPU kernels: duo" in podman.run("run", "--rm", IMAGE, "devices")
-    said = podman.run("run", "--rm", IMAGE, check=False)  # it listens on all addresses
-    assert "--insecure" in said and "Traceback" not in said
+    port = free_port()
+    podman.run("run", "-d", "--name", "open", "-p", f"127.0.0.1:{port}:8080", IMAGE)  # it listens on all addresses
+    try:
+        wait_until_it_serves(f"http://127.0.0.1:{port}", podman, "open")
+        said = podman.run("logs", "open", check=False)
+        assert "--insecure" in said and "Traceback" not in said
+    finally:
+        podman.run("rm", "-f", "open")
 
 
 def test_compose(podman: Podman, tmp_path: Path, text: str) -> None:
