@@ -201,4 +201,4 @@ def _noise(rows: Sequence[Row]) -> str:
 
 def _wrapped(part: str) -> str:
     """Paragraphs in lines of 120; lists, tables and what has lines already stay."""
-    return part if "\n" in part or part.startswith(("*", "|")) else textwrap.fill(part, 120)
+    return part if "\n" in part or part.startswith(("*", "|")) else textwrap.fill(part, 120, break_on_hyphens=False)
