@@ -13,7 +13,7 @@ from duo import Duo
 # What differs, and why.
 MADE_ANEW = {"id", "created"}
 NAMES = {"model"}  # the path of the file; the alias of the server
-OF_SERVERS = {"system_fingerprint", "timings", "prompt_tokens_details"}  # llama-server has them, llama_cpp has not
+OF_SERVERS = {"system_fingerprint", "timings", "prompt_tokens_details", "annotations"}  # llama_cpp has none of them
 OF_TOKENS = {"id", "bytes"}  # in rows of log-probabilities; llama_cpp has None for the bytes
 COUNTS = {"usage"}  # see `same_usage`
 LEFT_OUT = COUNTS | MADE_ANEW | NAMES | OF_SERVERS | OF_TOKENS

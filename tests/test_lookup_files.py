@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import EXACT
+from hosts import KERNELS
 
 from duo import BadValueError, Duo
 from duo.models.demo import demo_pair
@@ -87,7 +88,8 @@ def test_a_dynamic_cache_grows_and_guesses(plain: list[int], tmp_path: Path) -> 
 
 def test_both_from_the_command_line(plain: list[int], tmp_path: Path, run: Callable[..., tuple[int, str, str]]) -> None:
     static = written(tmp_path / "s.bin", counted(plain, [2], times=3))
-    line = ("-m", TARGET, "-p", PROMPT, "-n", "48", "--temp", "0", "--ignore-eos", "-c", "512", "--no-display-prompt")
+    line = ("-m", TARGET, "-p", PROMPT, "-n", "48", "--temp", "0", "--ignore-eos", "-c", "512", "--no-display-prompt",
+            *KERNELS)  # fmt: skip
     code, text, _ = run(*line, "-md", "none")
     assert code == 0
     again = run(*line, "-lcs", static, "-lcd", tmp_path / "d.bin", "--spec-type", "ngram-cache")
