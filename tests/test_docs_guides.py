@@ -48,8 +48,16 @@ def _spellings(command: click.Command) -> Iterator[str]:
 
 def test_options_in_the_text_exist() -> None:
     known = {s for name in program.list_commands(click.Context(program)) for s in _spellings(_command(name))}
-    # Of uvicorn, systemd-run and docker, and one that duo does not have.
-    elsewhere = {"--app-dir", "--timeout-graceful-shutdown", "--user", "--scope", "--memory", "--expert-cache"}
+    # Of uvicorn, systemd-run, docker and numactl, and one that duo does not have.
+    elsewhere = {
+        "--app-dir",
+        "--timeout-graceful-shutdown",
+        "--user",
+        "--scope",
+        "--memory",
+        "--interleave=all",
+        "--expert-cache",
+    }
     for name, page in PAGES.items():
         told = {word for code in re.findall(r"`([^`\n]+)`", page) for word in code.split() if word.startswith("-")}
         assert told - {"-"} <= known | elsewhere, name
