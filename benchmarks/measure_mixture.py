@@ -36,6 +36,7 @@ from benchmarks.run_kernels import SIDES, read_speed
 from benchmarks.run_pair import cores
 
 from duo.benchmark.bench.head import command_of, machine
+from duo.benchmark.doctor import bytes_read
 from duo.models.header import read_header
 
 WIDTHS = (1, 2, 4, 8, 16)
@@ -43,14 +44,6 @@ SHAPE = MixtureShape(n_layer=24, n_embd=1024, n_expert=64, n_used=8, n_ff=256, n
 N_ALIKE = 8  # tokens of --distinct
 N_CONTEXT = 64
 TYPES = "q4_K,mxfp4,iq4_xs,q3_K,q2_K,q8_0"
-
-
-def bytes_of(path: Path) -> tuple[int, int]:
-    """Of all experts, and of the other weights, without MTP layers."""
-    h = read_header(str(path))
-    tensors = [t for t in h.tensors if t.layer is None or not h.n_mtp or t.layer < h.n_trunk]
-    sizes = [(t.name.endswith("_exps.weight"), t.n_bytes) for t in tensors]
-    return sum(n for expert, n in sizes if expert), sum(n for expert, n in sizes if not expert)
 
 
 Rounds = list[tuple[list[int], list[int]]]  # of each: tokens before, and those of its passes
@@ -79,7 +72,7 @@ def random_source(args: argparse.Namespace) -> tuple[Path, Rounds]:
 
 def measure(path: Path, on: Sequence[int], rounds: Rounds, work: Path) -> dict[str, Any]:
     """By kernels and width: milliseconds. By width: distinct experts of a layer; the limit in milliseconds."""
-    n_experts, n_others = bytes_of(path)
+    n_experts, n_others = bytes_read(read_header(str(path)))
     speed = read_speed(work, n_experts + n_others, on)["median"]
     probes = {side: models.probe(path, len(on), 2 * N_CONTEXT, ours=side == "duo") for side in SIDES}
     ms: dict[str, dict[int, list[float]]] = {side: {width: [] for width in WIDTHS} for side in SIDES}

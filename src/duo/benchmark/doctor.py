@@ -123,8 +123,9 @@ def experts_of(probe: _core.Probe, context: list[int], tokens: list[int]) -> dic
     return per_product
 
 
-def reads_of(h: Header, experts: dict[int, float], n_experts: int) -> dict[int, float]:
-    """Bytes of the weights that a pass reads, by width, in those of a pass over one token. experts: of `experts_of`."""
+def bytes_read(h: Header) -> tuple[int, int]:
+    """Of all experts, and of the other weights that every pass reads: without MTP layers, and without an embedding that
+    is only looked up."""
     is_tied = not any(t.name == "output.weight" for t in h.tensors)
     read = [
         t
@@ -132,7 +133,12 @@ def reads_of(h: Header, experts: dict[int, float], n_experts: int) -> dict[int, 
         if (t.layer is None or t.layer < h.n_trunk) and (is_tied or not t.name.endswith("token_embd.weight"))
     ]
     n_of_experts = sum(t.n_bytes for t in read if t.name.endswith("_exps.weight"))
-    n_others = sum(t.n_bytes for t in read) - n_of_experts
+    return n_of_experts, sum(t.n_bytes for t in read) - n_of_experts
+
+
+def reads_of(h: Header, experts: dict[int, float], n_experts: int) -> dict[int, float]:
+    """Bytes of the weights that a pass reads, by width, in those of a pass over one token. experts: of `experts_of`."""
+    n_of_experts, n_others = bytes_read(h)
     n_bytes = {width: n_others + n_of_experts * n / n_experts for width, n in experts.items()}
     return {width: n / n_bytes[1] for width, n in n_bytes.items()}
 
