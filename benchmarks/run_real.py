@@ -3,6 +3,7 @@
     make models
     python -m benchmarks.run_real --questions 7 -n 64 --out FILE
 
+--wide 6G widens the target to that size first: the same words, and the time of a larger model. Its file is kept.
 Default options first, then a core for each model; greedy and at temperature 0.8. Every arm writes each question before
 the next one begins, in a rotating order, and reads its prompt anew. Texts end where the model ends them. Two speeds: of
 the tokens after the first pass, and of all tokens in the whole time from the request. Ratios are of the latter, because
@@ -32,8 +33,11 @@ from real_models import MODELS  # tools/real_models.py
 
 import duo
 from duo.benchmark.bench.head import command_of, machine, settings_of
+from duo.cli.commands.dev import parse_size
+from duo.gguf_tools.widen import SAME, widen
 from duo.placement.auto_draft import add_ngrams
 
+ROOT = Path(__file__).parents[1]
 TARGET, DRAFT = "qwen2.5-coder-1.5b-q4_k_m", "qwen2.5-coder-0.5b-q4_k_m"
 TEMPERATURES = (0.0, 0.8)
 SEED, N_CTX = 1, 2048
@@ -158,10 +162,22 @@ def measure(
             yield {"place": place, "temperature": t, "arms": found}
 
 
+def made_wide(target: Path, size: str, folder: Path) -> Path:
+    """The target's words in so many bytes. Made once. Raises DuoError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wide = folder / f"{target.stem}-{size}.gguf"
+    if not wide.exists():
+        print(f"making {wide}", file=sys.stderr, flush=True)
+        widen(target, wide, size=parse_size(size), type=SAME)
+    return wide
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--target", default=TARGET, choices=MODELS)
     p.add_argument("--draft", default=DRAFT, choices=MODELS)
+    p.add_argument("--wide", metavar="SIZE", help="the target widened to so many bytes, 6G for example")
+    p.add_argument("--work", type=Path, default=ROOT / "build/bench", help="folder for the widened target")
     p.add_argument("--questions", type=int, default=7, help="at most 14")
     p.add_argument("--long", action="store_true", help="prompts of 650 to 1,100 tokens instead")
     p.add_argument("-n", type=int, default=64, help="tokens of an answer, at most")
@@ -173,7 +189,8 @@ def main() -> None:
     models = [MODELS[name] for name in (args.target, args.draft)]
     if missing := [m.name for m in models if not m.is_there()]:
         sys.exit(f"there is no {' and no '.join(missing)}: run make models")
-    files, asked = (models[0].path, models[1].path), long_ones() if args.long else chosen(args.questions)
+    target = made_wide(models[0].path, args.wide, args.work) if args.wide else models[0].path
+    files, asked = (target, models[1].path), long_ones() if args.long else chosen(args.questions)
     cells = [cell for place in args.place or PLACES for cell in measure(place, files, asked, args)]
     print("\n\n".join(printed(cells)))
     if args.out:
