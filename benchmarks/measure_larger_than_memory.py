@@ -6,10 +6,10 @@
 The model is a Qwen3-MoE with random weights in Q4_0. Each arm is a process of its own in a control group whose memory
 is limited to a share of the file, and begins with an empty page cache. Arms: llama-cpp-python on the mapped model; duo
 on the file of `duo pack`, with the kernel's own reading (a preloaded library swallows what duo asks for), as it is
-(experts are read when their router has chosen them), with those of the next layers foreseen, and with what each token
-needs locked in memory. With --words it is the trained mixture of tests/data, widened to that size, greedy, and the arms
-with a draft have the demo draft. The disk's best is what it gives to one reader of large pieces. With --disk-rate the
-control group also limits what is read in a second: a slower disk with the same latency.
+(experts are read when their router has chosen them), and with those of the next layers foreseen. With --words it is the
+trained mixture of tests/data, widened to that size, greedy, and the arms with a draft have the demo draft. The disk's
+best is what it gives to one reader of large pieces. With --disk-rate the control group also limits what is read in a
+second: a slower disk with the same latency.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ PROMPT = "Once upon a time"
 MIB = 1 << 20
 Arm = tuple[str, tuple[Path, ...], dict[str, str]]  # code, the files that it reads, environment
 
-# Prints the tokens, seconds and bytes read by this process while the text was written, after some tokens; the bytes
-# that are locked in memory; and the text.
+# Prints the tokens, seconds and bytes read by this process while the text was written, after some tokens; and the text.
 # As llama-server's --no-repack: otherwise Q4_0 is copied into memory that is not the file's.
 LLAMA_CPP = """
 import llama_cpp
@@ -70,10 +69,6 @@ FORESEEN = """
 from duo import _core
 _core.foresee_experts("needed")
 """
-KEPT = """
-from duo import _core
-_core.keep_common_weights("needed")
-"""
 MEASURE = """
 import json, time
 def number(name, file):
@@ -81,8 +76,7 @@ def number(name, file):
 write(4)
 began, before = time.monotonic(), number("read_bytes", "io")
 tokens = write(N)
-print(json.dumps([len(tokens), time.monotonic() - began, number("read_bytes", "io") - before,
-    number("VmLck", "status") << 10, tokens]))
+print(json.dumps([len(tokens), time.monotonic() - began, number("read_bytes", "io") - before, tokens]))
 """
 # Without what duo asks for: madvise(..., MADV_WILLNEED) does nothing.
 SWALLOW = """
@@ -190,16 +184,16 @@ def measured(arms: dict[str, Arm], limits: Limits, n: int, n_rounds: int) -> lis
     for i in range(n_rounds):
         for name in list(arms)[:: 1 - i % 2 * 2]:
             code, files, env = arms[name]
-            tokens, s, n_bytes, n_locked, text = run(code, limits, n, files, env)
-            results[name].append((tokens / s, n_bytes / tokens / 1e6, n_bytes / s / 1e6, n_locked / 1e6))
+            tokens, s, n_bytes, text = run(code, limits, n, files, env)
+            results[name].append((tokens / s, n_bytes / tokens / 1e6, n_bytes / s / 1e6))
             if name.startswith("duo"):
                 texts.add(str(text))
     assert len(texts) <= 1, "texts differ"
     rows = []
     for name, x in results.items():
-        per_second, mb, mb_s, locked = (statistics.median(column) for column in zip(*x, strict=True))
+        per_second, mb, mb_s = (statistics.median(column) for column in zip(*x, strict=True))
         rows.append({"share": limits.share, "arm": name, "per_second": per_second, "mb_a_token": mb, "mb_s": mb_s,
-                     "mb_locked": locked, "rounds": [[round(r[0], 3), round(r[1])] for r in x]})  # fmt: skip
+                     "rounds": [[round(r[0], 3), round(r[1])] for r in x]})  # fmt: skip
     return rows
 
 
@@ -228,7 +222,6 @@ def main() -> None:
             "llama.cpp, mapped": (alone + LLAMA_CPP, (model,), {}),
             "duo, the system reads": (alone + DUO, (model, own), {"LD_PRELOAD": str(library)}),
             "duo, foreseen": (alone + FORESEEN + DUO, (model, own), {}),
-            "duo, kept": (alone + KEPT + DUO, (model, own), {}),
             "duo": (alone + DUO, (model, own), {}),
         }
         if args.words:

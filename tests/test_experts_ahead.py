@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,29 +113,3 @@ def test_a_router_is_right_one_layer_early_if_the_hidden_state_stays(tmp_path: P
 def test_other_ways_to_foresee_are_refused() -> None:
     with pytest.raises(BadValueError, match="not sometimes"):
         _core.foresee_experts("sometimes")
-    with pytest.raises(BadValueError, match="not sometimes"):
-        _core.keep_common_weights("sometimes")
-
-
-def n_locked() -> int:
-    """Bytes of this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("VmLck:"))) << 10
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells how much is locked")
-def test_what_each_token_needs_is_locked_until_the_model_is_closed(mixture: Path) -> None:
-    if os.geteuid() != 0 and resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] < 8 << 20:
-        pytest.skip("so little may be locked here (ulimit -l)")
-    before = n_locked()
-    _core.keep_common_weights("always")
-    try:
-        with Duo(mixture, n_ctx=256, **EXACT) as d:
-            locked = n_locked() - before
-            text = d.generate(PROMPTS[0], **GREEDY).tokens
-    finally:
-        _core.keep_common_weights("off")
-    assert 0 < locked < Path(packed.default_path(str(mixture))).stat().st_size
-    assert n_locked() == before
-    with Duo(mixture, n_ctx=256, **EXACT) as d:
-        assert n_locked() == before and d.generate(PROMPTS[0], **GREEDY).tokens == text

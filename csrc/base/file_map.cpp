@@ -13,9 +13,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#if defined(__linux__)
-#include <sys/syscall.h>
-#endif
 #endif
 
 namespace duo {
@@ -107,16 +104,6 @@ void file_map::lock() const {
     mlock(data_, size_);
 }
 
-bool file_map::keep(size_t offset, size_t n) const {
-    const size_t first = offset / page_size() * page_size();
-#if defined(SYS_mlock2)
-    constexpr unsigned on_fault = 1; // MLOCK_ONFAULT; older C libraries have neither it nor the call
-    return syscall(SYS_mlock2, data_ + first, offset + n - first, on_fault) == 0;
-#else
-    return mlock(data_ + first, offset + n - first) == 0;
-#endif
-}
-
 void file_map::forget(size_t offset, size_t n) const {
     const size_t first = up_to(offset, page_size());
     const size_t last  = (offset + n) / page_size() * page_size();
@@ -176,10 +163,6 @@ void file_map::use_small_pages() const {
 }
 
 void file_map::lock() const {
-}
-
-bool file_map::keep(size_t, size_t) const {
-    return false;
 }
 
 void file_map::forget(size_t, size_t) const {

@@ -25,8 +25,6 @@ class file_map {
     void use_small_pages() const;
     // Keeps the file in memory as far as the system allows.
     void lock() const;
-    // The pages of [offset, offset + n) stay in memory, on Linux once they have been used. False: the system refuses.
-    [[nodiscard]] bool keep(size_t offset, size_t n) const;
     // The pages of [offset, offset + n) are not needed again soon.
     void forget(size_t offset, size_t n) const;
     // They are needed soon. The system begins to read those that are not in memory, all at once, and this returns.

@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 #endif
 
-#include "kept_weights.h"
 
 namespace duo::cpu {
 
@@ -66,16 +65,6 @@ const packed_weight * packed_weights::find(const ggml_tensor * t, ggml_type stor
     const bool same = w.type == t->type && w.stored == stored && w.n_columns == t->ne[0] && w.n_rows == t->ne[1] &&
                       w.n_matrices == t->ne[2] * t->ne[3];
     return same ? &w : nullptr;
-}
-
-void packed_weights::keep_common(uint64_t n_free) const {
-    std::vector<mapped_weight> all;
-    all.reserve(all_.size());
-    for (const auto & [name, w] : all_) {
-        all.push_back({.data = w.data, .n_bytes = w.n_bytes, .experts = w.n_matrices > 1});
-    }
-    cpu::keep_common(all, n_free,
-                     [this](const uint8_t * p, size_t n) { return file_->keep(size_t(p - file_->data()), n); });
 }
 
 page_system packed_weights::pages() const {

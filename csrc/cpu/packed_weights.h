@@ -40,8 +40,6 @@ class packed_weights {
     void forget(const packed_weight & w) const { file_->forget(size_t(w.data - file_->data()), w.n_bytes); }
     // Where they lie.
     [[nodiscard]] const std::shared_ptr<const file_map> & file() const { return file_; }
-    // Locks those that each token needs (see keep_common()); n_free: bytes of memory. As long as the file is mapped.
-    void keep_common(uint64_t n_free) const;
     // Keeps the file mapped.
     [[nodiscard]] page_system pages() const;
     // Bytes that page readers have asked for so far.

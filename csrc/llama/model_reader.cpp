@@ -170,9 +170,6 @@ model_ptr load(model_weights & w, llama_model_params params) {
     w.n_from_file = int32_t(weights.n_packed());
     w.mapped      = weights.n_packed() > 0 && !weights.wanted().copy ? packed : nullptr;
     w.reading     = w.mapped != nullptr ? reading : nullptr;
-    if (w.mapped != nullptr && mode != "mlock") { // which has locked all
-        w.mapped->keep_common(memory_available());
-    }
     reading.reset(); // of weights that are packed now, pages are given back one after the other
     if (m != nullptr && packed != nullptr && weights.n_packed() == 0 && unpacked == nullptr) {
         w.warning = "nothing in " + w.options.packed.path + " is what duo's kernels use here; run duo pack again" +
