@@ -207,6 +207,15 @@ def test_keywords_that_are_not_enforced_are_known() -> None:
     wanted = {"properties": {"minimum": {"type": "integer", "maximum": 3}}, "not": {}, "default": {"multipleOf": 2}}
     assert not_enforced(wanted) == ["maximum", "not"]
     assert not_enforced(PERSON) == []
+    assert not_enforced({"type": "string", "maxLength": 2**31 - 1}) == ["maxLength"]  # llama.cpp's limit is 2000
+    assert not_enforced({"type": "array", "items": {}, "maxItems": 2000}) == []
+
+
+def test_a_maximum_that_no_text_reaches_is_taken_as_none() -> None:
+    """Databases and languages write 2147483647 into schemas. Written out, it would take all memory."""
+    for limits in ({"type": "string", "maxLength": 2**31 - 1}, {"type": "array", "items": {}, "maxItems": 1e9}):
+        free = {k: v for k, v in limits.items() if not k.startswith("max")} | {"minLength": 0, "minItems": 0}
+        assert schema_to_gbnf(limits) == schema_to_gbnf(free)
 
 
 def test_llama_cpp_reads_the_schemas_grammar_as_an_object_of_its_own(duo_pair: Duo) -> None:

@@ -19,6 +19,10 @@ from duo.models.demo import demo_pair
     ("root ::= <no-such-token>", "no-such-token"),
     (" ", "at least a rule named root"),
     ('root ::= "\0"', "NUL"),
+    ("[" * 1_000_000, "name"),  # in a time that is linear, as all of these
+    ('root ::= "' + "a" * 2000 + '"{2000}', "4000000 elements"),
+    ("".join(f'r{i} ::= "{"a" * 200}"{{2000}}\n' for i in range(9)), "repetitions make"),
+    ('root ::= "a"{' + "0" * 5000 + "1,}x", "Undefined rule identifier 'x'"),
 ])  # fmt: skip
 def test_a_bad_grammar_is_one_sentence(
     duo_pair: Duo, capfd: pytest.CaptureFixture[str], grammar: str, why: str
@@ -40,7 +44,14 @@ def test_a_bad_grammar_is_one_sentence(
     ({"type": "string", "pattern": "^[ -~]+$"}, "contains quotes"),
     ({"type": "string", "pattern": r"^\s$"}, "cannot be written"),
     ({"type": "string", "pattern": "^(a$"}, "is not a regular expression"),
-    ({"type": "string", "maxLength": 100_000}, "the JSON schema (-j) makes a grammar that is too large; lower"),
+    ({"type": "string", "minLength": 100_000}, "the JSON schema (-j) makes a grammar that is too large; lower"),
+    ({"type": "array", "items": {}, "minItems": 2**31 - 1}, "too large"),
+    ({"type": "string", "pattern": "^a{1000000000}$"}, "too large"),
+    ({"type": "string", "pattern": "^(((a{2000}){2000}){2000})$"}, "too large"),
+    ({"type": "string", "pattern": "^(?#" + "[" * 100_000 + ")$"}, "unterminated"),
+    ({"prefixItems": [{"type": "string", "maxLength": 2000 - i} for i in range(200)]}, "too large"),
+    ({"type": "string", "minLength": 5, "maxLength": 4}, "5 items at least and 4 at most"),
+    ({"type": "string", "minLength": -1}, "-1 is no count"),
     ({"const": float("nan")}, "is not JSON"),
     ({"x": {1, 2}}, "is not JSON"),
 ])  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from duo.support.wording import one_line
 
 N_REPEATED = 2000  # times, and rules made of one repetition, at most: libllama's limit
-N_ELEMENTS = 4_000_000  # of a rule: libllama holds as many, 8 bytes each
+N_ELEMENTS = 1_000_000  # of all repetitions: libllama holds as many, 8 bytes each, in each copy of the grammar
 SPACE, SPACE_AND_LINES = re.compile(r"(?:[ \t]|#[^\r\n]*)*"), re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 NAME, INT = re.compile(r"[a-zA-Z0-9-]+"), re.compile(r"[0-9]+")
 HEX = {"x": 2, "u": 4, "U": 8}
@@ -31,7 +31,7 @@ class NeedsVocabulary(Exception):  # noqa: N818
 class _GrammarReader:
     def __init__(self, text: str, is_token: Callable[[str], bool] | None) -> None:
         self._text, self._is_token = text, is_token
-        self._at = 0
+        self._at = self._n_elements = 0
         self._ids: dict[str, int] = {}
         self._rules: dict[int, list[int]] = {}
 
@@ -69,10 +69,11 @@ class _GrammarReader:
         match = INT.match(self._text, self._at)
         if match is None:
             raise self._wrong("expecting an int")
-        if int(match[0][:25]) >= 2**bits:
+        digits = match[0].lstrip("0") or "0"
+        if int(digits[:25]) >= 2**bits:  # Python refuses more than 4,300 digits
             raise self._wrong("a number is too big")
         self._at = match.end()
-        return int(match[0])
+        return int(digits)
 
     def _char(self) -> None:
         c = self._here(2)
@@ -244,8 +245,9 @@ class _GrammarReader:
         item, n = rule[start:], most or least or 1
         if n_rules * n > N_REPEATED:
             raise Wrong(f"repetitions in each other make more than {N_REPEATED} rules")
-        if len(item) * n > N_ELEMENTS:
-            raise Wrong(f"an item of {len(item)} characters is repeated {n} times, which is too much to read")
+        self._n_elements += len(item) * n
+        if self._n_elements > N_ELEMENTS:
+            raise Wrong(f"repetitions make {self._n_elements} elements, {N_ELEMENTS} at most can be read")
         if least == 0:
             del rule[start:]
         else:

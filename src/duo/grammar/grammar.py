@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any
 from duo import _core
 from duo.errors import BadValueError
 from duo.grammar.gbnf import NeedsVocabulary, complaint
+from duo.grammar.repetition import too_large
 from duo.grammar.schema import schema_to_gbnf
 
 if TYPE_CHECKING:
     from duo.options.generate import GenerateOptions
+
+# A literal, a class or a comment. Each match ends at its closing mark or with the text, so the time is linear.
+LITERAL = re.compile(r'"[^"\\]*(?:\\[\s\S][^"\\]*)*"?|\[[^\]\\]*(?:\\[\s\S][^\]\\]*)*\]?|\#.*')
+ROOT = re.compile(r"(?m)^[ \t]*root[ \t]*::=")
 
 
 def grammar_of(o: GenerateOptions) -> str:
@@ -39,7 +44,7 @@ def _complaint(gbnf: str) -> str:
 
 def _names_tokens(gbnf: str) -> bool:
     """Whether the grammar contains <tokens>, which need a vocabulary (llama.cpp's grammars/README.md)."""
-    return "<" in re.sub(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|\#.*', "", gbnf)
+    return "<" in LITERAL.sub("", gbnf)
 
 
 def _why_not(gbnf: str, model: _core.Model | None) -> str:
@@ -53,15 +58,13 @@ def _why_not(gbnf: str, model: _core.Model | None) -> str:
         return ""  # it can be checked only with a model
     if _core.reads_grammar(gbnf) if model is None else model.reads_grammar(gbnf):
         return ""
-    return "it has no rule named root" if not re.search(r"(?m)^\s*root\s*::=", gbnf) else "a rule begins with itself"
+    return "it has no rule named root" if not ROOT.search(gbnf) else "a rule begins with itself"
 
 
 def _check_made(gbnf: str) -> None:
     """Checks a grammar made from a schema. The user never sees this grammar."""
     if _core.grammar_too_large(gbnf):
-        raise BadValueError(
-            "the JSON schema (-j) makes a grammar that is too large; lower minLength, maxLength or maxItems"
-        )
+        raise too_large()
     if why := _complaint(gbnf):
         raise BadValueError(f"the JSON schema (-j) cannot be turned into a grammar: {why}; simplify it")
 

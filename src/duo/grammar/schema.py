@@ -11,6 +11,7 @@ from typing import Any
 
 from duo._libs import library_dir, reinstall
 from duo.errors import BadValueError, DuoError
+from duo.grammar.repetition import N_BYTES, bounded, is_unlimited, too_large
 from duo.support.wording import one_line
 
 # Characters that a JSON string cannot hold without an escape: RFC 8259, section 7.
@@ -42,6 +43,7 @@ def _converter_module() -> Any:
 @lru_cache(maxsize=1)
 def _converter() -> type:
     theirs = _converter_module()
+    theirs._build_repetition = bounded(theirs._build_repetition)
 
     class Converter(theirs.SchemaConverter):  # type: ignore[name-defined,misc]
         """Overrides methods of the parent, whose names these are."""
@@ -50,6 +52,7 @@ def _converter() -> type:
             super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
             self._rule_of_ref: dict[str, str] = {}
             self._nested = False
+            self._n_bytes = 0
 
         def _format_literal(self, literal: str) -> str:
             readable = json.dumps(json.loads(literal), ensure_ascii=False)
@@ -63,7 +66,11 @@ def _converter() -> type:
                 rule = ANY + rule[rule.index(" |") :]
             elif rule == theirs.DOT:
                 rule = ANY
+            n_before = len(self._rules)
             added: str = super()._add_rule(name, rule)
+            self._n_bytes += len(rule) if len(self._rules) > n_before else 0
+            if self._n_bytes > N_BYTES:
+                raise too_large()
             return added
 
         def _resolve_ref(self, ref: str) -> str:
@@ -122,7 +129,8 @@ def _plain_pattern(pattern: str) -> str:
             raise ValueError(f"{unit} in the pattern {pattern} cannot be written as a grammar")
         return unit if unit[1] in "[]()|{}*+?" else f"[\\x{ord(unit[1]):02X}]"
 
-    return re.sub(r'\\.|\[(?:\\.|[^\]\\])*\]|["\n\r\t\\]', plain, pattern)
+    # A class that is not closed ends with the pattern: otherwise each "[" is searched to the end.
+    return re.sub(r'\\.|\[(?:\\.|[^\]\\])*(?:\]|\Z)|["\n\r\t\\]', plain, pattern)
 
 
 def read_schema(schema: Any) -> Any:
@@ -167,6 +175,8 @@ def _converted(text: str) -> str:
         raise BadValueError(f"the JSON schema (-j) refers to {e}, which it does not contain; correct it") from None
     except RecursionError:
         raise BadValueError("the JSON schema (-j) is nested too deeply for a grammar; simplify it") from None
+    except BadValueError:
+        raise
     except Exception as e:  # the converter asserts, and expects certain shapes
         why = one_line(str(e), 200) or "its structure is not that of a schema"
         raise BadValueError(f"the JSON schema (-j) cannot be turned into a grammar: {why}; simplify it") from None
@@ -182,7 +192,7 @@ def not_enforced(schema: Any) -> list[str]:
             for x in s:
                 yield from keywords(x)
         for key, value in s.items() if isinstance(s, dict) else ():
-            if key in NOT_ENFORCED:
+            if key in NOT_ENFORCED or (key in ("maxLength", "maxItems") and is_unlimited(value)):
                 yield key
             if key in ("properties", "$defs", "definitions") and isinstance(value, dict):
                 yield from keywords(list(value.values()))
