@@ -54,7 +54,31 @@ def test_good_ones_and_limits() -> None:
     assert "3 times at least and 1 at most" in complaint('root ::= "a"{3,1}', None)
     assert "1000000 at most can be read" in complaint('root ::= "' + "a" * 10_000 + '"{2000}', None)
     assert "more than 2000 rules" in complaint('root ::= "a"{100}{100}', None)
+    assert complaint("root ::= " + " | ".join(f'"value {i}"' for i in range(5000)), None) == ""  # an enum
     assert complaint("root ::= <think>", lambda t: t == "<think>") == ""
     assert complaint("root ::= <thinks>", lambda t: t == "<think>") == "invalid token '<thinks>'"
     with pytest.raises(NeedsVocabulary):
         complaint("root ::= <think>", None)
+
+
+def nested(n_rules: int, begin: str) -> str:
+    """Each rule begins with the next one, as `begin` says."""
+    rules = [f"r{i} ::= {begin.format(f'r{i + 1}')}" for i in range(n_rules)]
+    return "\n".join(["root ::= r0", *rules, f"r{n_rules} ::= {begin.format(chr(34) + 'a' + chr(34))}"])
+
+
+@pytest.mark.parametrize("n_rules,begin,why", [
+    (11, "{0} | {0} \"+\"", ""),  # what 12 levels of precedence look like
+    (40, "{0} | {0} \"+\"", "begin with other rules in more than 30000000 ways"),
+    (4000, "{0} | {0} \"+\"", "begin with other rules"),
+    (2, "{0}? " * 10, ""),
+    (2, "{0}? " * 60, "begin at too many places"),
+    (5000, "{0} {0}", "begin at too many places"),
+    (500, "{0} {0}", ""),
+])  # fmt: skip
+def test_what_would_take_libllama_hours_is_refused(n_rules: int, begin: str, why: str) -> None:
+    """Its search for rules that begin with themselves is exponential, and so is the number of places to begin at."""
+    said = complaint(nested(n_rules, begin), None)
+    assert why in said and bool(why) == bool(said)
+    if not why:
+        assert _core.reads_grammar(nested(n_rules, begin))

@@ -13,6 +13,7 @@
 #include "base/freed_by.h"
 #include "device.h"
 #include "log.h"
+#include "text_runs.h"
 
 #ifdef DUO_HAS_MTMD
 #include <mtmd-helper.h>
@@ -110,6 +111,7 @@ seen_prompt projector::read(std::span<const prompt_part> parts, bool add_special
     std::vector<mtmd_input_text>         texts;
     std::vector<mtmd_input_part>         all;
     std::vector<const mtmd_input_part *> places;
+    size_t                               longest = 0;
     texts.reserve(parts.size());
     all.reserve(parts.size());
     for (const prompt_part & part : parts) {
@@ -117,6 +119,7 @@ seen_prompt projector::read(std::span<const prompt_part> parts, bool add_special
             all.push_back({.text = nullptr, .bitmap = (*shown)->bitmap()});
         } else {
             const auto & text = std::get<std::string>(part);
+            longest           = std::max(longest, longest_run(text));
             texts.push_back({text.data(), text.size(), add_special, parse_special});
             all.push_back({.text = &texts.back(), .bitmap = nullptr});
         }
@@ -124,7 +127,11 @@ seen_prompt projector::read(std::span<const prompt_part> parts, bool add_special
     }
     const chunks_ptr chunks(mtmd_input_chunks_init());
     log_clear_errors();
-    if (mtmd_tokenize_from_parts(context_.get(), chunks.get(), places.data(), places.size(), add_special) != 0) {
+    int32_t failed = 0;
+    with_stack_for(longest, [&] {
+        failed = mtmd_tokenize_from_parts(context_.get(), chunks.get(), places.data(), places.size(), add_special);
+    });
+    if (failed != 0) {
         throw error(error_kind::bad_value, "the pictures or sound could not be prepared for the model" + log_reason());
     }
     seen_prompt                     out;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "failed_check.h"
+#include "text_runs.h"
 
 namespace duo {
 
@@ -49,7 +50,7 @@ std::vector<token_id> vocabulary::tokenize(const std::string & text, bool add_sp
         return llama_tokenize(get(), text.data(), int32_t(text.size()), ids.data(), int32_t(ids.size()), add_special,
                                          parse_special);
     };
-    try {
+    const auto read = [&] {
         const throwing_checks checks; // of a file that names no separator, for example
         int32_t               n = fill();
         if (n < 0) {
@@ -57,6 +58,11 @@ std::vector<token_id> vocabulary::tokenize(const std::string & text, bool add_sp
             n = fill();
         }
         ids.resize(size_t(std::max(n, 0)));
+    };
+    try {
+        with_stack_for(longest_run(text), read);
+    } catch (const error &) {
+        throw;
     } catch (const std::exception & e) {
         throw error(error_kind::bad_value, "the vocabulary of " + path_ + " has no token for a part of the text (" +
                                                e.what() + "); download or convert it again");

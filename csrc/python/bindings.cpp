@@ -86,7 +86,9 @@ PYBIND11_MODULE(_core, m) {
     duo::register_files(m);
     duo::register_guard(m);
     duo::register_devices(m);
-    m.def("reads_grammar", [](const std::string & gbnf) { return duo::grammar::reads(nullptr, gbnf); }, "gbnf"_a);
+    m.def(
+        "reads_grammar", [](const std::string & gbnf) { return duo::grammar::reads(nullptr, gbnf); }, "gbnf"_a,
+        py::call_guard<py::gil_scoped_release>());
     m.def("grammar_too_large", &duo::grammar_too_large, "gbnf"_a);
     m.def("chat_templates", &duo::chat_template_names);
     m.def(

@@ -92,7 +92,7 @@ void register_model(py::module_ & m) {
         .def(
             "reads_grammar",
             [](const v & x, const std::string & gbnf) { return grammar::reads(x.get()->vocabulary().get(), gbnf); },
-            "gbnf"_a)
+            "gbnf"_a, py::call_guard<py::gil_scoped_release>())
         .def(
             "meta", [](const v & x, const std::string & key) { return text_of(x.get()->weights().meta(key)); }, "key"_a)
         .def(

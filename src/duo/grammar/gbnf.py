@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from duo.grammar.first_steps import ALTERNATIVE, NO_RULE, too_much
 from duo.support.wording import one_line
 
 N_REPEATED = 2000  # times, and rules made of one repetition, at most: libllama's limit
@@ -17,7 +18,6 @@ SPACE, SPACE_AND_LINES = re.compile(r"(?:[ \t]|#[^\r\n]*)*"), re.compile(r"(?:[ 
 NAME, INT = re.compile(r"[a-zA-Z0-9-]+"), re.compile(r"[0-9]+")
 HEX = {"x": 2, "u": 4, "U": 8}
 REPEATED = {"*": (0, None), "+": (1, None), "?": (0, 1)}
-NO_RULE = -1  # an element that names no rule
 
 
 class Wrong(Exception):  # noqa: N818
@@ -43,9 +43,11 @@ class _GrammarReader:
             if i not in self._rules:
                 raise Wrong("Undefined rule")
             for ref in self._rules[i]:
-                if ref != NO_RULE and ref not in self._rules:
+                if ref >= 0 and ref not in self._rules:
                     name = min(name for name, rule_id in self._ids.items() if rule_id == ref)
                     raise Wrong(f"Undefined rule identifier '{name}'")
+        if why := too_much(self._rules, self._ids.get("root")):
+            raise Wrong(why)
 
     # ---- characters
 
@@ -143,7 +145,7 @@ class _GrammarReader:
                 self._at += 1
                 self._space(lines=bool(outer))
             elif c == "|":
-                rule.append(NO_RULE)
+                rule.append(ALTERNATIVE)
                 self._at += 1
                 self._space(lines=True)
                 start, n_rules = len(rule), 1
@@ -255,7 +257,8 @@ class _GrammarReader:
         last = NO_RULE
         for i in range(1 if most is None else most - least):
             rule_id = self._new_id(name)
-            self._rules[rule_id] = [*item, rule_id if most is None else last] if i or most is None else item
+            again = [rule_id if most is None else last] if i or most is None else []
+            self._rules[rule_id] = [*item, *again, ALTERNATIVE]  # or nothing
             last = rule_id
         if last != NO_RULE:
             rule.append(last)

@@ -1,0 +1,49 @@
+#include "text_runs.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/deep_stack.h"
+#include "base/error.h"
+
+namespace duo {
+
+namespace {
+
+// A frame of std::regex has about 250 bytes with -O3 and 800 without. Threads of macOS have 512 KiB.
+constexpr size_t n_stack_a_byte = 1024;
+constexpr size_t n_run_ordinary = 160;
+constexpr size_t n_run_most     = size_t(4) << 20;
+
+bool is_space(char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+} // namespace
+
+size_t longest_run(std::string_view text) {
+    size_t longest = 0;
+    size_t begin   = 0;
+    for (size_t i = 1; i <= text.size(); ++i) {
+        if (i == text.size() || is_space(text[i]) != is_space(text[begin])) {
+            longest = std::max(longest, i - begin);
+            begin   = i;
+        }
+    }
+    return longest;
+}
+
+void with_stack_for(size_t longest_run, const std::function<void()> & read) {
+    if (longest_run <= n_run_ordinary) {
+        return read();
+    }
+    if (longest_run > n_run_most) {
+        throw error(error_kind::bad_value, "a part of the text has " + std::to_string(longest_run) +
+                                               " bytes without a space, " + std::to_string(n_run_most) +
+                                               " at most can be read; break it into lines");
+    }
+    // A match may have spaces before and after a run.
+    on_deep_stack((size_t(1) << 20) + 3 * longest_run * n_stack_a_byte, read);
+}
+
+} // namespace duo
