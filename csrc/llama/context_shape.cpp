@@ -75,7 +75,14 @@ context_shape::context_shape(const model_weights & w, bool own_attention, bool s
     }
     spare_states = state && !w.is_draft && n_snapshots == 0;
     // One more cell for the extra row of a strict pass, after the last position. A tree's nodes share positions.
-    n_cells = n_ctx * opt.n_contexts + (w.is_draft ? n_spare_draft : state ? 0 : n_branch) + 1;
+    const int64_t n_all = int64_t(n_ctx) * opt.n_contexts + (w.is_draft ? n_spare_draft : state ? 0 : n_branch) + 1;
+    if (n_all > INT32_MAX) {
+        throw error(error_kind::does_not_fit, "contexts of " + std::to_string(n_ctx) + " tokens for " +
+                                                  std::to_string(opt.n_contexts) + " texts are more than " +
+                                                  std::to_string(INT32_MAX) + " cells; lower " +
+                                                  (w.is_draft ? "-cd/--ctx-size-draft" : "-c/--ctx-size"));
+    }
+    n_cells = int32_t(n_all);
     if (w.head) {
         n_ubatch = n_batch + 1; // its encoder takes all rows at once
     }
