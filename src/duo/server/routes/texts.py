@@ -48,7 +48,7 @@ def add(router: RouteTable, service: Service) -> None:
                 raise BadValueError("best_of is not supported; ask for n texts")
             duo = service.duo
             if f.suffix:
-                pairs = [(_words(p), [*infill(duo.local_model, _words(p), f.suffix, suffix_first=duo.spm_infill)])
+                pairs = [(_words(p), [*infill(duo.local_model, _before(p), f.suffix, suffix_first=duo.spm_infill)])
                          for p in prompts]  # fmt: skip
             else:
                 pairs = [(_words(p), tokens_of(duo, p)) for p in prompts]
@@ -130,6 +130,11 @@ def native(service: Service, texts: list[ServedText], f: TextFields) -> NativeSh
 
 def _is_ids(prompt: object) -> bool:
     return isinstance(prompt, list) and all(isinstance(x, int) for x in prompt)
+
+
+def _before(prompt: object) -> list[int] | str:
+    """A prompt that a suffix follows."""
+    return prompt if isinstance(prompt, list) and _is_ids(prompt) else _words(prompt)
 
 
 def _words(prompt: object) -> str:
