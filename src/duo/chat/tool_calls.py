@@ -25,7 +25,7 @@ MARKS = (
     "<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<function=", ">>>", "<|START_ACTION|>", "<|tool_call|>",
     "functools[", CALLS_BEGIN, CALL_BEGIN,
 )  # fmt: skip
-N_TRIED = 64  # of many marks, those at the begin and at the end; a model may repeat one to the end of its context
+N_TRIED = 32  # of many marks, those at the begin and at the end; a model may repeat one to the end of its context
 ALONE = "{["  # a text that begins so may be a call without a mark
 NAMED_MISTRAL = r"\[TOOL_CALLS\]\s*([^\[{\s]+)(?:\[CALL_ID\]([^\[{\s]*))?(?:\[ARGS\])?\s*(.*?)(?=\[TOOL_CALLS\]|\Z)"
 FUNCTION = r"(?:<tool_call>\s*)?<function=([^<>]*)>(.*?)(?:</function>|\Z)(?:\s*</tool_call>)?"

@@ -60,7 +60,8 @@ def allowed_origin(value: str) -> str:
 def _split(url: str) -> tuple[str, str]:
     """Scheme and host of a page that a client names. Of what is no URL the host is none that a request can have."""
     try:
-        return urlsplit(url)[:2]
+        parts = urlsplit(url)
+        return parts.scheme, parts.netloc
     except ValueError:
         return "", "?"
 
