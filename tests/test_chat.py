@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from gguf_files import rewrite
 
-from duo import Duo, DuoError, Result
+from duo import Chunk, Duo, DuoError, Result
 from duo.cli import chat_commands, show
 from duo.cli.commands.chat import answer
 from duo.conversation import Conversation
+from duo.generation.stream import Stream
 from duo.models.demo import demo_pair
 
 Run = Callable[..., tuple[int, str, str]]
@@ -69,6 +70,34 @@ def test_ctrl_c_stops_the_answer_and_keeps_it(
     assert capsys.readouterr().out == talk.last.text + "\n"
     monkeypatch.undo()
     assert written(duo_pair, talk, "And then?", max_tokens=5).timings["cache_n"] > 10
+
+
+def test_a_question_stays_with_its_answer_or_not_at_all(duo_pair: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second Ctrl-C comes while the first one stops the answer, or the answer fails before its first word."""
+    talk, close, call = Conversation(duo_pair, duo_pair.chat_template), Stream.close, show.TokenPrinter.__call__
+
+    def shown(self: show.TokenPrinter, chunk: Chunk) -> None:
+        call(self, chunk)
+        if chunk.text:
+            raise KeyboardInterrupt
+
+    def once(_: Stream) -> None:
+        monkeypatch.setattr(Stream, "close", close)
+        raise KeyboardInterrupt
+
+    def nothing(_: Stream) -> Chunk:
+        raise DuoError("the draft is lost")
+
+    monkeypatch.setattr(Stream, "close", once)
+    with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
+        m.setattr(show.TokenPrinter, "__call__", shown)
+        answer(talk, "Tell me the tale of the frog.", {}, color=False)
+    assert [x["role"] for x in talk.messages] == ["user", "assistant"] and talk.messages[1]["content"]
+    with monkeypatch.context() as m, pytest.raises(DuoError, match="lost"):
+        m.setattr(Stream, "__next__", nothing)
+        answer(talk, "And then?", {}, color=False)
+    assert [x["role"] for x in talk.messages] == ["user", "assistant"]
+    assert written(duo_pair, talk, "And then?", max_tokens=2).text
 
 
 def test_a_question_that_cannot_be_asked_is_forgotten(duo_pair: Duo) -> None:

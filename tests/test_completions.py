@@ -11,6 +11,7 @@ import pytest
 from conftest import need_llama_cpp
 from gguf_files import BOOL, U32, rewrite
 from llama_code import DRAFT, LOAD, MESSAGES, PROMPT, TARGET
+from served import served
 from sizes import LARGE
 
 from duo import Duo, DuoError
@@ -243,6 +244,14 @@ def test_a_suffix_is_filled_in_as_llama_cpp_does(fim: Path, spm_infill: bool) ->
             if isinstance(prompt, str):
                 assert answer["choices"][0]["text"] == prompt + text
     llama.close()
+
+
+def test_a_server_puts_a_suffix_behind_ids_too(fim: Path) -> None:
+    with served(model=fim, n_ctx=256, n_parallel=1) as s:
+        ids = s.duo.tokenize(PROMPT, add_bos=False)
+        body = {"suffix": "x", "max_tokens": 8, "temperature": 0, "echo": True}
+        by_words, by_ids = (s.post("/v1/completions", {**body, "prompt": p}).json() for p in (PROMPT, ids))
+        assert by_ids["usage"] == by_words["usage"] and by_ids["choices"] == by_words["choices"]
 
 
 def test_a_model_without_marks_cannot_fill_in(both: tuple[Any, Duo]) -> None:

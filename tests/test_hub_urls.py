@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from duo.models.hub import url_file
 from duo.models.hub.repository import Hub
 from duo.models.hub.url_file import fetch_url
 
+Run = Callable[..., tuple[int, str, str]]
 NAME = "tales-Q2_K.gguf"  # any GGUF file will do
 ELSEWHERE = "http://127.0.0.1:9"  # discard: nobody listens there
 
@@ -100,6 +102,18 @@ def test_without_a_network_the_cache_is_used(hub: Hub, fake: FakeHub, monkeypatc
     assert fetch_url(replace(hub, note=notes.append), url_in(fake)) == path
     assert notes == [f"{url_in(fake)} cannot be asked for; {NAME} is taken from the cache"]
     assert error_of(hub, f"{ELSEWHERE}/x.gguf").startswith("127.0.0.1:9 cannot be reached (")
+
+
+def test_a_damaged_note_of_a_download(tmp_path: Path) -> None:
+    file = tmp_path / "m.gguf"
+    file.write_bytes(b"GGUF")
+    file.with_name("m.gguf.etag").write_bytes(b"\xff")
+    assert not url_file.is_current(file, url_file.Answer("x", 4))
+
+
+def test_a_server_of_no_address(run: Run) -> None:
+    said = "duo: 'http://[/m.gguf' is no web address; write it as https://HOST/FILE.gguf\n"
+    assert run("serve", "-m", "http://[/m.gguf") == (1, "", said)
 
 
 def test_a_server_does_not_name_its_model_by_a_signature() -> None:

@@ -232,3 +232,9 @@ def test_ctrl_c_anywhere_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(KeyboardInterrupt):
         make.make_draft(asked(tmp_path / "draft.gguf"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("minutes", ["nan", "inf"])
+def test_no_limit_is_no_time(minutes: str, tmp_path: Path, run: Run) -> None:
+    code, out, err = run("make-draft", "-m", TARGET, "-o", tmp_path / "d.gguf", "--minutes", minutes)
+    assert (code, out) == (1, "") and f"{minutes} is no finite number" in err

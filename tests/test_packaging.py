@@ -64,6 +64,19 @@ def test_an_extra_that_contains_others_needs_what_they_need(monkeypatch: pytest.
     assert len(named) == len(set(named)), "an extra repeats what another one has"
 
 
+def test_what_is_imported_is_declared() -> None:
+    """A package that only comes with another one may leave it."""
+    named = re.findall(r'"([A-Za-z][\w.-]*)', PROJECT.read_text("utf-8"))
+    declared = {re.sub(r"[-_.]+", "-", name).lower() for name in named}
+    imports, found = re.compile(r"(?m)^\s*(?:from|import) (\w+)"), set()
+    for file in Path(duo.__file__).parent.rglob("*.py"):
+        found |= set(imports.findall(file.read_text("utf-8")))
+    homes = metadata.packages_distributions()  # of what is installed: PyTorch need not be
+    for name in sorted(found - set(sys.stdlib_module_names) - {"duo"}):
+        own = {re.sub(r"[-_.]+", "-", home).lower() for home in homes.get(name, ())}
+        assert not own or own & declared, f"{name} is not in pyproject.toml"
+
+
 def test_nobody_is_told_to_install_another_duo() -> None:
     """The "duo" on the package index is another project."""
     assert f'name = "{build_advice.DISTRIBUTION}"' in PROJECT.read_text("utf-8")

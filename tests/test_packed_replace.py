@@ -40,6 +40,11 @@ def replace(model: Path, progress: packed_writer.Progress | None = None) -> tupl
     return out, packed_writer.replace(str(model), out, 2, progress)[1]
 
 
+def test_a_model_that_is_not_there_is_not_announced(tmp_path: Path, run: Run) -> None:
+    model = tmp_path / "no.gguf"
+    assert run("pack", model, "--replace") == (1, "", f"duo: there is no file {model}; check the path\n")
+
+
 # ---- the file's name
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +19,9 @@ from conftest import HANG_S
 from sizes import mostly_daily
 
 from duo import Duo, DuoError, Result
+from duo.cli import prompt_lines
 from duo.cli.main import main
-from duo.errors import BadValueError, BusyError
+from duo.errors import BadValueError, BusyError, CancelledError
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +168,31 @@ def test_one_json_object_is_not_for_several_texts(tmp_path: Path, capsys: pytest
     assert main(["-f", str(file), "--json"]) == 1
     out, err = capsys.readouterr()
     assert out == "" and "a .jsonl file gives a line of JSON for each text; leave --json out" in err
+
+
+def test_ctrl_c_stops_the_texts_and_writes_what_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first text does not end, and two others have."""
+    stopped = threading.Event()
+    done = Result("text", (), (), "stop")
+
+    def generate(prompt: str) -> Result:
+        if prompt == "endless":
+            assert stopped.wait(HANG_S)
+            raise CancelledError("this Duo was closed")
+        return done
+
+    @contextmanager
+    def keyboard(_: str) -> Iterator[Callable[..., None]]:
+        def show(_: str, n_done: int, _of: int) -> None:
+            if n_done == 2:
+                raise KeyboardInterrupt
+
+        yield show
+
+    monkeypatch.setattr(prompt_lines, "progress", keyboard)
+    d: Any = SimpleNamespace(generate=generate, close=stopped.set, session=SimpleNamespace(turns=SimpleNamespace(n=2)))
+    out = io.StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        prompt_lines.write_all(d, ["endless", "a", "b", "c"], {}, out)
+    assert stopped.is_set()
+    assert [json.loads(line)["index"] for line in out.getvalue().splitlines()] == [1, 2]

@@ -145,6 +145,12 @@ def test_addresses_inside_a_network_are_refused(host: str) -> None:
         Media(urls=True).file(f"http://{shown}:1/x.png")
 
 
+def test_a_redirection_to_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(media, "_answer", lambda *_: "http://[")
+    with pytest.raises(BadValueError, match=r"the URL 'http://\[', which cannot be read"):
+        Media(urls=True).file("http://example.com/x.png")
+
+
 @contextmanager
 def drips(answer: bytes) -> Iterator[int]:
     """The port of a server that sends a byte of this every 20 ms, and at last the rest."""

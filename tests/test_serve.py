@@ -113,6 +113,8 @@ def test_biases(server: Server, alone: Duo) -> None:
         assert found.json()["tokens"] == [king]
     body = {"prompt": PROMPT, "n_predict": 1, "logit_bias": [[never, False]], "return_tokens": True}
     assert server.post("/completion", {**body, "temperature": 0}).json()["tokens"] != [never]
+    odd = {"--5": 1, "9" * 5000: 1}  # texts that look like numbers
+    assert server.post("/completion", {"prompt": PROMPT, "n_predict": 1, "logit_bias": odd}).status_code == 200
     for bad in ([1], [[1, "x"]], [{"token": 1}], [{"token": 1, "bias": "x"}], [[True, 1]], [[10**6, 1]]):
         assert server.post("/completion", {"prompt": PROMPT, "logit_bias": bad}).status_code == 400
     body |= {"ignore_eos": True, "logit_bias": [[king, 2.5], [never, False]]}

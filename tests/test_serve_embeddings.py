@@ -60,6 +60,8 @@ def test_vectors_of_tokens_are_not_normalized(encoder: str) -> None:
         ("/v1/embeddings", {"input": "a " * 500}, 400, "is too large for a pass"),
         ("/v1/embeddings", {"input": "a", "embd_normalize": -7}, 400, "give -1 to 1000"),
         ("/v1/embeddings", {"input": [[99999]]}, 400, "token ids"),
+        ("/v1/embeddings", {"input": {"content": 5}}, 400, "something other than texts"),
+        ("/v1/embeddings", {"input": {"content": None}}, 400, "something other than texts"),
         ("/v1/rerank", {"query": "a", "documents": ["b"]}, 501, "--rerank"),
         ("/completion", {"prompt": "a"}, 501, "started for embeddings"),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}, 501, "started for embeddings"),

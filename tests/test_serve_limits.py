@@ -179,6 +179,16 @@ def test_nonsense_is_a_mistake_and_no_failure(server: Server, body: bytes) -> No
         assert path != "/completion" or answer.status_code == 400
 
 
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e400"])
+def test_a_number_that_no_answer_can_repeat(server: Server, number: str) -> None:
+    for more in ("", ', "stream": true'):
+        body = f'{{"input": "hi", "max_output_tokens": 4, "metadata": {{"x": {number}}}{more}}}'
+        answer = server.send("/v1/responses", body.encode(), {})
+        assert (
+            answer.status_code == 400 and f"{number!r}, which is no finite number" in answer.json()["error"]["message"]
+        )
+
+
 def test_no_http_at_all(server: Server) -> None:
     with raw(server, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + os.urandom(200) + b"\r\n\r\n") as s:
         assert s.recv(1000).startswith(b"HTTP/1.1 400")

@@ -1,14 +1,20 @@
 """--sleep-idle-seconds: the models are freed while nobody asks, and come back for the next request."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from conftest import HANG_S
 from served import GREEDY, PROMPT, Server, served
 
-from duo import DuoError
+from duo import Duo, DuoError
+from duo.server.lifecycle import Serving
+from duo.server.naps import Naps
+from duo.server.service import Service
+from duo.server.settings import ServerSettings
 
 BODY = {"prompt": PROMPT, **GREEDY}
 QUIET = ("/health", "/props", "/v1/models", "/models", "/slots", "/metrics", "/livez")
@@ -87,6 +93,44 @@ def test_a_failed_load_is_told_and_tried_again(server: Server, monkeypatch: pyte
     assert answer.json()["error"]["message"] == "the models could not be loaded again: the file has gone"
     monkeypatch.setattr(naps, "_load", load)
     assert server.post("/completion", BODY).json()["content"] == want
+
+
+def test_models_that_cannot_be_used_are_freed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The adapters have changed while it slept."""
+    wait_for_sleep(server)
+    naps = server.service.naps
+    assert isinstance(naps, Naps)
+    n_closed = []
+
+    class Loaded:
+        def __setattr__(self, *_: object) -> None:
+            raise DuoError("there is no adapter")
+
+        def close(self) -> None:
+            n_closed.append(1)
+
+    async def loads() -> Any:
+        return Loaded()
+
+    monkeypatch.setattr(naps, "_load", loads)
+    monkeypatch.setattr(naps, "_lora_scales", [1.0])
+    assert "there is no adapter" in server.post("/completion", BODY).json()["error"]["message"]
+    assert n_closed == [1]
+
+
+def test_a_long_load_is_no_idle_time() -> None:
+    asked = {"port": 0}
+    service = Service(ServerSettings.of(asked, "demo"))
+
+    async def begin() -> None:
+        serving = Serving(service, [], lambda: Duo(n_ctx=64), drain_s=1)
+        service.naps = naps = Naps(service, 60, serving._loaded, lambda _: {})
+        naps._last -= 3600  # the server began an hour ago
+        await serving._begin()
+        assert service.is_ready and not naps._is_idle
+
+    asyncio.run(begin())
+    service.close()
 
 
 def test_it_ends_while_it_sleeps() -> None:

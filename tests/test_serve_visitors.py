@@ -160,6 +160,12 @@ def test_pages_that_may_use_it() -> None:
     assert not Visitors.of(None, "").knows_origin("POST", "http://localhost", "127.0.0.1:1")
 
 
+def test_what_is_no_address_is_no_page_that_may_use_it(server: Server) -> None:
+    ours, page = Visitors.of(None, "localhost"), PageHeaders(host="192.168.0.7:8080", referer="http://[")
+    assert not ours.may_load(page) and not ours.knows_origin("POST", "http://[", "192.168.0.7:8080")
+    assert status(server, "POST", "/completion", headers={"Origin": "http://["}) == 403
+
+
 @pytest.mark.parametrize(
     ("referer", "agent", "may"),
     [

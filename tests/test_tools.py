@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weather_tools import FORMS, NAMES, ROME
 
+from duo.chat import tool_calls
 from duo.chat.reading import AnswerReader, Part, joined
 from duo.chat.tool_calls import CALL_BEGIN, CALL_END, CALLS_BEGIN, CALLS_END, MARKS, SEP, Call, split_calls
 
@@ -42,6 +43,20 @@ def test_several_calls() -> None:
     ]
     action = '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "weather", "parameters": {}}]<|END_ACTION|>'
     assert split_calls(action, NAMES)[1] == [Call("weather", "{}", "0")]
+
+
+@pytest.mark.parametrize("mark", [
+    "<tool_call>", "<function=", "<function=weather>x", "<function=weather><parameter=city>", ">>>weather {",
+    "functools[", "[TOOL_CALLS]a{", CALL_BEGIN, f"{CALL_BEGIN}function{SEP}weather\n```json\n",
+])  # fmt: skip
+def test_a_mark_that_a_model_repeats_to_the_end_of_its_context(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each was tried on all that follows, which took minutes."""
+    real, tried = tool_calls._marked, []
+    monkeypatch.setattr(tool_calls, "_marked", lambda *a: tried.append(1) or real(*a))
+    text = (mark * 1000).rstrip()
+    assert split_calls(text, NAMES) == (text, []) and len(tried) <= 2 * tool_calls.N_TRIED
+    call = '<tool_call>{"name": "weather", "arguments": {"city": "Rome"}}</tool_call>'
+    assert split_calls(f"{text}\n{call}", NAMES) == (text, [ROME])
 
 
 def test_a_parameter_has_the_type_that_its_schema_says() -> None:

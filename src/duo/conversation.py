@@ -42,6 +42,7 @@ class Conversation:
         self._variables, self._reasoning = template.check_variables(variables), reasoning
         self.messages: list[dict[str, Any]] = []
         self._shown: list[bytes] = []  # pictures of the next question
+        self._asked: list[bytes] = []  # of the last one
         self._text = ""  # what the models have read and written
         self._tokens: list[int] = []
         self.last: Result | None = None  # the last answer
@@ -72,9 +73,15 @@ class Conversation:
         except BaseException:
             self.messages.pop()
             raise
-        self._shown = []
+        self._asked, self._shown = self._shown, []
         self._text, self._tokens = text, tokens
         return stream
+
+    def take_back(self) -> None:
+        """The question that has no answer is forgotten, and its pictures are for the next one."""
+        self.messages.pop()
+        self._shown = self._asked
+        self._text, self._tokens = "", []
 
     def _seen(self, text: str, pictures: Pictures) -> SeenTokens:
         return seen_tokens(self.duo.local_model, pictures.between(text), add_special=self._template.add_special)

@@ -174,7 +174,7 @@ class LoadedPair:
             raise BadValueError(f"there is no n-gram cache {quoted(static)} (--lookup-cache-static); check the path")
         if dynamic is not None:
             self.lookup = Path(written(dynamic, "n-gram cache (--lookup-cache-dynamic)"))
-            if not self.lookup.absolute().parent.is_dir():
+            if not os.path.isdir(self.lookup.absolute().parent):
                 raise BadValueError(f"{quoted(dynamic)} (--lookup-cache-dynamic) is in no folder; make it first")
         return os.fsencode(static or ""), os.fsencode(dynamic or "")
 

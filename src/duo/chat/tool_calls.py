@@ -25,12 +25,13 @@ MARKS = (
     "<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<function=", ">>>", "<|START_ACTION|>", "<|tool_call|>",
     "functools[", CALLS_BEGIN, CALL_BEGIN,
 )  # fmt: skip
+N_TRIED = 32  # of many marks, those at the begin and at the end; a model may repeat one to the end of its context
 ALONE = "{["  # a text that begins so may be a call without a mark
 NAMED_MISTRAL = r"\[TOOL_CALLS\]\s*([^\[{\s]+)(?:\[CALL_ID\]([^\[{\s]*))?(?:\[ARGS\])?\s*(.*?)(?=\[TOOL_CALLS\]|\Z)"
-FUNCTION = r"(?:<tool_call>\s*)?<function=([^>]*)>(.*?)(?:</function>|\Z)(?:\s*</tool_call>)?"
+FUNCTION = r"(?:<tool_call>\s*)?<function=([^<>]*)>(.*?)(?:</function>|\Z)(?:\s*</tool_call>)?"
 PARAMETER = r"<parameter=([^>]+)>\n?(.*?)\n?</parameter>"
-DEEPSEEK_R1 = rf"{CALL_BEGIN}function{SEP}([^\n]+)\n```json\n(.*?)\s*```\s*(?:{CALL_END}|\Z)"
-DEEPSEEK_V3 = rf"{CALL_BEGIN}([^\n]*?){SEP}(.*?)(?:{CALL_END}|\Z)"
+DEEPSEEK_R1 = rf"{CALL_BEGIN}function{SEP}([^\n]+)\n```json\n(.*?)```\s*(?:{CALL_END}|\Z)"
+DEEPSEEK_V3 = rf"{CALL_BEGIN}([^\n<]*){SEP}(.*?)(?:{CALL_END}|\Z)"
 
 
 @dataclass(frozen=True)
@@ -85,15 +86,17 @@ def _named(name: str, arguments: str, tools: Collection[str], call_id: str = "")
     return [Call(name, arguments, call_id)] if is_call else None
 
 
-def _parameters(name: str, text: str, tools: Collection[str]) -> str | None:
+def _parameters(function: str, text: str, tools: Collection[str]) -> str | None:
     """Qwen3-Coder's parameters as JSON text; None: it is something else."""
-    if re.sub(PARAMETER, "", text, flags=re.DOTALL).strip():
-        return None
-    schema = tools.get(name) if isinstance(tools, Mapping) else None
+    schema = tools.get(function) if isinstance(tools, Mapping) else None
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     schemas = properties if isinstance(properties, Mapping) else {}
-    matches = re.finditer(PARAMETER, text, flags=re.DOTALL)
-    values = {m[1].strip(): _value(m[2], schemas.get(m[1].strip())) for m in matches}
+    values, at, parameter = {}, 0, re.compile(rf"{PARAMETER}\s*", re.DOTALL)
+    while at < len(text):
+        if (m := parameter.match(text, at)) is None:
+            return None
+        at, name = m.end(), m[1].strip()
+        values[name] = _value(m[2], schemas.get(name))
     return json.dumps(values, ensure_ascii=False)
 
 
@@ -114,9 +117,11 @@ def _blocks(text: str, pattern: str, tools: Collection[str]) -> list[Call] | Non
     pattern: with a group for JSON, for name and arguments, or for name, id and arguments.
     """
     calls: list[Call] = []
-    if re.sub(pattern, "", text, flags=re.DOTALL).strip():
-        return None
-    for m in re.finditer(pattern, text, flags=re.DOTALL):
+    text, at, block = text.strip(), 0, re.compile(rf"(?:{pattern})\s*", re.DOTALL)
+    while at < len(text):
+        if (m := block.match(text, at)) is None:
+            return None
+        at = m.end()
         groups = [(g or "").strip() for g in m.groups()]
         if len(groups) == 1:
             block_calls = _objects(groups[0], tools)
@@ -156,7 +161,8 @@ def split_calls(text: str, tools: Collection[str], *, alone: bool = True) -> tup
     """
     if alone and text.lstrip()[:1] in (*ALONE,) and (calls := _objects(text, tools)):
         return "", calls
-    for at in sorted(m.start() for mark in MARKS for m in re.finditer(re.escape(mark), text)):
+    marks = sorted(m.start() for mark in MARKS for m in re.finditer(re.escape(mark), text))
+    for at in marks if len(marks) <= 2 * N_TRIED else marks[:N_TRIED] + marks[-N_TRIED:]:
         if calls := _marked(text[at:], tools):
             return text[:at].rstrip(), calls
     return text, []

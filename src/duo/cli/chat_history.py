@@ -12,6 +12,7 @@ import platformdirs
 from prompt_toolkit.history import FileHistory
 
 from duo.support.atomic import write_whole
+from duo.support.home import below_home
 
 N_HISTORY = 1000  # turns
 ENTRY = "\n# "  # what each turn begins with in prompt_toolkit's format
@@ -19,7 +20,7 @@ LIBEDIT, OCTAL = b"_HiStOrY_V2_", re.compile(rb"\\([0-3][0-7]{2})")  # its first
 
 
 def history_file() -> Path:
-    return Path(platformdirs.user_state_dir("duo")) / "chat_history"
+    return below_home(lambda: platformdirs.user_state_path("duo")) / "chat_history"
 
 
 class ChatHistory(FileHistory):

@@ -226,6 +226,9 @@ def main(args: list[str] | None = None) -> int:
             return 130
         if isinstance(e, ImportError):  # llama.cpp's libraries; they are loaded when a command needs them
             print(f"duo: {e}", file=sys.stderr)
+        elif isinstance(e, OSError) and isinstance(e.filename, str | bytes):
+            file = os.fsdecode(e.filename)
+            print(f"duo: {file} cannot be used ({e.strerror}); check the path and its permissions", file=sys.stderr)
         elif isinstance(e, OSError):
             _to_nowhere(sys.stdout)
             print(f"duo: cannot write the output ({e.strerror})", file=sys.stderr)

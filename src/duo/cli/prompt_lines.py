@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -46,7 +47,8 @@ def as_line(index: int, prompt: str, r: Result | DuoError) -> str:
 def write_all(d: Duo, prompts: list[str], options: dict[str, Any], out: TextIO) -> None:
     """Writes the lines in the prompts' order, each as soon as it and those before it are there.
 
-    A text that fails stops no other one. Raises BadValueError at the end (some failed), and CancelledError.
+    A text that fails stops no other one. Ctrl-C closes `d`, and writes what has ended by then. Raises BadValueError at
+    the end (some failed), and CancelledError.
     """
 
     def write(prompt: str) -> Result | DuoError:
@@ -57,17 +59,30 @@ def write_all(d: Duo, prompts: list[str], options: dict[str, Any], out: TextIO) 
         except DuoError as e:
             return e
 
+    def stop() -> None:
+        with suppress(DuoError):  # nobody reads the trace of texts that were stopped
+            d.close()
+
     ready: dict[int, Result | DuoError] = {}
+
+    def put(i: int) -> None:
+        out.write(as_line(i, prompts[i], ready.pop(i)) + "\n")
+        out.flush()
+
     n_written = n_done = n_failed = 0
-    with progress("count") as show:
-        for i, result in as_they_end(write, prompts, d.session.turns.n):
-            ready[i] = result
-            n_done += 1
-            n_failed += isinstance(result, DuoError)
-            while n_written in ready:
-                out.write(as_line(n_written, prompts[n_written], ready.pop(n_written)) + "\n")
-                out.flush()
-                n_written += 1
-            show("texts", n_done, len(prompts))
+    try:
+        with progress("count") as show, closing(as_they_end(write, prompts, d.session.turns.n, stop)) as texts:
+            for i, result in texts:
+                ready[i] = result
+                n_done += 1
+                n_failed += isinstance(result, DuoError)
+                while n_written in ready:
+                    put(n_written)
+                    n_written += 1
+                show("texts", n_done, len(prompts))
+    except KeyboardInterrupt:
+        for i in sorted(ready):  # they waited for one before them
+            put(i)
+        raise
     if n_failed > 0:
         raise BadValueError(f"{n_failed} of {plural(len(prompts), 'text')} failed; their lines say why")

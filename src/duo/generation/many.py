@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
@@ -10,11 +10,13 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-def as_they_end(write: Callable[[Q], A], questions: Iterable[Q], n_at_once: int) -> Iterator[tuple[int, A]]:
+def as_they_end(
+    write: Callable[[Q], A], questions: Iterable[Q], n_at_once: int, stop: Callable[[], object] | None = None
+) -> Generator[tuple[int, A], None, None]:
     """(index of the question, what `write` returned) for each question, in the order in which the texts end.
 
     Questions are taken only when there is a slot for them. An error of a text is raised here, after those that run
-    have ended.
+    have ended. stop: ends them if the caller wants no more (Ctrl-C, or it closes the generator).
     """
     left = enumerate(questions)
     with ThreadPoolExecutor(n_at_once, "duo-many") as pool:
@@ -27,6 +29,9 @@ def as_they_end(write: Callable[[Q], A], questions: Iterable[Q], n_at_once: int)
                     return
                 for done in wait(running, return_when=FIRST_COMPLETED).done:
                     yield running.pop(done), done.result()
-        finally:
+        except BaseException as e:
             for future in running:
                 future.cancel()
+            if stop is not None and not isinstance(e, Exception):
+                stop()
+            raise

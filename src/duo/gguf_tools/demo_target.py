@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -44,7 +45,7 @@ def demo_target(progress: Callable[[str, int, int], None] | None = None) -> Path
     progress: called with the name of a tensor, the bytes written so far and all bytes. Raises DuoError.
     """
     path = demo_target_path()
-    if path.is_file():
+    if os.path.isfile(path):
         return path
     from duo.gguf_tools.widen import widen
 

@@ -19,7 +19,7 @@ def randomize(source: str | os.PathLike[str], out: str | os.PathLike[str], *, se
     Raises DuoError: `source` is no complete GGUF file, `out` is the same file or cannot be written.
     """
     reader = whole_file(source)
-    if Path(out).exists() and Path(out).samefile(source):
+    if os.path.exists(out) and Path(out).samefile(source):
         raise BadValueError(f"{os.fspath(out)}: is the source itself; write to another file")
     try:
         architecture = reader.fields["general.architecture"].contents()

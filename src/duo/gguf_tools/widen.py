@@ -23,6 +23,7 @@ measured).
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ def widen(
         raise BadValueError("no size was given; give a size or one of n_embd, n_ff, n_layer")
     if None not in (n_embd, n_ff, n_layer, size):
         raise BadValueError("a size and all of n_embd, n_ff, n_layer were given; leave one out")
-    if source.exists() and out.exists() and out.samefile(source):
+    if os.path.exists(source) and os.path.exists(out) and out.samefile(source):
         raise BadValueError(f"{out}: is the source itself; write to another file")
     ggml_type = None if type.lower() == SAME else GgmlType[type.upper()]
     small = small_model(source)
@@ -112,9 +113,9 @@ def widen(
 
 
 def _check_room(out: Path, n_bytes: int) -> None:
-    if not out.parent.is_dir():
+    if not os.path.isdir(out.parent):
         raise BadValueError(f"{out}: no directory {out.parent}; create it first")
-    if out.is_dir():
+    if os.path.isdir(out):
         raise BadValueError(f"{out}: is a directory; name a file")
     if (free := shutil.disk_usage(out.parent).free) < n_bytes:
         raise DoesNotFitError(

@@ -63,11 +63,11 @@ class DraftOutcome:
 
 def check_place(out: Path, *, force: bool) -> None:
     """Reports before a long download that no draft can be written there. Raises BadValueError."""
-    if out.is_dir() or not out.parent.is_dir():
+    if os.path.isdir(out) or not os.path.isdir(out.parent):
         raise BadValueError(
             f"{out} is a folder, or its folder does not exist; name a file in an existing folder with -o"
         )
-    if out.exists() and not force:
+    if os.path.exists(out) and not force:
         raise BadValueError(f"{out}: exists already; choose another file (-o), or replace it with --force")
     if not os.access(out.parent, os.W_OK):
         raise BadValueError(f"{out.parent}: no file can be written there; choose another folder (-o)")
@@ -78,7 +78,7 @@ def checked(request: DraftRequest) -> TargetSource:
     refuse_packed(request.target, "duo make-draft")
     source = TargetSource(read_header(request.target))
     out, search = request.out, request.search
-    if out.exists() and any(os.path.samefile(out, part) for part in source.header.parts):
+    if os.path.exists(out) and any(os.path.samefile(out, part) for part in source.header.parts):
         raise BadValueError(f"{out}: is the target itself; write to another file (-o)")
     check_place(out, force=request.force)
     if not search.types and not search.tries_layers and source.n_experts < 2:
@@ -127,7 +127,7 @@ def _decided(request: DraftRequest, bench: Bench, results: TriedCandidates) -> D
     outcome = replace(outcome, pays=outcome.gain is not None and outcome.gain >= PAYS)
     if not outcome.pays and not request.force:
         return outcome
-    if request.out.exists() and not request.force:
+    if os.path.exists(request.out) and not request.force:
         raise BadValueError(
             f"{request.out}: was made by another program meanwhile, and was not replaced; choose another file (-o), or "
             "give --force"

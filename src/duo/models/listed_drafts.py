@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,7 +45,7 @@ def _draft(e: Entry, target: Path) -> ListedDraft | None:
             path = path_of(ref, e.folder, hub.fetch, e.pair.head)
     except (DuoError, OSError, ValueError):
         pass
-    if path is not None and path.is_file():
+    if path is not None and os.path.isfile(path):
         return ListedDraft(e.pair.name, path)
     if ref.repo is None:
         return None

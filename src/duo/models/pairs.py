@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -18,6 +19,7 @@ from duo.errors import BadValueError, DuoError, UnknownModelError
 from duo.models.hub.repository import Hub, HubModel
 from duo.options.speculation import NGRAMS
 from duo.support.atomic import write_whole
+from duo.support.home import below_home, expanded
 from duo.support.wording import one_line
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
@@ -113,7 +115,7 @@ def shipped_file() -> Path:
 
 
 def user_file() -> Path:
-    return user_config_path("duo") / "models.yaml"
+    return below_home(lambda: user_config_path("duo")) / "models.yaml"
 
 
 def _line(node: yaml.Node | None, path: tuple[int | str, ...]) -> int:
@@ -176,7 +178,7 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except OSError as e:
-        if file.is_dir():
+        if os.path.isdir(file):
             raise BadValueError(f"the list of pairs {file} is a folder; move it away") from None
         raise BadValueError(f"the list of pairs {file} cannot be read ({e.strerror}); check its permissions") from None
     except UnicodeDecodeError as e:
@@ -197,7 +199,7 @@ def entries() -> dict[str, Entry]:
     data = Path(__file__).parents[1] / "data"  # the demo pair is there
     by_name = {p.name: Entry(p, data, False) for p in _shipped()}
     own = user_file()
-    if own.exists():
+    if os.path.exists(own):  # unlike pathlib, False where it may not be looked at
         by_name |= {p.name: Entry(p, own.parent, True) for p in read(own)}
     return by_name
 
@@ -216,14 +218,6 @@ def find(name: str, flag: str = "") -> Entry:
     if name not in by_name:
         raise unknown(name, by_name, flag)
     return by_name[name]
-
-
-def expanded(path: str) -> Path:
-    """The path with ~ replaced by the home folder. Raises BadValueError for an unknown user."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise BadValueError(f"{path} begins with an unknown home folder; write the whole path") from None
 
 
 def path_of(model: ModelRef, folder: Path, fetch: Callable[[HubModel], Path], head: str | None = None) -> Path:
@@ -252,7 +246,7 @@ def add(pair: Pair, *, replace: bool = False) -> Path:
     """Writes a pair to the user's file. Returns that file. Raises BadValueError (the name is in use) or DuoError
     (disk)."""
     file = user_file()
-    old = _text(file) if file.exists() else ""
+    old = _text(file) if os.path.exists(file) else ""
     pairs = parse(old, file)
     entry = pair.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     if any(p.name == pair.name for p in pairs):

@@ -68,7 +68,8 @@ def find(o: ModelOptions, packing: Packing = NONE) -> str | None:
     if option == "auto" and is_packed(o.path):
         return o.path
     if option == "auto":
-        files = [p for p in (default_path(o.path, packing), cached_path(o.path, packing)) if p.is_file()]
+        # Unlike pathlib, False where a folder may not be entered, or the name is too long.
+        files = [p for p in (default_path(o.path, packing), cached_path(o.path, packing)) if os.path.isfile(p)]
         newest = next((p for p in files if not _is_older(p, o.path)), files[0] if files else None)
         return None if newest is None else str(newest)
     if not os.path.isfile(option):

@@ -64,7 +64,7 @@ def replace(model: str, out: Path, n_threads: int, progress: Progress | None = N
     """Packs a model, and removes its file when the packed one is on the disk and was compared with it. Returns the
     number of bytes, and why a file was kept (or ""). Raises DuoError: the model's file was kept."""
     _refuse_shared(model)
-    if out.exists() and os.path.isfile(model) and os.path.samefile(out, model):
+    if os.path.exists(out) and os.path.isfile(model) and os.path.samefile(out, model):
         raise BadValueError(f"{out} is the model itself; choose another name (-o)")
     try:
         before = _state(model) if os.path.isfile(model) else None

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -174,9 +174,11 @@ class Serving:
         return await done
 
     async def _begin(self) -> None:
+        naps = self.service.naps
         try:
-            duo = await self._loaded()
-            self.service.loaded(duo)
+            with nullcontext() if naps is None else naps.visit():  # the time without a request begins after the load
+                duo = await self._loaded()
+                self.service.loaded(duo)
             if self.service.is_ready:
                 self._ready(duo)
         except asyncio.CancelledError:

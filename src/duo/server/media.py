@@ -86,12 +86,15 @@ def names_media(f: object) -> bool:
 def _fetched(url: str) -> bytes:
     """Raises BadValueError: the address is not a public one, or does not give the file."""
     until = time.monotonic() + TIMEOUT_S
+    where = ""  # a redirection
     for _ in range(N_HOPS + 1):
         try:
+            url = urljoin(url, where)
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise BadValueError(f"a picture has the URL {quoted(url, 60)}, which cannot be read; check it") from None
+            wrong = quoted(where or url, 60)
+            raise BadValueError(f"a picture has the URL {wrong}, which cannot be read; check it") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadValueError(f"a picture has the URL {quoted(url, 60)}; give http: or https: and a host")
         try:
@@ -104,7 +107,7 @@ def _fetched(url: str) -> bytes:
             ) from None
         if isinstance(answer, bytes):
             return answer
-        url = urljoin(url, answer)
+        where = answer
     raise BadValueError(f"the picture's address redirects more than {N_HOPS} times; give the last one")
 
 

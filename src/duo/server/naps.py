@@ -62,11 +62,14 @@ class Naps:
         async with self._changing:
             if not self._service.is_asleep:
                 return
+            duo: Duo | None = None
             try:
                 duo = await self._load()
                 if self._lora_scales:
                     duo.lora_scales = self._lora_scales
             except Exception as e:
+                if duo is not None:
+                    await asyncio.to_thread(duo.close)
                 raise ApiError(503, f"the models could not be loaded again: {one_line(e)}") from None
             if self._service.is_asleep:
                 self._service.loaded(duo)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
@@ -28,9 +29,9 @@ async def fields_of(service: Service, request: Request, kind: type[F]) -> F:
 
 
 def parsed(body: bytes) -> Any:
-    """Raises ApiError 400: it is no JSON."""
+    """Raises ApiError 400: it is no JSON, or has a number that is not finite."""
     try:
-        return json.loads(body.decode("utf-8"))
+        return json.loads(body.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
     except UnicodeDecodeError as e:
         raise ApiError(400, f"the body is not UTF-8 (byte {e.start}); send JSON as UTF-8") from None
     except RecursionError:
@@ -39,6 +40,14 @@ def parsed(body: bytes) -> Any:
         raise ApiError(400, f"the body is not JSON ({e}); send an object") from None
     except ValueError:  # Python's limit
         raise ApiError(400, "a number in the body has too many digits; shorten it") from None
+
+
+def _finite(number: str) -> float:
+    """Raises ApiError 400: no answer could repeat the number, because JSON has no infinity."""
+    value = float(number)
+    if not isfinite(value):
+        raise ApiError(400, f"the body holds {quoted(number, 40)}, which is no finite number; send another one")
+    return value
 
 
 def _read(body: bytes, kind: type[F]) -> F:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
@@ -132,7 +133,7 @@ def biases(logit_bias: Any, ids_of: Callable[[str], list[int]]) -> dict[int, flo
             raise BadValueError(f"the bias of {quoted(token)} is {quoted(bias)}; give a number, or false for never")
         if isinstance(token, bool) or not isinstance(token, int | str):
             raise BadValueError(f"logit_bias names {quoted(token)}; give a token's id or a text")
-        if isinstance(token, str) and token.lstrip("-").isdecimal() and isinstance(logit_bias, Mapping):
+        if isinstance(token, str) and isinstance(logit_bias, Mapping) and re.fullmatch("-?[0-9]{1,18}", token):
             token = int(token)
         for i in [token] if isinstance(token, int) else ids_of(token):
             try:

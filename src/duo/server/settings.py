@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,7 +119,7 @@ def embeds_of(o: ServeOptions) -> bool:
 
 def folder_of(path: str | None, flag: str) -> Path | None:
     """Raises BadValueError: it is no folder."""
-    if path is not None and not Path(path).is_dir():
+    if path is not None and not os.path.isdir(path):
         raise BadValueError(f"{path} ({flag}) is no folder; make it first")
     return None if path is None else Path(path)
 

@@ -57,6 +57,15 @@ def allowed_origin(value: str) -> str:
     return f"{url.scheme}://{host}" if port in (None, PORTS.get(url.scheme)) else f"{url.scheme}://{host}:{port}"
 
 
+def _split(url: str) -> tuple[str, str]:
+    """Scheme and host of a page that a client names. Of what is no URL the host is none that a request can have."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.netloc
+    except ValueError:
+        return "", "?"
+
+
 def _name(value: str) -> str | None:
     """A name or an address as browsers send it; of other letters than ASCII they send the xn-- form. None: neither."""
     with suppress(ValueError):
@@ -134,7 +143,7 @@ class Visitors:
             return True
         if "localhost" in self.origins and re.fullmatch(LOCALHOST, origin):
             return True
-        return fetch_site == "same-origin" or urlsplit(origin).netloc.lower() == host.strip().lower()
+        return fetch_site == "same-origin" or _split(origin)[1].lower() == host.strip().lower()
 
     def may_load(self, page: PageHeaders) -> bool:
         """Whether a request that only reads may load a model, too. Pages of other sites may send it, even without an
@@ -147,6 +156,6 @@ class Visitors:
         if page.fetch_site:
             return page.fetch_site != "cross-site"
         if page.referer:
-            referer = urlsplit(page.referer)
-            return self.knows_origin("POST", f"{referer.scheme}://{referer.netloc}", page.host)
+            scheme, netloc = _split(page.referer)
+            return self.knows_origin("POST", f"{scheme}://{netloc}", page.host)
         return not page.agent.startswith(BROWSERS)

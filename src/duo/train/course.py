@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -75,13 +76,13 @@ class Course:
         o = request.options
         self._device = device_of(o["train_device"])  # before the target teaches for hours
         out = request.out
-        if not out.parent.is_dir() or out.is_dir():
+        if not os.path.isdir(out.parent) or os.path.isdir(out):
             raise BadValueError(
                 f"{out} is a folder, or its folder does not exist; name a file in an existing folder with -o"
             )
         start = cast("DraftOptions", o).get("start")
         for other in (request.target, *request.data, *([Path(start)] if start else [])):
-            if out.exists() and other.exists() and out.samefile(other):
+            if os.path.exists(out) and os.path.exists(other) and out.samefile(other):
                 raise BadValueError(f"{out}: is read by this command; write to another file with -o")
         self.recipe = recipe_of(shape, o, layers)
         self.made_of = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -21,8 +22,8 @@ from duo.errors import BadValueError, DuoError
 
 def check_writable(path: Path | None, what: str) -> None:
     """Checks a path before a long run. Raises BadValueError: its folder does not exist, or it is a folder."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        reason = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+    if path is not None and (os.path.isdir(path) or not os.path.isdir(path.parent)):
+        reason = "it is a folder" if os.path.isdir(path) else f"there is no folder {path.parent}"
         raise BadValueError(f"the {what} file {path} cannot be written ({reason}); choose another")
 
 

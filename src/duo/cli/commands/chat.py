@@ -56,12 +56,20 @@ def _typed(params: dict[str, Any], text: str, file: str, flags: str) -> str | No
 def answer(
     talk: Conversation, question: str, options: dict[str, Any], *, color: bool, transcript: Transcript | None = None
 ) -> None:
-    """One turn, printed as it arrives. Ctrl-C stops the answer; the part so far is kept."""
+    """One turn, printed as it arrives. Ctrl-C stops the answer; the part so far is kept. A question without any answer
+    is taken back."""
     stream = talk.ask(question, **options)
     if transcript is not None:
         transcript.add_question(question)
     reading = talk.reading()
-    failure = show.TokenPrinter(sys.stdout, color, reading).write(stream)
+    failure: BaseException | None
+    try:
+        failure = show.TokenPrinter(sys.stdout, color, reading).write(stream)
+    except BaseException as e:  # no text, or a second Ctrl-C while the first one stops it
+        if not stream.result.text:
+            talk.take_back()
+            raise
+        failure = e
     talk.answered(stream.result, None if reading is None else reading.answer)
     if transcript is not None:
         transcript.add_answer(stream.result.text, None if reading is None else reading.answer)

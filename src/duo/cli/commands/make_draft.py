@@ -14,6 +14,7 @@ import click
 from duo.cli import show
 from duo.cli.commands.tune import prompts_of
 from duo.cli.complete import by_metavar
+from duo.cli.finite import Finite
 from duo.cli.models import TARGET, chosen_models, model_sources
 from duo.cli.options import ModelCommand, given_options, table_options
 from duo.cli.progress import progress
@@ -124,7 +125,7 @@ def _options() -> Iterator[click.Option]:
         click.Option(["prompts", "--prompts"], type=path, metavar="FILE", shell_complete=by_metavar,
                      help="A file with one prompt per line; three of them are used. Default: openings that come with "
                           "duo."),
-        click.Option(["minutes", "--minutes"], type=click.FloatRange(0, min_open=True), default=MINUTES, metavar="M",
+        click.Option(["minutes", "--minutes"], type=Finite(0, min_open=True), default=MINUTES, metavar="M",
                      help="After so many minutes nothing new is tried. The choice of layers takes most of them. "
                           f"[default: {MINUTES:g}]"),
         click.Option(["force", "--force"], is_flag=True,

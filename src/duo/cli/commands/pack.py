@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from duo.cli.complete import by_metavar
-from duo.errors import BadValueError
+from duo.errors import BadValueError, UnknownModelError
 from duo.support.wording import gigabytes
 
 HELP = """Pack a model's weights for duo's CPU kernels into a file, so that later starts map it instead of packing.
@@ -86,13 +86,17 @@ def _pack(model: str, output: str | None, n_threads: int, *, draft: bool, replac
     if replace and not is_file(model):
         raise BadValueError(f"--replace removes a file, and {model} is a model of the hub; give a file")
     path = _model(model)
+    if not os.path.isfile(path):
+        raise UnknownModelError(f"there is no file {path}; check the path")
     of_draft = ModelOptions.of(engine_options({}), "draft", path)
     packing, _ = cheap_draft(of_draft, [n_threads]) if draft else (NONE, 0)
     own_name = packed.whole_path(path) if replace else packed.writable_path(path, packing)
     out = own_name if output is None else Path(output)
     if replace:
         beside = packed.default_path(path)
-        also = f", and {beside}, if duo packed it from this model," if beside.is_file() and is_packed(beside) else ""
+        also = (
+            f", and {beside}, if duo packed it from this model," if os.path.isfile(beside) and is_packed(beside) else ""
+        )
         warn(f"{path}{also} will be removed when {out} is complete. Presets and links that name it will not find it; "
              f"other programs cannot read {out.name}; duo pack --unpack makes the model's file again")  # fmt: skip
         if os.stat(path).st_nlink > 1:

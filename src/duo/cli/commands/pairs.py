@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from duo.cli.complete import by_metavar, pair_names
 from duo.errors import BadValueError
 from duo.options.speculation import NGRAMS
 from duo.support.context import N_CTX_DEFAULT
+from duo.support.home import expanded
 
 if TYPE_CHECKING:
     from duo.models import pairs as pair_list
@@ -114,7 +116,6 @@ def show(name: str, as_json: bool) -> None:
 
 
 def _model(what: str, file: str | None, repo: str | None, hub_file: str | None) -> dict[str, Any]:
-    from duo.models import pairs as pair_list
     from duo.models.hub.repository import parse
 
     flags = ("-m", "-hf", "--hf-file") if what == "target" else ("-md", "-hfd", "--hf-file-draft")
@@ -124,7 +125,7 @@ def _model(what: str, file: str | None, repo: str | None, hub_file: str | None) 
     if repo is None:
         if hub_file is not None:
             raise BadValueError(f"{file_flag} needs {hub_flag}; leave it out with {flag}")
-        return {"file": str(pair_list.expanded(str(file)).resolve())}
+        return {"file": os.path.realpath(expanded(str(file)))}
     source = parse(repo, hub_file, hub_flag)
     return {"repo": source.repo} | ({"file": hub_file} if hub_file else {"quant": source.quant} if source.quant else {})
 

@@ -16,6 +16,7 @@ import click
 
 from duo.cli import show
 from duo.errors import BadValueError, DuoError
+from duo.support.home import below_home
 
 HELP = """Serve this machine's devices over GGML RPC.
 
@@ -58,7 +59,8 @@ def cache_dir() -> Path:
     """The folder where llama.cpp's own server caches weights. Raises DuoError."""
     from platformdirs import user_cache_path
 
-    path = Path(os.environ.get("LLAMA_CACHE") or user_cache_path("llama.cpp", appauthor=False)) / "rpc"
+    own = os.environ.get("LLAMA_CACHE")
+    path = (Path(own) if own else below_home(lambda: user_cache_path("llama.cpp", appauthor=False))) / "rpc"
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as e:

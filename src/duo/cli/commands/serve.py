@@ -19,6 +19,7 @@ from duo.options.serve import ServeOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, SERVE_OPTIONS
 from duo.remote.parent import WITH_PARENT
 from duo.server import need_server
+from duo.support.wording import one_line, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,8 @@ N_PARALLEL = 4
 
 
 def name_of(params: dict[str, Any]) -> str:
-    """The model's name in answers, if --alias gives none: the pair's, the repository's, or the file's."""
+    """The model's name in answers, if --alias gives none: the pair's, the repository's, or the file's. Raises
+    BadValueError: it is a URL that cannot be read."""
     from pathlib import Path
     from urllib.parse import unquote, urlsplit
 
@@ -55,8 +57,13 @@ def name_of(params: dict[str, Any]) -> str:
         return "demo"
     if source != "model":
         return str(params[source])
-    # What stands behind a URL's path may be a signature.
-    return model_name(Path(unquote(urlsplit(params["model"]).path) if "://" in params["model"] else params["model"]))
+    model = params["model"]
+    if "://" in model:  # what stands behind a URL's path may be a signature
+        try:
+            model = unquote(urlsplit(model).path)
+        except ValueError:
+            raise BadValueError(f"{quoted(model, 100)} is no web address; write it as https://HOST/FILE.gguf") from None
+    return model_name(Path(model))
 
 
 def typed_page(params: dict[str, Any]) -> dict[str, Any]:
@@ -170,12 +177,23 @@ def addresses(sockets: Sequence[ListeningSocket], o: ServeOptions, prefix: str) 
     return " and ".join(x.url(scheme) + prefix * (not x.path) for x in sockets)
 
 
+def _cached() -> list[str]:
+    """What the hub's cache holds. The models of a folder are served without it."""
+    from duo.models.hub.repository import cached_models
+
+    try:
+        return cached_models()
+    except DuoError as e:
+        with suppress(OSError):
+            show.warn(one_line(e))
+        return []
+
+
 def serve_many(params: dict[str, Any]) -> None:
     """Without models of its own: a process for each that is asked for."""
     from pathlib import Path
 
     from duo.cli.typed import spelled_by, typed_args
-    from duo.models.hub.repository import cached_models
     from duo.options.validate import serve_options
     from duo.server.listening import check_tls, listeners
     from duo.server.router.service import Router
@@ -197,7 +215,7 @@ def serve_many(params: dict[str, Any]) -> None:
         return known_models(
             folder=None if o["models_dir"] is None else Path(o["models_dir"]),
             presets={} if file is None else presets_of(file, spelled),
-            cached=cached_models(),
+            cached=_cached(),
             own=own,
         )
 

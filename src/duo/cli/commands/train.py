@@ -10,6 +10,7 @@ import click
 
 from duo.cli import show
 from duo.cli.complete import by_metavar
+from duo.cli.finite import Finite
 from duo.cli.options import ModelCommand, given_options, table_options
 from duo.cli.progress import progress
 from duo.errors import BadValueError
@@ -97,7 +98,7 @@ def _plan(params: dict[str, Any], options: Any, *, head: bool) -> None:
 
 def _command(kind: str) -> click.Command:
     path = click.Path(path_type=Path)
-    positive = click.FloatRange(min=0, min_open=True)
+    positive = Finite(min=0, min_open=True)
     table, options = (HeadOptions, TRAIN_HEAD_OPTIONS) if kind == "head" else (DraftOptions, TRAIN_DRAFT_OPTIONS)
     own = [
         click.Option(["model", "-m", "--model"], type=path, metavar="FILE", envvar="LLAMA_ARG_MODEL",

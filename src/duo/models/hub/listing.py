@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -44,7 +45,7 @@ def is_safe(name: str) -> bool:
 
 def is_whole(path: Path, listed: HubFile) -> bool:
     """Whether the file exists, with the size that the hub states, if it states one."""
-    return path.is_file() and listed.size in (0, path.stat().st_size)
+    return os.path.isfile(path) and listed.size in (0, path.stat().st_size)
 
 
 def is_blob(etag: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from duo.errors import BadValueError, PeerLostError
+from duo.errors import BadValueError, DuoError, PeerLostError
 from duo.models.hub import head_files
 from duo.models.hub import listing as hub_files
 from duo.models.hub.settings import HubSettings
@@ -137,9 +137,9 @@ class Hub(HubSettings):
             snapshot = root / "snapshots" / (root / "refs" / "main").read_text().strip()
         except OSError:
             snapshot = root / "no ref"
-        if snapshot.is_dir():
+        if os.path.isdir(snapshot):
             return snapshot
-        folders = [p for p in (root / "snapshots").glob("*") if p.is_dir()]
+        folders = [p for p in _found(root / "snapshots", "*") if os.path.isdir(p)]
         return max(folders, key=lambda p: p.stat().st_mtime, default=None)
 
     def _has(self, repo: str) -> str:
@@ -151,7 +151,7 @@ class Hub(HubSettings):
 
     def repositories(self) -> Iterator[str]:
         """Repositories with a model in the cache."""
-        for root in self.cache.glob("models--*--*"):
+        for root in _found(self.cache, "models--*--*"):
             repo = root.name.removeprefix("models--").replace("--", "/", 1)
             folder = self._snapshot(repo)
             if folder is not None and any(map(hub_files.is_model, _files_in(folder))):
@@ -174,16 +174,29 @@ def from_hub(
     return hub.fetch(parse(repo, file)._replace(heads=() if file else heads))
 
 
+def _found(folder: Path, pattern: str) -> list[Path]:
+    """Paths in the cache. Raises DuoError: the folder may not be read."""
+    try:
+        os.scandir(folder).close()  # glob() would find nothing where it may not read
+        return list(folder.glob(pattern))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as e:
+        raise DuoError(
+            f"the cache {folder} cannot be read ({e.strerror}); check its permissions, or set LLAMA_CACHE"
+        ) from None
+
+
 def _files_in(folder: Path) -> list[str]:
-    # is_file() is false for links to deleted data.
-    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    # isfile() is false for links to deleted data.
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if os.path.isfile(p))
 
 
 def cached_models(cache: Path | None = None) -> list[str]:
     """What -hf finds without a network, as user/repo:QUANT, sorted. cache: None: the one that the environment names."""
     models: set[str] = set()
-    for folder in (HubSettings(token=None).cache if cache is None else cache).glob("models--*/snapshots/*"):
+    for folder in _found(HubSettings(token=None).cache if cache is None else cache, "models--*/snapshots/*"):
         repo = folder.parent.parent.name.removeprefix("models--").replace("--", "/", 1)
-        names = [p.relative_to(folder).as_posix() for p in folder.rglob("*.gguf") if p.is_file()]
+        names = [p.relative_to(folder).as_posix() for p in folder.rglob("*.gguf") if os.path.isfile(p)]
         models |= {str(HubModel(repo, hub_files.quant_of(n) or None)) for n in names if hub_files.is_model(n)}
     return sorted(models)

@@ -24,9 +24,18 @@ def _cache() -> Path:
     the time of use and not of import."""
     for name in ("LLAMA_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if folder := os.environ.get(name):
-            return Path(folder).expanduser()
+            return _expanded(Path(folder))
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return Path(home, "hub").expanduser()
+    return _expanded(Path(home, "hub"))
+
+
+def _expanded(cache: Path) -> Path:
+    try:
+        return cache.expanduser()
+    except RuntimeError:
+        raise BadValueError(
+            f"the hub's cache {cache} is in an unknown home folder; set LLAMA_CACHE or HF_HOME to a whole path"
+        ) from None
 
 
 def _is_address(endpoint: str) -> bool:
@@ -54,7 +63,10 @@ def _token() -> str | None:
     _endpoint()  # checked first: huggingface_hub cannot be imported with some wrong values
     from huggingface_hub import get_token
 
-    return get_token()  # HF_TOKEN, or the token that `hf auth login` has stored
+    try:
+        return get_token()  # HF_TOKEN, or the token that `hf auth login` has stored
+    except OSError:  # which may not be read; the hub says so if it wants one
+        return None
 
 
 def _offline() -> bool:

@@ -150,7 +150,7 @@ def is_current(path: Path, answer: Answer) -> bool:
         return False
     try:
         return not answer.etag or _etag_file(path).read_text("utf-8") == answer.etag
-    except OSError:
+    except (OSError, ValueError):  # it is damaged
         return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -78,12 +79,17 @@ def _seconds(value: str) -> float:
 
 
 def of_folder(folder: Path) -> list[ModelSource]:
-    """Files, and folders with the parts of one model and perhaps its draft. Raises BadValueError: it is no folder."""
-    if not folder.is_dir():
+    """Files, and folders with the parts of one model and perhaps its draft. Raises BadValueError: it is no folder, or
+    may not be read."""
+    if not os.path.isdir(folder):
         raise BadValueError(f"{folder} (--models-dir) is no folder; check the path")
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as e:
+        raise BadValueError(f"{folder} (--models-dir) cannot be read ({e.strerror}); check its permissions") from None
     sources: list[ModelSource] = []
-    for path in sorted(folder.iterdir()):
-        files = sorted(path.glob("*.gguf")) if path.is_dir() else [path] if path.suffix == ".gguf" else []
+    for path in paths:
+        files = sorted(path.glob("*.gguf")) if os.path.isdir(path) else [path] if path.suffix == ".gguf" else []
         models = [f for f in files if NO_MODEL not in f.name and not f.name.startswith(PREFIXES)]
         if not models:
             continue

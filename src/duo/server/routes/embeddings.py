@@ -140,8 +140,9 @@ def _plain(one: Any) -> Any:
     if not isinstance(one, dict) or "content" not in one:
         return one
     parts = one["content"]
-    texts = [p.get("text") if isinstance(p, dict) and p.get("type") == "text" else None for p in parts or ()]
-    if not isinstance(parts, list) or not all(isinstance(t, str) for t in texts):
+    items = parts if isinstance(parts, list) else [None]
+    texts = [p.get("text") if isinstance(p, dict) and p.get("type") == "text" else None for p in items]
+    if not all(isinstance(t, str) for t in texts):
         raise BadValueError("an input's content holds something other than texts; duo reads text only")
     return "".join(map(str, texts))
 

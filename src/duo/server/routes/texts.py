@@ -23,6 +23,7 @@ from duo.server.schemas import ChatFields, CompletionFields, InfillFields, Promp
 from duo.server.text import ServedText
 
 if TYPE_CHECKING:
+    from duo.model import Duo
     from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
@@ -48,8 +49,7 @@ def add(router: RouteTable, service: Service) -> None:
                 raise BadValueError("best_of is not supported; ask for n texts")
             duo = service.duo
             if f.suffix:
-                pairs = [(_words(p), [*infill(duo.local_model, _words(p), f.suffix, suffix_first=duo.spm_infill)])
-                         for p in prompts]  # fmt: skip
+                pairs = [_filled(duo, p, f.suffix) for p in prompts]
             else:
                 pairs = [(_words(p), tokens_of(duo, p)) for p in prompts]
                 if f.echo or f.logprobs is not None or f.n_probs:  # offsets count from the prompt's begin
@@ -130,6 +130,13 @@ def native(service: Service, texts: list[ServedText], f: TextFields) -> NativeSh
 
 def _is_ids(prompt: object) -> bool:
     return isinstance(prompt, list) and all(isinstance(x, int) for x in prompt)
+
+
+def _filled(duo: Duo, prompt: Any, suffix: str) -> tuple[str, list[int]]:
+    """A prompt that a suffix follows, as text and as ids. Raises BadValueError."""
+    is_ids = _is_ids(prompt)
+    ids = infill(duo.local_model, prompt if is_ids else _words(prompt), suffix, suffix_first=duo.spm_infill)
+    return duo.decode(prompt) if is_ids else _words(prompt), [*ids]
 
 
 def _words(prompt: object) -> str:
