@@ -4,7 +4,7 @@
 # make test-quick   Python tests for before each commit: none that is marked slow, remote or full (a minute)
 # make test-daily   C++ tests with more cases; Python tests that `make test` leaves out: products of parameters, training, slow programs
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
-# make bench  all tables on this machine, in 47 minutes (MINUTES=10: fewer prompts); writes benchmarks/report.md
+# make bench  all tables on this machine, in 56 minutes (MINUTES=10: fewer prompts); writes benchmarks/report.md
 # make proof  thousands of schedules under both sanitizers, and the long Python runs (about two hours)
 # make torture   10,000 random faults and 100,000 mutated headers; as many as there are minutes for: make torture MINUTES=20
 # make test-vulkan   the tests marked gpu, on a GPU with Vulkan or on Mesa's software device (20 minutes the first time)
