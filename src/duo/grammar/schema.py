@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib.util import module_from_spec, spec_from_file_location
@@ -99,13 +100,20 @@ def _converter() -> type:
 
         def _visit_pattern(self, pattern: str, name: str) -> str:
             try:
-                re.compile(pattern)
+                _compiled(pattern)
             except re.error as e:
                 raise ValueError(f"the pattern {pattern} is not a regular expression ({e})") from None
             rule: str = super()._visit_pattern(_plain_pattern(pattern), name)
             return rule
 
     return Converter
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Raises re.error."""
+    with warnings.catch_warnings():  # of "[[", which may mean something else one day
+        warnings.simplefilter("ignore", FutureWarning)
+        return re.compile(pattern)
 
 
 def _plain_pattern(pattern: str) -> str:
@@ -118,7 +126,7 @@ def _plain_pattern(pattern: str) -> str:
             unit = unit.replace(r"\d", "0-9").replace(r"\w", "A-Za-z0-9_")
             if unit.startswith("[^"):
                 unit = ANY[:-1] + unit[2:]
-            if any(re.match(unit, c) for c in BARE):
+            if any(_compiled(unit).match(c) for c in BARE):
                 raise ValueError(
                     f"the class {match[0]} of the pattern {pattern} contains quotes, backslashes or control characters"
                 )
