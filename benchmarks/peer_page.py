@@ -58,7 +58,11 @@ def _equal(n_equal: Sequence[int], n_tokens: int) -> str:
     return f"{n} of {len(n_equal)}{parts}"
 
 
-def _versions(programs: dict[str, Any]) -> Iterator[str]:
+def _versions(runs: Sequence[Found]) -> Iterator[str]:
+    """Of each program, as its first file says."""
+    programs: dict[str, Any] = {}
+    for run in runs:
+        programs = run["programs"] | programs
     for name, row in programs.items():
         told = "; ".join(f"{k} {' '.join(v) if isinstance(v, list) else v}" for k, v in row["about"].items() if v != "")
         yield f"* **{name}**: {told}"
@@ -87,7 +91,7 @@ def page(found: dict[str, Any]) -> str:
     """found: a file of run_peers.py."""
     runs = list(found["runs"].values())
     parts = [f"{found['machine']} ({', '.join(found['flags'])}), cores {found['cores']}. `{found['command']}`"]
-    parts.append("\n".join(_versions(runs[0]["programs"])))
+    parts.append("\n".join(_versions(runs)))
     for n in sorted({run["threads"] for run in runs}):
         parts += _of_threads(n, [run for run in runs if run["threads"] == n])
     return "\n\n".join(parts)

@@ -165,6 +165,16 @@ def counts(text: str) -> list[int]:
     return found
 
 
+def ik_of(args: argparse.Namespace) -> Interpreter | None:
+    """What runs ik_llama.cpp; None: it is left out."""
+    if not any(name.startswith("ik_") for name in args.programs):
+        return None
+    if args.ik is None:
+        print(f"ik_llama.cpp is left out: {ADVICE}", file=sys.stderr)
+        return None
+    return ik_interpreter(args.ik)
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("models", nargs="*", type=Path, metavar="MODEL")
@@ -185,16 +195,15 @@ def main() -> None:
     if args.page:
         print(page(json.loads(args.page.read_text())))
         return
-    on, ik = cores(args.cores), None
+    on = cores(args.cores)
     if max(args.threads) > len(on):
         p.error(f"--threads {max(args.threads)} needs as many cores; --cores names {len(on)}")
-    if any(name.startswith("ik_") for name in args.programs):
-        if args.ik is None:
-            print(f"ik_llama.cpp is left out: {ADVICE}", file=sys.stderr)
-        else:
-            ik = ik_interpreter(args.ik)
+    if not args.models and not args.words:
+        p.error("give a model file or --words")
+    ik = ik_of(args)
     paths = files_of(args)
     found: dict[str, Any] = {"machine": machine(), "flags": flags(), **models.versions(), "cores": args.cores}
+    about = {"command": command_of(sys.argv), "settings": settings_of(vars(args))}
     runs: dict[str, Any] = {}
     if args.out and args.out.exists():
         old = json.loads(args.out.read_text())
@@ -203,7 +212,6 @@ def main() -> None:
         for n in args.threads:
             run = measure(path, on[:n], args, ik)
             runs[f"{run['file']}, {plural(n, 'thread')}"] = run
-            about = {"command": command_of(sys.argv), "settings": settings_of(vars(args))}
             if args.out:
                 args.out.write_text(json.dumps({**found, **about, "runs": runs}, indent=1) + "\n")
     print(page({**found, **about, "runs": runs}))
