@@ -114,7 +114,7 @@ def measure(path: Path, on: Sequence[int], args: argparse.Namespace, ik: Interpr
                 left_out[name] = f"{e} (while it was loaded)"
         if "duo" not in peers:
             raise SystemExit(f"duo, with which the others are compared, does not run: {left_out['duo']}")
-        race = Race(peers, left_out, f"{path.stem}, {len(on)} threads")
+        race = Race(peers, left_out, f"{path.stem}, {plural(len(on), 'thread')}")
         race.run(args)
     return {
         "file": path.name,
