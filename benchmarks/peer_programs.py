@@ -158,10 +158,12 @@ def _features(told: bytes) -> list[str]:
 class Duo:
     """duo with its own kernels: passes as its target's, and texts as its users get them."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, *, strict: bool = False) -> None:
+        """strict: bits are those of one row also where stock kernels compute a part, as a mixture's routers."""
         from benchmarks import models
 
         from duo import _core
+        from duo.benchmark import doctor
         from duo.placement import kernels
 
         self._path, self._n_threads = job["path"], len(job["cores"])
@@ -169,7 +171,9 @@ class Duo:
         for weight_type in types:
             kernels.speed_of(weight_type, self._n_threads)
         kernels.read_ahead(types, self._n_threads)
-        self._probe: _core.Probe | None = models.probe(Path(self._path), self._n_threads, N_CTX, ours=True)
+        options = doctor.options(self._path, self._n_threads, _core.kernel_types(), N_CTX)
+        options.strict = self._strict = strict
+        self._probe: _core.Probe | None = _core.Probe(options)
         self._duo: Any = None
         about = {name: getattr(self._probe, name) for name in ("same_bits", "n_duo_products", "n_cpu_products")}
         self.about: dict[str, Any] = {**models.versions(), **about}
@@ -196,8 +200,13 @@ class Duo:
 
         if self._duo is None:
             self._probe = None
-            how: dict[str, Any] = {"cpu_kernels": "duo", "spec_type": ["none"], "n_ctx": TEXT_CTX}
-            self._duo = duo.Duo(self._path, n_threads=self._n_threads, **how)
+            how: dict[str, Any] = {
+                "cpu_kernels": "duo",
+                "spec_type": ["none"],
+                "n_ctx": TEXT_CTX,
+                "strict": self._strict,
+            }
+            self._duo = duo.Duo(self._path, n_ctx=TEXT_CTX, n_threads=self._n_threads, **how)
         how = {"temperature": 0, "max_tokens": n, "ignore_eos": True, "mode": "plain", "cache_prompt": False}
         found = self._duo.generate(prompt, **how)
         return list(found.tokens), found.timings["predicted_per_second"]
@@ -209,8 +218,9 @@ PROGRAMS: dict[str, Callable[[Job], Program]] = {
     "ik_llama.cpp -rtr": lambda job: ik_library(job, repacked=True),
     "ik_llama.cpp -no-fa": lambda job: ik_library(job, flash=False),
     "duo": Duo,
+    "duo --strict": lambda job: Duo(job, strict=True),
 }
-USUAL = [name for name in PROGRAMS if name != "ik_llama.cpp -no-fa"]
+USUAL = ["llama.cpp", "ik_llama.cpp", "ik_llama.cpp -rtr", "duo"]
 
 
 class Worker:
