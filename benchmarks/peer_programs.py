@@ -206,7 +206,7 @@ class Duo:
                 "n_ctx": TEXT_CTX,
                 "strict": self._strict,
             }
-            self._duo = duo.Duo(self._path, n_ctx=TEXT_CTX, n_threads=self._n_threads, **how)
+            self._duo = duo.Duo(self._path, n_threads=self._n_threads, **how)
         how = {"temperature": 0, "max_tokens": n, "ignore_eos": True, "mode": "plain", "cache_prompt": False}
         found = self._duo.generate(prompt, **how)
         return list(found.tokens), found.timings["predicted_per_second"]
