@@ -203,7 +203,10 @@ def main() -> None:
     ik = ik_of(args)
     paths = files_of(args)
     found: dict[str, Any] = {"machine": machine(), "flags": flags(), **models.versions(), "cores": args.cores}
-    about = {"command": command_of(sys.argv), "settings": settings_of(vars(args))}
+    about = {
+        "command": command_of(sys.argv),
+        "settings": settings_of(vars(args) | {"models": ",".join(m.name for m in args.models)}),
+    }
     runs: dict[str, Any] = {}
     if args.out and args.out.exists():
         old = json.loads(args.out.read_text())
