@@ -158,7 +158,7 @@ def _native(duo: Duo, inputs: list[Any], norm: int) -> tuple[list[dict[str, Any]
 
 
 def _shortened(duo: Duo, texts: Texts, norm: int, n: int | None) -> list[Vectors]:
-    """A vector of each text; n: its first numbers alone, with the norm that whole vectors have. Raises BadValueError."""
+    """A vector of each text. n: its first numbers alone, with the same norm. Raises BadValueError."""
     if n is None:
         return duo.vectors(texts, norm)
     if not 1 <= n <= (width := duo.embedder.n_out):
