@@ -161,7 +161,8 @@ def _shortened(duo: Duo, texts: Texts, norm: int, n: int | None) -> list[Vectors
     """A vector of each text. n: its first numbers alone, with the same norm. Raises BadValueError."""
     if n is None:
         return duo.vectors(texts, norm)
-    if not 1 <= n <= (width := duo.embedder.n_out):
+    width = duo.embedder.n_out
+    if not 1 <= n <= width:
         raise BadValueError(f"dimensions is {n}; the vectors of this model have {width} numbers, give 1 to {width}")
     return [normalized(rows[:, :n], norm) for rows in duo.vectors(texts, -1)]
 
