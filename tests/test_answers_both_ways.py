@@ -127,3 +127,21 @@ def test_a_tool_by_its_name(server: Server, alone: Duo) -> None:
     assert a["function"]["name"] == b["function"]["name"] == ours["message"]["function_call"]["name"] == "roll"
     assert a["function"]["arguments"].strip() == b["function"]["arguments"]
     assert a["id"].startswith("call__0_roll_cmpl-") and b["id"].startswith("call_")
+
+
+def test_an_empty_message_has_a_block_both_ways(server: Server) -> None:
+    body = {"messages": TALE, "grammar": 'root ::= ""', "max_tokens": 4}
+    whole = server.post("/v1/messages", body).json()["content"]
+    events = [e for _, e in server.events("/v1/messages", body)]
+    assert whole == [e["content_block"] for e in events if e["type"] == "content_block_start"]
+    assert whole[0]["text"] == "" and [e["type"] for e in events].count("content_block_stop") == 1
+
+
+def test_several_texts_end_without_a_chunk_that_has_none(server: Server) -> None:
+    """OpenAI's clients expect one with include_usage only."""
+    body = {"prompt": PROMPT, **GREEDY, "n": 2}
+    parts = parts_of(server.events("/v1/completions", body))
+    assert all(p["choices"] for p in parts)
+    assert [p["usage"]["completion_tokens"] for p in parts if "usage" in p] == [32] and "usage" in parts[-1]
+    told = parts_of(server.events("/v1/completions", {**body, "stream_options": {"include_usage": True}}))
+    assert [bool(p["choices"]) for p in told if "usage" in p] == [False]

@@ -13,11 +13,13 @@ from sizes import mostly_daily
 from terminals import rest_of, terminal
 
 from duo import Duo, DuoError
-from duo.benchmark.bench import chart
+from duo.benchmark.bench import chart, files, report, slot_report
 from duo.benchmark.bench.arms import ALONE, PLAIN, Arm
 from duo.benchmark.bench.questions import Question
 from duo.benchmark.bench.record import MeasuredAnswer
 from duo.benchmark.bench.writer import DuoWriter
+from duo.cli.bench_head import command_line
+from duo.cli.commands.bench import command as bench
 from duo.cli.main import main
 from duo.models.demo import demo_pair
 from duo.options.validate import generate_options
@@ -171,6 +173,40 @@ def test_without_a_draft_plain_is_measured(run: Run, tmp_path: Path) -> None:
     assert (code, err) == (0, "duo: plain decoding only: no draft was given (-md)\n")
     assert "plain" in out and "speculation" not in out
     assert [s["arm"] for s in json.loads(where.read_text())["summaries"]] == ["plain"]
+
+
+@pytest.mark.parametrize("slots", [[], ["--slots", 1]], ids=["one", "slots"])
+@pytest.mark.parametrize("models", [["-m", TARGET], ["--synthetic", "a=0.8,c=0.2"]], ids=["real", "synthetic"])
+def test_files_are_written_before_a_reader_goes(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, models: list[str], slots: list[Any]
+) -> None:
+    def gone(*_: Any) -> None:
+        raise BrokenPipeError
+
+    for module in (report, slot_report):
+        monkeypatch.setattr(module, "show", gone)
+    where = tmp_path / "x.json"
+    args = [*models, *slots, "-n", 2, "--repetitions", 1, "--modes", "plain", "--json-file", where]
+    args += ["-c", 256, "--questions", 1, "--warm-up", 0] if "-m" in models else []
+    assert run(*args)[0] == 0
+    assert json.loads(where.read_text())["complete"]
+
+
+def test_a_report_that_cannot_be_kept_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*_: Any) -> None:
+        raise DuoError("the disk is full")
+
+    monkeypatch.setattr(files, "write_json", full)
+    args = ["--synthetic", "a=0.8,c=0.2", "-n", 2, "--repetitions", 1, "--modes", "plain"]
+    code, out, err = run(*args, "--json-file", tmp_path / "x.json")
+    assert (code, err) == (1, "duo: the disk is full\n") and "tokens/s" in out
+
+
+@pytest.mark.parametrize("words", [["--hf-token", "hf_x"], ["--hf-token=hf_x"], ["-hft", "hf_x"]], ids=str)
+def test_a_report_has_no_token(words: list[str]) -> None:
+    with bench.make_context("bench", ["-m", TARGET, *words, "-n", "8"]):
+        hidden = [word.replace("hf_x", "***") for word in words]
+        assert shlex.split(command_line()) == ["duo", "bench", "-m", TARGET, *hidden, "-n", "8"]
 
 
 def test_a_chart_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

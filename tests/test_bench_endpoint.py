@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from fake_endpoint import fake_endpoint
 from duo import DuoError
 from duo.benchmark.bench.endpoint.address import EndpointAddress, parse_address, parse_addresses
 from duo.benchmark.bench.endpoint.answer import BadStream, StreamedAnswer
+from duo.benchmark.bench.endpoint.bad_answer import BadAnswerError
 from duo.benchmark.bench.endpoint.client import EndpointClient, read_key
 from duo.benchmark.bench.endpoint.events import EventReader
 
@@ -119,3 +121,8 @@ def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "geh" not in str(e.value)
     with pytest.raises(DuoError, match="cannot be read"):
         read_key(str(tmp_path / "none"))
+
+
+def test_an_error_of_a_server_can_be_copied() -> None:
+    copy = pickle.loads(pickle.dumps(BadAnswerError("h answers 501", 501)))
+    assert (str(copy), copy.status, copy.lacks) == ("h answers 501", 501, True)

@@ -78,6 +78,18 @@ def test_a_reader_that_goes_away_is_no_failure() -> None:
     assert len(lines_but_the_guards(err.decode())) == 1  # the first line
 
 
+def test_a_reader_of_a_table_that_goes_away_is_no_failure() -> None:
+    """rich ends the process by itself then, with code 1."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        p = start_duo("pairs", stdout=writer)
+    finally:
+        os.close(writer)
+    _, err = p.communicate(timeout=HANG_S)
+    assert (p.returncode, err) == (0, b"")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_a_full_disk() -> None:
     with open("/dev/full", "wb") as full:

@@ -230,7 +230,7 @@ def test_doctor_finds_the_widths_at_which_stock_kernels_differ(capsys: pytest.Ca
 @pytest.mark.parametrize("command", ["doctor", "devices"])
 def test_mistakes_of_doctor_and_devices_are_one_sentence(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     wrong: dict[str, list[list[Any]]] = {
-        "doctor": [["-m", "nowhere.gguf"], ["-m", __file__], ["-t", "0"], ["--cpu-kernels", "x"]],
+        "doctor": [["-m", "nowhere.gguf"], ["-m", __file__], ["-t", "0"], ["--cpu-kernels", "x"], ["-ngl", "9" * 4301]],
         "devices": [["--masure"]],
     }
     for args in wrong[command]:

@@ -5,6 +5,7 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import llama_cpp
@@ -116,12 +117,16 @@ def test_norms(encoder: str, norm: int, size: Callable[[Any], Any]) -> None:
     assert np.allclose(size(found), 1, rtol=1e-4) and alike(unit(found), unit(raw))
 
 
-def test_scores_of_documents(reranker: str) -> None:
+def test_scores_of_documents(reranker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Duo(reranker, embedding=True, pooling_type="rank") as d:
         scores = d.rerank("a king", TEXTS)
         assert len(set(scores)) == len(TEXTS)
         a, b = d.tokenize("a", False), d.tokenize("b", False)
         assert d.rank_tokens("a", "b") == [CLS, *a, SEP, SEP, *b, SEP]  # the file adds EOS and SEP, which are one token
+        template = SimpleNamespace(rerank_template="{query}: {document}")
+        monkeypatch.setattr(Duo, "embedder", template)
+        assert d.rank_tokens("a {document}", "b {query}") == d.tokenize("a {document}: b {query}", False, True)
+        monkeypatch.undo()
         theirs = llama_cpp.Llama(reranker, embedding=True, pooling_type=4, n_ctx=N_CTX, verbose=False)
         for text, score in zip(TEXTS, scores, strict=True):
             tokens = d.rank_tokens("a king", text)

@@ -14,8 +14,10 @@ from sizes import size
 
 from duo import DuoError, _core
 from duo.cli.main import main
+from duo.cli.pair_table import print_all
 from duo.gguf_tools.whole_file import CheckedGgufReader
 from duo.models.demo import demo_pair
+from duo.models.pairs import Entry, ModelRef, Pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import Device
 from duo.placement.states import n_states, state_bytes
@@ -184,6 +186,17 @@ def test_the_command_prints_and_answers_with_its_exit_code(tmp_path: Path, capfd
     assert facts["compatible"] is False and "token 5" in facts["why_not"]
     assert facts["target"]["memory"]["total"] == sum(facts["target"]["memory"][k] for k in ("weights", "cache", "work"))
     assert main(["check", "demo"]) == 0
+
+
+def test_names_in_brackets_are_no_markup(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    names = {"t0": "[gMASK]"} | {f"t{i}": f"[/x{i}]" for i in range(5, 4096)}
+    draft = rewrite(DRAFT, tmp_path / "[old].gguf", put=with_words(**names))
+    assert main(["check", str(TARGET), str(draft)]) == 1
+    out = capfd.readouterr().out
+    assert "[old].gguf" in out and "0 '[gMASK]'" in out and "token 5 is '[/x5]' in the draft" in out
+    pair = Pair(name="own", target=ModelRef(file="/data/[old]/x.gguf"), ngrams="always")
+    print_all([Entry(pair, tmp_path, own=True)])
+    assert "/data/[old]/x.gguf" in capfd.readouterr().out
 
 
 def test_the_command_names_types_without_kernels(

@@ -196,3 +196,15 @@ def test_ctrl_c_stops_the_texts_and_writes_what_has_ended(monkeypatch: pytest.Mo
         prompt_lines.write_all(d, ["endless", "a", "b", "c"], {}, out)
     assert stopped.is_set()
     assert [json.loads(line)["index"] for line in out.getvalue().splitlines()] == [1, 2]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_lines_keep_all_characters(encoding: str) -> None:
+    d: Any = SimpleNamespace(generate=lambda prompt: Result(prompt + "\N{SNOWMAN}", (), (), "stop"),
+                             session=SimpleNamespace(turns=SimpleNamespace(n=1)))  # fmt: skip
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding, errors="replace")
+    prompt_lines.write_all(d, ["Gr\u00fcn"], {}, out)
+    line = raw.getvalue().decode(encoding)
+    assert json.loads(line)["text"] == "Gr\u00fcn\N{SNOWMAN}"
+    assert ("\N{SNOWMAN}" in line) == (encoding == "utf-8")  # people read it

@@ -44,6 +44,13 @@ def test_the_server_answers_as_openai_and_llama_server(server: Server) -> None:
     assert server.get("/v1/models").status_code == server.get("/props").status_code == 200
 
 
+def test_shorter_vectors(server: Server) -> None:
+    want = np.array(server.duo.embed(TEXTS, normalize=True))[:, :7]
+    answer = server.post("/v1/embeddings", {"input": TEXTS, "dimensions": 7}).json()
+    found = np.array([x["embedding"] for x in answer["data"]])
+    assert np.allclose(found, want / np.linalg.norm(want, axis=1, keepdims=True), atol=1e-4)
+
+
 def test_vectors_of_tokens_are_not_normalized(encoder: str) -> None:
     with served({"embedding": True}, model=encoder, embedding=True, pooling_type="none", n_ctx=None) as s:
         for asked in ({}, {"embd_normalize": 2}):
@@ -59,6 +66,9 @@ def test_vectors_of_tokens_are_not_normalized(encoder: str) -> None:
         ("/v1/embeddings", {"input": "a", "encoding_format": "hex"}, 400, "it is float or base64"),
         ("/v1/embeddings", {"input": "a " * 500}, 400, "is too large for a pass"),
         ("/v1/embeddings", {"input": "a", "embd_normalize": -7}, 400, "give -1 to 1000"),
+        ("/v1/embeddings", {"input": "a", "dimensions": 0}, 400, "dimensions is 0; the vectors of this model have"),
+        ("/v1/embeddings", {"input": "a", "dimensions": 10**6}, 400, "dimensions is 1000000; "),
+        ("/v1/embeddings", {"input": ["a"] * 2049}, 400, "send at most 2048 at a time"),
         ("/v1/embeddings", {"input": [[99999]]}, 400, "token ids"),
         ("/v1/embeddings", {"input": {"content": 5}}, 400, "something other than texts"),
         ("/v1/embeddings", {"input": {"content": None}}, 400, "something other than texts"),

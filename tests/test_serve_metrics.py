@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from served import GREEDY, PROMPT, Server, raw, request_for, served
 
+from duo.server.metrics import Metrics
 from duo.server.service import Service
 from duo.server.settings import ServerSettings
 
@@ -163,3 +165,14 @@ def test_series_say_when_they_began_if_prometheus_client_does() -> None:
             assert metrics.page.count(b"_created") >= n and (n or b"_created" not in metrics.page)
     finally:
         prometheus_client.enable_created_metrics()
+
+
+def test_llama_servers_count_of_passes_does_not_fall_while_the_models_are_freed() -> None:
+    """By text more passes are counted than there were."""
+    passes = Mock(return_value={"by_width": {1: 3, 4: 2}, "n_texts": 9, "n_rows": 11, "stance_us": [0, 0, 0, 0]})
+    gauges = {"requests_running": 0.0, "requests_waiting": 0.0}
+    metrics = Metrics(lambda: gauges, passes, of_llama_cpp=True)
+    metrics.sums["passes"] = 9.0
+    assert b"\nllamacpp:n_decode_total 5.0\n" in metrics.page
+    passes.return_value = None
+    assert b"\nllamacpp:n_decode_total 5.0\n" in metrics.page

@@ -88,6 +88,8 @@ def test_parameters_that_are_nested_too_deeply(duo_pair: Duo) -> None:
     ({"tool_choice": "required", "tools": None}, "there are no tools"),
     ({"tools": [{"type": "function"}]}, "tool 0 has no function"),
     ({"tools": [{"type": "function", "function": {"name": "x", "parameters": "y"}}]}, "parameters of tool 0 are str"),
+    ({"tools": [{"type": "function", "function": {"name": "x", "parameters": {"$defs": ["y"]}}}],
+      "tool_choice": "required"}, r"the \$defs of tool 0 are \['y'\]"),
     ({"function_call": 3}, "function_call is 3"),
     ({"chat_template_kwargs": ["enable_thinking"]}, "variables of a chat template are a dict"),
     ({"chat_template_kwargs": {1: 2}}, "variables of a chat template are a dict"),
@@ -105,3 +107,9 @@ def test_the_old_arguments_mean_the_same() -> None:
     assert choice_of(None, None, [WEATHER, CLOCK], {"name": "clock"}) == new
     assert choice_of(None, None, [WEATHER, CLOCK], "none").names == frozenset()
     assert new.schema == CLOCK["parameters"]
+
+
+def test_of_two_tools_with_one_name_the_last_counts() -> None:
+    twice = [*TOOLS, {"type": "function", "function": {**CLOCK, "parameters": WEATHER["parameters"]}}]
+    choice = choice_of(twice, {"type": "function", "function": {"name": CLOCK["name"]}}, None, None)
+    assert choice.schema == choice.schemas[CLOCK["name"]] == WEATHER["parameters"]

@@ -174,7 +174,8 @@ def test_a_long_trace_is_drawn_in_part() -> None:
     assert n_verifications(None, 100 + 25 * 100) == (30, 70)
     assert n_verifications(0, 100 + 25 * 100) == (100, 0)
     assert window(generation(5), None, None) == between(generation(5), -1.0, 1e9) == (1_000_000, 1_225_000)
-    for start_ms, end_ms in ((5.0, 5.0), (1e6, None), (None, -1.0), (float("nan"), None), (None, float("inf"))):
+    for start_ms, end_ms in ((5.0, 5.0), (1e6, None), (None, -1.0), (float("nan"), None), (None, float("inf")),
+                             (1e306, None)):  # fmt: skip
         with pytest.raises(ValueError, match="ms"):
             between(events, start_ms, end_ms)
 

@@ -58,6 +58,7 @@ def test_files_hold_texts_prompts_and_conversations(tmp_path: Path) -> None:
         ("a.json", b'{"text": "x"}', "is not a list"),
         ("a.txt", b"\xff", "not UTF-8"),
         ("a.xz", b"no", "damaged"),
+        ("a.txt.gz", gzip.compress(b"nine", mtime=0)[:10] + b"\xff" * 12, "damaged"),
         ("a.txt", b"  ", "no text"),
         ("missing", None, "cannot be read"),
     ],

@@ -146,7 +146,7 @@ def between(events: Sequence[Event], start_ms: float | None, end_ms: float | Non
     Raises BadValueError: the part is empty.
     """
     for ms in (start_ms, end_ms):
-        if ms is not None and not math.isfinite(ms):
+        if ms is not None and not math.isfinite(ms * 1000):
             raise BadValueError(f"{ms} ms is not a time; give a finite number")
     origin, end = min(event.t0_us for event in events), max(event.t1_us for event in events)
     lo = origin if start_ms is None else max(origin, origin + round(start_ms * 1000))

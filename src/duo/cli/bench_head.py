@@ -27,12 +27,21 @@ class ReportCommand(ModelCommand):
     """Keeps the command line as typed, for the report."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_COMMAND_LINE] = shlex.join(["duo", str(self.name), *args])
-        return super().parse_args(ctx, args)
+        typed = [*args]
+        rest = super().parse_args(ctx, args)
+        if token := ctx.params.get("hf_token"):  # people publish reports
+            typed = [a[: -len(token)] + "***" if a == token or _value(a) == token else a for a in typed]
+        ctx.meta[_COMMAND_LINE] = shlex.join(["duo", str(self.name), *typed])
+        return rest
+
+
+def _value(arg: str) -> str:
+    """Of --name=value."""
+    return arg.partition("=")[2] if arg.startswith("-") else ""
 
 
 def command_line() -> str:
-    """The command line of the ReportCommand that runs, as typed."""
+    """The command line of the ReportCommand that runs, as typed, without its token."""
     return str(click.get_current_context().meta[_COMMAND_LINE])
 
 

@@ -68,9 +68,11 @@ def measure(
         raise DuoError(f"{placements[0].name} failed, and the others are compared with it: {results[0].failure}")
     if not bar.complete:
         notes[f"ended early: {bar.done} of {bar.total} answers were written, including warm-up"] = None
-    placed_report.show(results, head, notes)
-    if params["json"] is not None:
-        files.write_json(params["json"], placed_run.as_json(results, head, list(notes), bar.complete))
+    try:
+        if params["json"] is not None:
+            files.write_json(params["json"], placed_run.as_json(results, head, list(notes), bar.complete))
+    finally:  # last: who reads it may go before its end
+        placed_report.show(results, head, notes)
     if not bar.complete:
         raise click.exceptions.Exit(130)
 

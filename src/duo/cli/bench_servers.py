@@ -119,10 +119,12 @@ def _run(
             code = 130 if failure is None else 1
             why = "" if failure is None else f": {one_line(failure)}"
             writer.notes[f"ended early after {bar.done} of {bar.total} answers, including warm-up{why}"] = None
-    slot_report.show(rounds, head, writer.notes)
-    if params["json"] is not None:
-        figures = slot_figures.as_json(rounds, head, writer.notes, raw=params["raw"], complete=code == 0)
-        files.write_json(params["json"], figures)
+    try:
+        if params["json"] is not None:
+            figures = slot_figures.as_json(rounds, head, writer.notes, raw=params["raw"], complete=code == 0)
+            files.write_json(params["json"], figures)
+    finally:  # last: who reads it may go before its end
+        slot_report.show(rounds, head, writer.notes)
     if failure is not None:
         raise failure
     if code:

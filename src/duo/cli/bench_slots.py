@@ -60,9 +60,11 @@ def measure(
         raise ContextFullError("no question fits the context together with its answer; raise -c or lower -n")
     if not bar.complete:
         notes[f"ended early: {bar.done} of {bar.total} answers were written, including warm-up"] = None
-    slot_report.show(rounds, head, notes)
-    if params["json"] is not None:
-        figures = slot_figures.as_json(rounds, head, notes, raw=params["raw"], complete=bar.complete)
-        files.write_json(params["json"], figures)
+    try:
+        if params["json"] is not None:
+            figures = slot_figures.as_json(rounds, head, notes, raw=params["raw"], complete=bar.complete)
+            files.write_json(params["json"], figures)
+    finally:  # last: who reads it may go before its end
+        slot_report.show(rounds, head, notes)
     if not bar.complete:
         raise click.exceptions.Exit(130)

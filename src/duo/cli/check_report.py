@@ -28,7 +28,7 @@ def print_check(c: PairCheck, cache_types: tuple[str, str]) -> None:
     from duo.models.head import cache_warning, refused_layers
     from duo.placement import states
 
-    out = Console(highlight=False, soft_wrap=True)
+    out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     both = [m for m in (c.target, c.draft) if m is not None]
     table = Table("", *("target", "draft")[: len(both)], box=None, padding=(0, 2, 0, 0))
     headers = [m.header for m in both]

@@ -221,6 +221,11 @@ def main(args: list[str] | None = None) -> int:
     except (ReaderGone, BrokenPipeError):
         _to_nowhere(sys.stdout)  # nothing is left to flush at exit
         return 0
+    except SystemExit as e:
+        if not isinstance(e.__context__, BrokenPipeError):  # rich's, with code 1
+            raise
+        _to_nowhere(sys.stdout)
+        return 0
     except Exception as e:
         if _is_interrupt(e):
             return 130

@@ -74,7 +74,7 @@ def fit_as_dict(f: Fit) -> dict[str, Any]:
 def _console() -> Console:
     from rich.console import Console
 
-    out = Console(highlight=False)
+    out = Console(highlight=False, markup=False, emoji=False)
     if not out.is_terminal:
         out.width = 200  # do not cut or wrap lines in a pipe
     return out

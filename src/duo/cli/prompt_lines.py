@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from contextlib import closing, suppress
 from pathlib import Path
@@ -36,12 +37,19 @@ def read_prompts(file: Path) -> list[str]:
     return prompts
 
 
-def as_line(index: int, prompt: str, r: Result | DuoError) -> str:
-    """A text as one line of JSON, or why there is none."""
+def as_line(index: int, prompt: str, r: Result | DuoError, *, escaped: bool) -> str:
+    """A text as one line of JSON, or why there is none. escaped: the line is ASCII."""
+    line: dict[str, Any] = {"index": index, "prompt": prompt}
     if isinstance(r, DuoError):
-        return json.dumps({"index": index, "prompt": prompt, "error": str(r), "code": r.code}, ensure_ascii=False)
-    line = {"index": index, "prompt": prompt, "text": r.text, "finish_reason": r.finish_reason, "timings": r.timings}
-    return json.dumps(line, ensure_ascii=False)
+        line |= {"error": str(r), "code": r.code}
+    else:
+        line |= {"text": r.text, "finish_reason": r.finish_reason, "timings": r.timings}
+    return json.dumps(line, ensure_ascii=escaped)
+
+
+def _is_utf8(out: TextIO) -> bool:
+    """Whether it takes every character."""
+    return out.encoding is None or codecs.lookup(out.encoding).name == "utf-8"
 
 
 def write_all(d: Duo, prompts: list[str], options: dict[str, Any], out: TextIO) -> None:
@@ -64,9 +72,10 @@ def write_all(d: Duo, prompts: list[str], options: dict[str, Any], out: TextIO) 
             d.close()
 
     ready: dict[int, Result | DuoError] = {}
+    escaped = not _is_utf8(out)
 
     def put(i: int) -> None:
-        out.write(as_line(i, prompts[i], ready.pop(i)) + "\n")
+        out.write(as_line(i, prompts[i], ready.pop(i), escaped=escaped) + "\n")
         out.flush()
 
     n_written = n_done = n_failed = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -165,7 +166,8 @@ class Embeddings(Texts):
         """Token ids of a query and a document as a reranker reads them (llama-server's format_prompt_rerank)."""
         template = self.embedder.rerank_template
         if template:
-            return self.tokenize(template.replace("{query}", query).replace("{document}", document), False, True)
+            parts = {"{query}": query, "{document}": document}
+            return self.tokenize(re.sub("{query}|{document}", lambda m: parts[m[0]], template), False, True)
         before, middle, behind = self.embedder.around_pair
         return [*before, *self.tokenize(query, False), *middle, *self.tokenize(document, False), *behind]
 

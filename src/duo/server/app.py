@@ -21,12 +21,12 @@ from duo.generation.recent_events import RecentEvents
 from duo.models.file_name import model_name
 from duo.options.serve import ServeOptions
 from duo.server.errors import ApiError, as_api_error
+from duo.server.json_text import dumped
 from duo.server.middleware import Gate
 from duo.server.route_table import RouteTable
 from duo.server.routes import about, anthropic, embeddings, files, lora, missing, page, responses, slots, texts, tokens
 from duo.server.service import Service
 from duo.server.settings import ServerSettings
-from duo.server.sse import dumped
 from duo.server.visitors import LOCALHOST
 
 if TYPE_CHECKING:

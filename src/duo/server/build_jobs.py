@@ -29,7 +29,7 @@ N_MOST = 1024  # prompts of one request
 N_SCORES = 1 << 20  # log-probabilities of prompts in one answer: more would stop the event loop while it is encoded
 
 
-def listed(prompt: Any) -> list[Any]:
+def listed(prompt: Any, n_most: int = N_MOST) -> list[Any]:
     """The prompts of a request: one, or a list of them. Raises BadValueError."""
     if prompt is None:
         raise BadValueError("the request has no prompt; give text, token ids, or a list of them")
@@ -37,8 +37,8 @@ def listed(prompt: Any) -> list[Any]:
         return [prompt]
     if not prompt:
         raise BadValueError("the prompt is an empty list; give text or token ids")
-    if len(prompt) > N_MOST and not all(isinstance(x, int) for x in prompt):
-        raise BadValueError(f"the request has {len(prompt)} prompts; send at most {N_MOST} at a time")
+    if len(prompt) > n_most and not all(isinstance(x, int) for x in prompt):
+        raise BadValueError(f"the request has {len(prompt)} prompts; send at most {n_most} at a time")
     several = all(isinstance(x, str) for x in prompt) or any(isinstance(x, list | Mapping) for x in prompt)
     return prompt if several else [prompt]
 

@@ -77,6 +77,7 @@ class Families(Collector):
     def __init__(self, metrics: FigureSource, *, of_llama_cpp: bool) -> None:
         self._metrics, self._of_llama_cpp = metrics, of_llama_cpp
         self._before = dict.fromkeys(metrics.sums, 0.0)  # sums at the last request of Prometheus, or at the start
+        self._n_passes: int | None = None  # as last known: while the models are freed, the target does not tell
 
     def collect(self) -> Iterator[Metric]:
         m = self._metrics
@@ -104,7 +105,9 @@ class Families(Collector):
         m = self._metrics
         for name, ours in OF_LLAMA_CPP.items():
             yield CounterMetricFamily("llamacpp:" + name.removesuffix("_total"), WORDS[ours], m.sums[ours])
-        n_passes = m.sums["passes"] if passes is None else sum(passes["by_width"].values())
+        if passes is not None:
+            self._n_passes = sum(passes["by_width"].values())
+        n_passes = m.sums["passes"] if self._n_passes is None else self._n_passes
         yield CounterMetricFamily("llamacpp:n_decode", "Passes of the target", n_passes)
         by_position = CounterMetricFamily(
             "llamacpp:spec_decode_num_accepted_tokens_per_pos", WORDS["accepted_tokens"], labels=["position"]

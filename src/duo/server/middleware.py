@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from duo.errors import Cancelled
 from duo.server.errors import ApiError
+from duo.server.json_text import dumped
 from duo.server.listening import is_loopback_address
 from duo.server.page_files import KINDS
 from duo.server.protocol import is_ambiguous
 from duo.server.route_table import ServedRoute
-from duo.server.sse import Message, Receive, Send, dumped
+from duo.server.sse import Message, Receive, Send
 from duo.server.visitors import READING, PageHeaders
 from duo.support.wording import quoted
 

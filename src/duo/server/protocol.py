@@ -12,7 +12,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from duo.server.errors import ApiError
-from duo.server.sse import dumped
+from duo.server.json_text import dumped
 
 
 def _answer(status: int, phrase: str, message: str) -> bytes:

@@ -6,10 +6,17 @@ start would take a tenth of a second longer.
 
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+
+def _whole(value: Any) -> Any:
+    """100.0 as 100: some languages have no other numbers."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
 Texts = str | list[str]
 Ids = list[int]
 Tree = dict[str, Any]
@@ -34,21 +41,21 @@ class TextFields(Fields):
 
     stream: bool | None = None
     stream_options: Tree | None = None
-    sse_ping_interval: int | None = None
+    sse_ping_interval: Whole | None = None
     return_progress: bool | None = None  # a stream tells how much of the prompt has been read
     timings_per_token: bool | None = None  # and who wrote each token
-    n: int | None = None
-    n_cmpl: int | None = None
-    n_predict: int | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
+    n: Whole | None = None
+    n_cmpl: Whole | None = None
+    n_predict: Whole | None = None
+    max_tokens: Whole | None = None
+    max_completion_tokens: Whole | None = None
     t_max_predict_ms: float | None = None
     stop: Texts | None = None
     ignore_eos: bool | None = None
-    seed: int | None = None
+    seed: Whole | None = None
     samplers: Texts | None = None
     temperature: float | None = None
-    top_k: int | None = None
+    top_k: Whole | None = None
     top_p: float | None = None
     min_p: float | None = None
     typical_p: float | None = None
@@ -58,15 +65,15 @@ class TextFields(Fields):
     dynatemp_range: float | None = None
     dynatemp_exponent: float | None = None
     repeat_penalty: float | None = None
-    repeat_last_n: int | None = None
+    repeat_last_n: Whole | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     dry_multiplier: float | None = None
     dry_base: float | None = None
-    dry_allowed_length: int | None = None
-    dry_penalty_last_n: int | None = None
+    dry_allowed_length: Whole | None = None
+    dry_penalty_last_n: Whole | None = None
     dry_sequence_breakers: list[str] | None = None
-    mirostat: int | None = None
+    mirostat: Whole | None = None
     mirostat_tau: float | None = None
     mirostat_eta: float | None = None
     adaptive_target: float | None = None
@@ -74,24 +81,24 @@ class TextFields(Fields):
     logit_bias: list[Any] | dict[str, Any] | None = None
     grammar: str | None = None
     json_schema: Any = None
-    n_probs: int | None = None
+    n_probs: Whole | None = None
     post_sampling_probs: bool | None = None
     return_tokens: bool | None = None
     response_fields: list[str] | None = None
     verbose: bool | None = None  # the answer has the prompt and the settings as well
     cache_prompt: bool | None = None
-    n_keep: int | None = None
-    n_discard: int | None = None
-    id_slot: int | None = None
+    n_keep: Whole | None = None
+    n_discard: Whole | None = None
+    id_slot: Whole | None = None
     lora: list[Any] | None = None
-    reasoning_budget_tokens: int | None = None
-    thinking_budget_tokens: int | None = None
+    reasoning_budget_tokens: Whole | None = None
+    thinking_budget_tokens: Whole | None = None
     reasoning_budget_message: str | None = None
     mode: str | None = None  # plain, sync, async
     accept: str | None = None  # noise, rejection, typical, top-n
     posterior_threshold: float | None = None
     posterior_alpha: float | None = None
-    accept_top: int | None = None
+    accept_top: Whole | None = None
     draft: Tree | None = None  # n_max, n_min, p_min
 
 
@@ -102,10 +109,10 @@ class PromptFields(TextFields):
 class CompletionFields(PromptFields):
     """/v1/completions"""
 
-    logprobs: int | None = None
+    logprobs: Whole | None = None
     echo: bool | None = None
     suffix: str | None = None
-    best_of: int | None = None
+    best_of: Whole | None = None
 
 
 class InfillFields(PromptFields):
@@ -126,7 +133,7 @@ class ChatFields(TextFields):
     function_call: str | Tree | None = None
     response_format: Tree | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
+    top_logprobs: Whole | None = None
     chat_template_kwargs: Tree | None = None
     reasoning_format: str | None = None
     reasoning_effort: str | None = None
@@ -155,7 +162,7 @@ class ResponsesFields(TextFields):
     tool_choice: str | Tree | None = None
     text: Tree | None = None
     reasoning: Tree | None = None
-    max_output_tokens: int | None = None
+    max_output_tokens: Whole | None = None
     previous_response_id: str | None = None
 
 
@@ -165,7 +172,8 @@ class EmbeddingFields(Fields):
     input: str | list[Any] | Tree | None = None
     content: str | list[Any] | Tree | None = None  # llama-server's older name
     encoding_format: str | None = None
-    embd_normalize: int | None = None
+    dimensions: Whole | None = None
+    embd_normalize: Whole | None = None
 
 
 class RerankFields(Fields):
@@ -174,7 +182,7 @@ class RerankFields(Fields):
     query: str | None = None
     documents: list[str] | None = None
     texts: list[str] | None = None  # text-embeddings-inference's name
-    top_n: int | None = None
+    top_n: Whole | None = None
     return_text: bool | None = None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
 from math import inf
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from duo.server.json_text import dumped
 from duo.server.progress import LOOK_S
+from duo.server.text import N_QUICK
 
 if TYPE_CHECKING:
     from duo.server.errors import ApiError
@@ -26,11 +27,6 @@ Send = Callable[[Message], Awaitable[None]]
 
 DONE = b"data: [DONE]\n\n"
 PING = b":\n\n"
-
-
-def dumped(data: Any) -> bytes:
-    """JSON as UTF-8; what is no Unicode becomes a question mark."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
 
 
 def encoded(event: Event) -> bytes:
@@ -112,7 +108,8 @@ class Events(Response):
             body = b""
             for chunk in chunks:
                 taken_chunk = text.take(chunk)
-                if taken_chunk.is_first and text.scores is not None:  # as long as the prompt
+                tells_all = taken_chunk.is_first or chunk.finish_reason is not None  # of the prompt, or of the text
+                if tells_all and text.n_values > N_QUICK:
                     body += await asyncio.to_thread(self._body, text, taken_chunk)
                 else:
                     body += self._body(text, taken_chunk)

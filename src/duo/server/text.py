@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from duo.generation.stream_async import AsyncStream
     from duo.server.prompt_scores import PromptScores
 
+N_QUICK = 1 << 12  # values of an answer; a larger one is made in a thread
+
 
 @dataclass(frozen=True)
 class TakenChunk:
@@ -96,6 +98,12 @@ class ServedText:
     @property
     def n_tokens(self) -> int:
         return len(self.chunks)
+
+    @property
+    def n_values(self) -> int:
+        """Of an answer: its tokens so far, those of a scored prompt, and the alternatives to each of them."""
+        n = self.n_tokens + (self.n_prompt if self.scores is not None else 0)
+        return n * (1 + (self.job.options["logprobs"] or 0))
 
     @property
     def too_slow(self) -> bool:

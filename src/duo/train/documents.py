@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import lzma
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,7 +62,7 @@ def _of_file(file: Path) -> Iterator[Document]:
         elif name.endswith(".gz"):
             raw, name = gzip.decompress(raw), name.removesuffix(".gz")
         text = raw.decode("utf-8-sig")
-    except (lzma.LZMAError, OSError, EOFError, UnicodeDecodeError) as e:
+    except (lzma.LZMAError, zlib.error, OSError, EOFError, UnicodeDecodeError) as e:
         raise BadValueError(f"the data file {file} is damaged or not UTF-8 ({e}); convert it") from None
     if name.endswith(".jsonl"):
         for n, line in enumerate(text.split("\n"), 1):

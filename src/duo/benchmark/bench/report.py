@@ -120,8 +120,12 @@ def notes_of(records: Sequence[AnswerRecord], sync: Arm | None) -> list[str]:
 
 def printer(console: Console | None) -> Console:
     """The given one; None: standard output, wide enough for a table in a file."""
-    out = console or Console(highlight=False)
-    return out if console is not None or out.is_terminal else Console(highlight=False, width=WIDTH)
+    if console is not None:
+        return console
+    out = Console(highlight=False, markup=False, emoji=False)
+    if not out.is_terminal:
+        out.width = WIDTH
+    return out
 
 
 def show(

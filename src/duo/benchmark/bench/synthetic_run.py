@@ -83,11 +83,13 @@ def run(
         records = interleaved(writer, _questions(N_QUESTIONS), arms, repetitions, 1, progress)
     finally:
         writer.close()
-    report.show(records, head, progress.notes)
-    if json is not None:
-        files.write_json(json, files.as_json(records, head, progress.notes, complete=progress.complete))
-    if csv is not None:
-        files.write_csv(csv, records)
+    try:
+        if json is not None:
+            files.write_json(json, files.as_json(records, head, progress.notes, complete=progress.complete))
+        if csv is not None:
+            files.write_csv(csv, records)
+    finally:  # last: who reads it may go before its end
+        report.show(records, head, progress.notes)
     if not progress.complete:
         raise KeyboardInterrupt
 
@@ -117,9 +119,11 @@ def run_slots(
 
     questions = _questions(max(N_QUESTIONS_SLOTS, *counts))
     rounds = rounds_of(writer, questions, arms, counts, repetitions, 1, progress)
-    slot_report.show(rounds, head, progress.notes)
-    if json is not None:
-        figures = slot_figures.as_json(rounds, head, progress.notes, complete=progress.complete)
-        files.write_json(json, figures)
+    try:
+        if json is not None:
+            figures = slot_figures.as_json(rounds, head, progress.notes, complete=progress.complete)
+            files.write_json(json, figures)
+    finally:  # last: who reads it may go before its end
+        slot_report.show(rounds, head, progress.notes)
     if not progress.complete:
         raise KeyboardInterrupt

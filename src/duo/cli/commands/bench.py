@@ -170,16 +170,18 @@ def _measure(
         code = _alone(params, target, chosen, text, records, notes)
     if not records:
         raise ContextFullError("no question fits the context together with its answer; raise -c or lower -n")
-    report.show(records, head, notes)
-    if params["json"] is not None:
-        figures = files.as_json(records, head, notes, raw=params["raw"], complete=code == 0)
-        files.write_json(params["json"], figures)
-    if params["csv"] is not None:
-        files.write_csv(params["csv"], records)
-    if params["chart"] is not None:
-        summaries, sync = measures.summarise(records), measures.best_sync(records)
-        title = " + ".join(head[name]["file"] for name in ("target", "draft") if name in head)
-        chart.draw(summaries, sync, params["chart"], title)
+    try:
+        if params["json"] is not None:
+            figures = files.as_json(records, head, notes, raw=params["raw"], complete=code == 0)
+            files.write_json(params["json"], figures)
+        if params["csv"] is not None:
+            files.write_csv(params["csv"], records)
+        if params["chart"] is not None:
+            summaries, sync = measures.summarise(records), measures.best_sync(records)
+            title = " + ".join(head[name]["file"] for name in ("target", "draft") if name in head)
+            chart.draw(summaries, sync, params["chart"], title)
+    finally:  # last: who reads it may go before its end
+        report.show(records, head, notes)
     if code != 0:
         raise click.exceptions.Exit(code)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ def _layers(_: click.Context, __: click.Parameter, text: str | None) -> int | No
     """-1: all."""
     if text is None or text == "all":
         return None if text is None else -1
-    if not text.isdecimal():
+    if not re.fullmatch("[0-9]{1,6}", text):
         raise click.BadParameter(f"{text} is not a number of layers; give a number, or all")
     return int(text)
 
@@ -120,7 +121,7 @@ def _print(r: measure.Report, n_threads: int) -> None:
     from duo.benchmark import doctor as measure
     from duo.placement import plugins
 
-    out = Console(highlight=False)
+    out = Console(highlight=False, markup=False, emoji=False)
     out.print(f"{r.model} on {r.processor}")
     table = Table(title=f"milliseconds of a pass, {plural(n_threads, 'thread')}", title_justify="left")
     table.add_column("tokens", justify="right")
@@ -153,7 +154,7 @@ def _print_placed(r: doctor_device.DeviceReport) -> None:
 
     from duo.benchmark.doctor import N_CONTEXT
 
-    out = Console(highlight=False)
+    out = Console(highlight=False, markup=False, emoji=False)
     out.print(f"{r.model} on {', '.join(r.devices)}")
     table = Table(title="milliseconds of a pass", title_justify="left")
     for name in ("tokens", "ms", "v(n)"):

@@ -123,9 +123,11 @@ def run(params: dict[str, Any]) -> None:
         command = recommended(t, params, d.target.path)
         settings = {k: v for k, v in d.options.items() if v != ENGINE_OPTIONS[k].default}
         head = head_of(models, command, {**settings, **given_options(params, GENERATE_OPTIONS)})
-    tune_report.show(t, head)
-    if params["json"] is not None:
-        write_json(params["json"], {**head, **asdict(t)})
+    try:
+        if params["json"] is not None:
+            write_json(params["json"], {**head, **asdict(t)})
+    finally:  # last: who reads it may go before its end
+        tune_report.show(t, head)
 
 
 def _options() -> Iterator[click.Option]:

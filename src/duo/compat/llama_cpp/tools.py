@@ -29,7 +29,7 @@ class Choice:
 
     @property
     def schemas(self) -> dict[str, Any]:
-        """The JSON schemas of the tools' arguments, by name."""
+        """The JSON schemas of the tools' arguments, by name. Of several tools with one name the last counts."""
         return {f["name"]: f.get("parameters") for f in self.functions if f["name"] in self.names}
 
     @property
@@ -39,8 +39,7 @@ class Choice:
         Raises BadValueError.
         """
         if self.named:
-            (function,) = (f for f in self.functions if f["name"] == self.named)
-            return function.get("parameters") or NO_ARGUMENTS
+            return self.schemas[self.named] or NO_ARGUMENTS
         if not self.required:
             return None
         try:
@@ -57,6 +56,8 @@ def _one_of(functions: Sequence[Mapping[str, Any]]) -> Any:
         arguments = dict(f.get("parameters") or NO_ARGUMENTS)
         for key in ("$defs", "definitions"):
             inner = arguments.pop(key, None) or {}
+            if not isinstance(inner, Mapping):
+                raise BadValueError(f"the {key} of tool {i} are {quoted(inner, 40)}; write an object of JSON schemas")
             definitions |= {f"{i}-{key}-{name}": _moved(schema, i) for name, schema in inner.items()}
         shape = {"name": {"const": f["name"]}, "arguments": _moved(arguments, i)}
         kinds.append({"type": "object", "properties": shape, "required": list(shape), "additionalProperties": False})

@@ -82,14 +82,14 @@ class CompletionShape(AnswerFormat):
         yield self._event(text, part.content)
 
     def end(self, text: ServedText) -> Iterator[Event]:
-        is_last = len(self.texts) == 1
+        is_last = all(t.finish for t in self.texts)
         more: dict[str, Any] = {"usage": self.usage} if is_last and not self.with_usage else {}
-        if is_last:
+        if len(self.texts) == 1:
             more |= self.verbose_fields()
         yield self._event(text, "", finish_reason(text.finish), **more, timings=text.timings)
 
     def last(self) -> Iterator[Event]:
-        if self.with_usage or len(self.texts) > 1:
+        if self.with_usage:
             yield "", {**self.dicts.completion([], self.usage)}
 
     def _choice(self, text: ServedText) -> CompletionChoice:

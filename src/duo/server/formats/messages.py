@@ -99,6 +99,8 @@ class MessagesShape(AnswerFormat):
         return {"stop_reason": reason, "stop_sequence": word or None}
 
     def end(self, text: ServedText) -> Iterator[Event]:
+        if not self._n_blocks:
+            yield from self._start("text", {"text": "", **CITATIONS})
         yield from self._stop()
         yield _event("message_delta", delta={**OF_MESSAGE, **self._why(text, called=self._called)}, usage=self._usage)
         yield _event("message_stop")

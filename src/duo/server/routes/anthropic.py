@@ -150,6 +150,6 @@ def _choice(choice: Mapping[str, Any]) -> Any:
     kind = choice.get("type")
     if kind == "tool":
         return {"type": "function", "function": {"name": choice.get("name")}}
-    if kind not in CHOICES:
+    if not isinstance(kind, str) or kind not in CHOICES:
         raise BadValueError(f"tool_choice is {quoted(choice)}; its type is auto, any, tool or none")
-    return CHOICES[str(kind)]
+    return CHOICES[kind]

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from duo.errors import BadValueError
+from duo.generation.embeddings import normalized
 from duo.model import Duo
 from duo.server.build_jobs import listed, tokens_of
 from duo.server.errors import ApiError
@@ -22,11 +23,13 @@ from duo.server.sse import first_of
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
+    from duo.generation.embeddings import Vectors
     from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
 Texts = list[list[int]]  # token ids
 FORMATS = ("float", "base64")
+N_MOST = 2048  # inputs of one request, as OpenAI takes them
 
 
 def add(router: RouteTable, service: Service) -> None:
@@ -39,13 +42,13 @@ def add(router: RouteTable, service: Service) -> None:
         return await answer_vectors(request, await fields_of(service, request, EmbeddingFields))
 
     async def openai(request: Request) -> Response:
-        """The same as OpenAI answers it. encoding_format: float or base64."""
+        """The same as OpenAI answers it. encoding_format: float or base64. dimensions: the first numbers alone."""
         f = await fields_of(service, request, EmbeddingFields)
         if f.input is None and f.content is not None:
             return await answer_vectors(request, f)
         inputs, norm, form = _inputs(f), _norm(f, service.settings.norm), _form(f)
         name = f.model or service.settings.names[0]
-        return await _answer(service, request, lambda duo: _openai(duo, inputs, norm, form, name))
+        return await _answer(service, request, lambda duo: _openai(duo, inputs, norm, form, name, f.dimensions))
 
     async def rerank(request: Request) -> Response:
         """How well each document answers the query, best first."""
@@ -93,7 +96,7 @@ def _inputs(f: EmbeddingFields) -> list[Any]:
     inputs = f.input if f.input is not None else f.content
     if inputs is None:
         raise BadValueError("the request has no input; give a text, token ids, or a list of them")
-    return listed(inputs)
+    return listed(inputs, N_MOST)
 
 
 def _norm(f: EmbeddingFields, norm: int) -> int:
@@ -154,12 +157,24 @@ def _native(duo: Duo, inputs: list[Any], norm: int) -> tuple[list[dict[str, Any]
     return [{"index": i, "embedding": v.tolist()} for i, v in enumerate(vectors)], texts
 
 
-def _openai(duo: Duo, inputs: list[Any], norm: int, form: str, name: str) -> tuple[dict[str, Any], Texts]:
+def _shortened(duo: Duo, texts: Texts, norm: int, n: int | None) -> list[Vectors]:
+    """A vector of each text. n: its first numbers alone, with the same norm. Raises BadValueError."""
+    if n is None:
+        return duo.vectors(texts, norm)
+    width = duo.embedder.n_out
+    if not 1 <= n <= width:
+        raise BadValueError(f"dimensions is {n}; the vectors of this model have {width} numbers, give 1 to {width}")
+    return [normalized(rows[:, :n], norm) for rows in duo.vectors(texts, -1)]
+
+
+def _openai(
+    duo: Duo, inputs: list[Any], norm: int, form: str, name: str, n_dimensions: int | None
+) -> tuple[dict[str, Any], Texts]:
     if duo.embedder.pooling == "none":
         raise BadValueError("OpenAI's embeddings are one vector for each text; start the server with another --pooling")
     texts = _texts(duo, inputs)
     data = []
-    for i, rows in enumerate(duo.vectors(texts, norm)):
+    for i, rows in enumerate(_shortened(duo, texts, norm, n_dimensions)):
         one: dict[str, Any] = {"object": "embedding", "index": i}
         if form == "base64":
             packed = base64.b64encode(rows[0].astype("<f4").tobytes()).decode()

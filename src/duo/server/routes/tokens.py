@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from duo.errors import BadValueError
 from duo.model import Duo
 from duo.server.build_jobs import tokens_of
 from duo.server.chat_options import prompt_of
@@ -18,6 +19,8 @@ from duo.server.schemas import ChatFields, DetokenizeFields, Fields, TokenizeFie
 if TYPE_CHECKING:
     from duo.server.route_table import RouteTable
     from duo.server.service import Service
+
+N_PIECES = 1 << 18  # each takes 300 bytes until the answer is sent
 
 
 def add(router: RouteTable, service: Service) -> None:
@@ -50,7 +53,7 @@ def add(router: RouteTable, service: Service) -> None:
 
 async def _answer(service: Service, f: Fields, make: Callable[[Duo], Any]) -> Response:
     duo = service.check_ready()
-    return Json(await service.in_thread(make, duo, fields=f))
+    return await service.in_thread(lambda: Json(make(duo)), fields=f)  # encoded there: it may be long
 
 
 def _tokens(duo: Duo, f: TokenizeFields) -> list[Any]:
@@ -60,6 +63,10 @@ def _tokens(duo: Duo, f: TokenizeFields) -> list[Any]:
     ids = tokens_of(duo, f.content, add_special=bool(f.add_special), parse_special=parse) if f.content else []
     if not f.with_pieces:
         return ids
+    if len(ids) > N_PIECES:
+        raise BadValueError(
+            f"the text has {len(ids)} tokens, and with_pieces takes at most {N_PIECES} at a time; send a part of it"
+        )
     return [{"id": i, "piece": _piece(duo.local_model.piece(i, True))} for i in ids]
 
 

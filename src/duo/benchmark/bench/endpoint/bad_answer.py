@@ -8,9 +8,9 @@ LACKS = (400, 404, 422, 501)  # the server does not have what was asked for
 
 
 class BadAnswerError(BadValueError):
-    """A server's answer that is not what was asked for. status: of HTTP."""
+    """A server's answer that is not what was asked for. status: of HTTP (pickle sets it later)."""
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
 
