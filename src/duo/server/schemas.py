@@ -124,6 +124,7 @@ class ChatFields(TextFields):
     tool_choice: str | Tree | None = None
     functions: list[Tree] | None = None
     function_call: str | Tree | None = None
+    parallel_tool_calls: bool | None = None  # false: one call at most
     response_format: Tree | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
@@ -153,6 +154,7 @@ class ResponsesFields(TextFields):
     instructions: str | None = None
     tools: list[Tree] | None = None
     tool_choice: str | Tree | None = None
+    parallel_tool_calls: bool | None = None
     text: Tree | None = None
     reasoning: Tree | None = None
     max_output_tokens: int | None = None

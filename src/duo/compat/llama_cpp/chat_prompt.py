@@ -46,6 +46,7 @@ class ChatPrompt:
     shape: Mapping[str, Any]  # keywords of `stream` that go with it; without a grammar: any text
     choice: Choice
     reasoning: bool  # thoughts are no part of the answer
+    single: bool = False  # it has one call of a tool at most
 
     @property
     def is_read(self) -> bool:
@@ -57,8 +58,8 @@ class ChatPrompt:
         if self.choice.named:
             reader: AnswerReader | CallReader = CallReader(self.choice.named)
         else:
-            reader = AnswerReader(self.text, reasoning=self.reasoning, tools=self.choice.schemas)
-        return Reading(spelled, reader, self.choice.names)
+            reader = AnswerReader(self.text, reasoning=self.reasoning, tools=self.choice.schemas, single=self.single)
+        return Reading(spelled, reader)
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class ChatRequest:
     reasoning: bool = False
     variables: Mapping[str, Any] = field(default_factory=dict)  # of the template
     prefill: bool = False  # an answer that stands last is to go on
+    single: bool = False  # one call of a tool at most
 
 
 def chat_prompt(
@@ -101,7 +103,7 @@ def chat_prompt(
         before = _before_last_user(template, messages, {**of_tools, **request.variables})
         same = text[: n_same(before, text)]
         shape["prompt_mark"] = n_same(tokenize(same, template.add_special), tokens) if same else 0
-    return ChatPrompt(text, tokens, shape, choice, request.reasoning)
+    return ChatPrompt(text, tokens, shape, choice, request.reasoning, request.single)
 
 
 def _before_last_user(template: ChatTemplate, messages: object, variables: Mapping[str, Any]) -> str:
