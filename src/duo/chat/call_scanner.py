@@ -109,9 +109,8 @@ class CallScanner:
         while marks:
             yield from source.spaces()
             if not (mark := (yield from source.one_of(marks))):
-                rest = source.text[source.at :]
-                if source.ended and rest and any(m.startswith(rest) for m in marks):  # the limit cut it
-                    source.cut(len(source.text))
+                if source.ended and any(m.startswith(source.text[source.at :]) for m in marks):
+                    source.cut(len(source.text))  # the limit cut it, or there is white space
                 break
             source.cut(source.at + len(mark))
         source.at = 0

@@ -93,7 +93,7 @@ class ChatTemplate:
     def render(self, messages: object, *, add_generation_prompt: bool = True, **more: Any) -> str:
         """The prompt. more: other variables of the template (tools, enable_thinking, ...). Raises BadValueError."""
         checked = check_messages(messages)
-        if self.add_special:
+        if self.traits is None:
             if more.get("tools"):
                 raise BadValueError(
                     f"the chat template {self.name} has no place for tools; leave out tools, or give a jinja2 template"
