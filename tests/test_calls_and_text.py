@@ -156,6 +156,7 @@ CALLED = [("weather", ARGUMENTS)]
      ', {"name": "other", "arguments": {}}]', CALLED),
     ("One: " + HERMES + " Two: " + FORMS["mistral, new"] + ".", "One: Two:.", CALLED * 2),
     (HERMES.replace(ARGUMENTS, '{"city": 01}'), "", [("weather", '{"city": 01}')]),
+    (FORMS["llama 3"].replace("}}", '}, "color": "red"}'), "", CALLED),
     ('<tool_call>{"arguments": {"city": "Rome"}, "name": "weather"}</tool_call>x', "x", CALLED),
 ])  # fmt: skip
 def test_what_follows_a_call_is_text(text: str, content: str, calls: list[tuple[str, str]]) -> None:

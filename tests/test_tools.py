@@ -76,7 +76,7 @@ def test_a_parameter_has_the_type_that_its_schema_says() -> None:
     '{"name": "other", "arguments": {}}', '{"name": "weather", "arguments": 3}', "<tool_call>no</tool_call>", "{",
     "[1]",
     '<tool_call>{"name": "weather"', "[TOOL_CALLS]", ">>>all\nHi", "a <function=other>{}</function>",
-    "[" * 100_000, '{"name": "weather", "arguments": {}, "color": "red"}',
+    "[" * 100_000, '{"color": "red", "name": "weather"}',
 ])  # fmt: skip
 def test_text_that_is_not_a_call_stays_text(text: str) -> None:
     assert split_calls(text, NAMES) == (text, [])

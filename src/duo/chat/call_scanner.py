@@ -182,9 +182,8 @@ class CallScanner:
 
     def _members(self, call: Writing, *, marked: bool) -> Wait[bool]:
         """From the brace of an object to its end; False: it is no call, or not whole. marked: it may have any key."""
-        source = self._source
+        source, before = self._source, ""
         source.at += 1
-        before = ""
         while (c := (yield from source.spaces())) != "}":
             if before:
                 if c != ",":
@@ -192,7 +191,8 @@ class CallScanner:
                 source.at += 1
                 yield from source.spaces()
             before = (yield from source.string()) or ""
-            if not before or not (marked or before in KEYS) or (yield from source.spaces()) != ":":
+            is_known = marked or call.begun or before in KEYS
+            if not before or not is_known or (yield from source.spaces()) != ":":
                 return False
             source.at += 1
             if not (yield from self._member(call, before, (yield from source.spaces()), marked=marked)):

@@ -102,7 +102,10 @@ class ChatTemplate:
             if any("\0" in part for m in plain for part in m):
                 raise BadValueError("a message holds a NUL character; remove it")
             return _core.apply_chat_template(self.name, plain, add_generation_prompt)
-        messages, tools = fitted(checked, more.get("tools"), self.traits)
+        try:
+            messages, tools = fitted(checked, more.get("tools"), self.traits)
+        except RecursionError:
+            raise BadValueError("the tools or their calls are nested too deeply; simplify them") from None
         return self._written(messages, {**more, "add_generation_prompt": add_generation_prompt, "tools": tools})
 
     def _written(self, messages: list[dict[str, Any]], more: Mapping[str, Any]) -> str:

@@ -78,7 +78,7 @@ class MessagesShape(AnswerFormat):
         for kind, more, named in _deltas(part):
             if named is not None or self._open != kind:
                 self._called |= kind == "tool_use"
-                of_stream = {"input": {}} if kind == "tool_use" else {FIELDS[kind]: ""}
+                of_stream: dict[str, Any] = {"input": {}} if kind == "tool_use" else {FIELDS[kind]: ""}
                 yield from self._start(kind, {**of_stream, **_block(kind, named)})
             if more:
                 yield self._delta({"type": DELTAS[kind], FIELDS[kind]: more})
