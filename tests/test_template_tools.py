@@ -74,7 +74,7 @@ def test_ids_of_nine_where_a_template_wants_them() -> None:
     template = ChatTemplate(
         LOOP.replace("CALL", NINE) + results + "{% endif %}{{ m.tool_call_id }};{% endif %}{% endfor %}"
     )
-    text = template.render(called((LONG, "{}"), ("abcdef123", "{}")), tools=TOOLS)
+    text = template.render(called((LONG, "{}"), ("abcdef123", "{}")), tools=TOOLS, in_words=True)
     short = short_id(LONG)
     assert len(short) == 9 and short.isalnum() and short != short_id(LONG + "8")
     assert f"<{short} weather {{}}><abcdef123 weather {{}}>" in text and text.endswith(f"{short};abcdef123;")
@@ -109,10 +109,10 @@ ALTERNATE = (  # Gemma 2
 def test_a_template_without_a_place_for_tools_has_them_in_words() -> None:
     template = ChatTemplate(ALTERNATE)
     assert not template.traits.tools and not template.traits.system and not template.traits.calls.shown
-    first = template.render([{"role": "system", "content": "Be brief."}, USER], tools=TOOLS)
+    first = template.render([{"role": "system", "content": "Be brief."}, USER], tools=TOOLS, in_words=True)
     assert first.startswith(f"u:Be brief.\n\n{HEAD}\n") and first.endswith("\nSun?;")
     assert json.dumps(TOOLS[0]["function"]) in first
-    text = template.render([*called(("x1", '{"a": 1}'), ("x2", "{}"), content="Look."), USER])
+    text = template.render([*called(("x1", '{"a": 1}'), ("x2", "{}"), content="Look."), USER], in_words=True)
     call = '<tool_call>\n{{"name": "weather", "arguments": {}}}\n</tool_call>'
     assert text == (
         "u:Sun?;a:Look.\n" + call.format('{"a": 1}') + "\n" + call.format("{}") + ";u:<tool_response>\n41\n"
@@ -148,8 +148,8 @@ def test_every_template_shows_what_an_agent_did(path: Path | None) -> None:
     two = [*called(("toolu_a1", '{"city": "Rome"}'), ("toolu_b2", '{"city": "Bonn"}')), {
         "role": "assistant", "content": "Done."}, USER]  # fmt: skip
     for messages, words in ((one, ("Rome", "47")), (two, ("Rome", "41", "Bonn", "42"))):
-        text = template.render(messages, tools=TOOLS)
+        text = template.render(messages, tools=TOOLS, in_words=True)
         assert [w for w in ("weather", "Looks.", *words) if w not in text] == []
         assert [w for w in ('\\"city', "'city'", "None") if w in text] == []
-    told = template.render([{"role": "system", "content": "Be brief."}, USER], tools=TOOLS)
+    told = template.render([{"role": "system", "content": "Be brief."}, USER], tools=TOOLS, in_words=True)
     assert "Be brief." in told and "Looks." in told

@@ -90,8 +90,12 @@ class ChatTemplate:
             )
         return dict(variables)
 
-    def render(self, messages: object, *, add_generation_prompt: bool = True, **more: Any) -> str:
-        """The prompt. more: other variables of the template (tools, enable_thinking, ...). Raises BadValueError."""
+    def render(
+        self, messages: object, *, add_generation_prompt: bool = True, in_words: bool = False, **more: Any
+    ) -> str:
+        """The prompt. in_words: tools and calls for which the template has no place become text; otherwise they are
+        left out, as in llama_cpp. more: other variables of the template (tools, enable_thinking, ...). Raises
+        BadValueError."""
         checked = check_messages(messages)
         if self.traits is None:
             if more.get("tools"):
@@ -103,7 +107,7 @@ class ChatTemplate:
                 raise BadValueError("a message holds a NUL character; remove it")
             return _core.apply_chat_template(self.name, plain, add_generation_prompt)
         try:
-            messages, tools = fitted(checked, more.get("tools"), self.traits)
+            messages, tools = fitted(checked, more.get("tools"), self.traits, in_words=in_words)
         except RecursionError:
             raise BadValueError("the tools or their calls are nested too deeply; simplify them") from None
         return self._written(messages, {**more, "add_generation_prompt": add_generation_prompt, "tools": tools})

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 Messages = list[dict[str, Any]]
 
 
-def fitted(messages: Messages, tools: Any, traits: TemplateTraits) -> tuple[Messages, Any]:
-    """The messages, and the tools that are left for the template to show."""
-    in_words = bool(tools) and not traits.tools
+def fitted(messages: Messages, tools: Any, traits: TemplateTraits, *, in_words: bool) -> tuple[Messages, Any]:
+    """The messages, and the tools that are left for the template. in_words: what it cannot show becomes text."""
+    to_describe = in_words and bool(tools) and not traits.tools
     if any(m.get("tool_calls") or m["role"] == "tool" for m in messages):
-        if in_words or not traits.calls.shown:
-            messages = calls_in_words(messages, results=not traits.results)
-        else:
+        if traits.calls.shown and not to_describe:
             messages = _with_calls(messages, traits.calls)
-    if in_words:
+        elif in_words:
+            messages = calls_in_words(messages, results=not traits.results)
+    if to_describe:
         messages, tools = described(messages, tools), None
     if any(m["role"] == "system" for m in messages) and not traits.system:
         messages = _without_system(messages)

@@ -37,6 +37,7 @@ def chat_request(f: ChatFields, duo: Duo, settings: ServerSettings) -> ChatReque
         variables=variables_of(f, duo, settings),
         prefill=_continues(f) or settings.prefills,
         single=f.parallel_tool_calls is False,
+        in_words=True,
     )
 
 

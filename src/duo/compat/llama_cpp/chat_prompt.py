@@ -75,6 +75,7 @@ class ChatRequest:
     variables: Mapping[str, Any] = field(default_factory=dict)  # of the template
     prefill: bool = False  # an answer that stands last is to go on
     single: bool = False  # one call of a tool at most
+    in_words: bool = False  # tools for which the template has no place are described; llama_cpp leaves them out
 
 
 def chat_prompt(
@@ -90,6 +91,7 @@ def chat_prompt(
     of_tools = {"tools": request.tools, "tool_choice": request.tool_choice}
     of_tools |= {"functions": request.functions, "function_call": request.function_call}
     choice = choice_of(**of_tools)
+    of_tools["in_words"] = request.in_words
     schema = choice.schema if choice.schema is not None else schema_of(request.response_format)
     if choice.forbidden or (choice.schema is not None and template.add_special):
         of_tools["tools"] = None  # where a grammar shapes the answer, a template may leave them out
