@@ -164,4 +164,4 @@ def test_a_cache_in_an_unknown_home_is_one_sentence(run: Run, monkeypatch: pytes
     said = f"duo: the hub's cache ~no-such-user/x {why}\n"
     assert run("-cl") == (1, "", said)
     assert run("-hf", "a/b", "-p", "x") == (1, "", said)
-    assert listed(TARGET) == [], "nobody asked for the cache"
+    assert listed(Path("qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"))[0].path is None, "nobody asked for the cache"

@@ -66,6 +66,7 @@ def answer(
     try:
         failure = show.TokenPrinter(sys.stdout, color, reading).write(stream)
     except BaseException as e:  # no text, or a second Ctrl-C while the first one stops it
+        stream.close()
         if not stream.result.text:
             talk.take_back()
             raise
