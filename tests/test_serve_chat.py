@@ -238,6 +238,21 @@ def test_a_call_of_a_tool_comes_in_pieces(server: Server, choice: Any) -> None:
     assert events[-2][1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
+def test_calls_that_the_template_does_not_show_are_in_the_next_prompt(server: Server) -> None:
+    function = {"name": "roll", "arguments": '{"sides":6}'}
+    called = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "x", "type": "function", "function": function}],
+    }
+    told = [*TALE, called, {"role": "tool", "tool_call_id": "x", "content": "4"}]
+    prompt = server.post("/apply-template", {"messages": told, "tools": [CALLED]}).json()["prompt"]
+    call = '<tool_call>\n{"name": "roll", "arguments": {"sides":6}}\n</tool_call>'
+    assert f"<|im_start|>assistant\n{call}<|im_end|>\n<|im_start|>tool\n4<|im_end|>" in prompt
+    caps = server.get("/props").json()["chat_template_caps"]
+    assert caps["supports_tools"] and caps["supports_system_role"] and not caps["supports_tool_calls"]
+
+
 def test_one_call_if_the_request_says_so(server: Server) -> None:
     """Frameworks that set parallel_tool_calls break on a second call."""
     call = '<tool_call>{"name": "roll", "arguments": {}}</tool_call>'
