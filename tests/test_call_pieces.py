@@ -8,8 +8,8 @@ import random
 import pytest
 from test_tools import FORMS, NAMES
 
-from duo.chat.tool_calls import CallPiece
 from duo.chat.reading import AnswerReader, CallReader, Part, joined
+from duo.chat.tool_calls import CallPiece
 from duo.compat.llama_cpp.answer import Reading
 from duo.generation.result import Chunk
 

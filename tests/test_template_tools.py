@@ -53,6 +53,7 @@ def called(*calls: tuple[str, Any], content: str | None = None) -> list[dict[str
     (QWEN, '{"a":1}', "<weather a=1>"),
     (QWEN, {"a": 1}, "<weather a=1>"),
     (QWEN, "", "<weather>"),
+    (QWEN, '{"a": "cut', '<weather text={"a": "cut>'),
     (HERMES, '{"a":1}', '<weather {"a": 1}>'),
     (HERMES, "no {JSON", '<weather "no {JSON">'),
     (HERMES, "[1]", '<weather "[1]">'),

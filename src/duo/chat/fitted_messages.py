@@ -50,7 +50,10 @@ def _call(call: Any, traits: CallTraits) -> Any:
     fixed = {**call, "function": {**call["function"]}}
     if "arguments" in call["function"]:
         arguments = call["function"]["arguments"]
-        fixed["function"]["arguments"] = object_of(arguments) if traits.objects else text_of(arguments)
+        fitting = object_of(arguments) if traits.objects else text_of(arguments)
+        if traits.only_objects and not isinstance(fitting, Mapping):  # a call that was cut, say; the agent goes on
+            fitting = {"text": fitting}
+        fixed["function"]["arguments"] = fitting
     if traits.short_ids and isinstance(call.get("id"), str):
         fixed["id"] = short_id(call["id"])
     return fixed

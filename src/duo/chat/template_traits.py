@@ -28,6 +28,7 @@ class CallTraits:
 
     shown: bool = False  # False: not at all
     objects: bool = False  # arguments are objects; False: JSON text
+    only_objects: bool = False  # it refuses text
     null: bool = False  # an answer that is nothing but calls has null as content; False: an empty text
     short_ids: bool = False  # ids must have nine letters and digits
     parallel: bool = True  # an answer may have several calls
@@ -79,6 +80,7 @@ class TemplateTraits:
             return CallTraits(
                 shown=True,
                 objects=objects,
+                only_objects=by_text is None,
                 null=content is None,
                 short_ids=self._rendered(_turns(arguments, content, [LONG_ID]), TOOLS) is None,
                 parallel=self._shows_both(arguments, content),
