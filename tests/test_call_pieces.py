@@ -8,8 +8,8 @@ import random
 import pytest
 from test_tools import FORMS, NAMES
 
-from duo.chat.call_pieces import CallPiece
 from duo.chat.reading import AnswerReader, CallReader, Part, joined
+from duo.chat.tool_calls import CallPiece
 from duo.compat.llama_cpp.answer import Reading
 from duo.generation.result import Chunk
 
@@ -39,7 +39,7 @@ def read(
 ) -> tuple[list[Part], list[CallPiece]]:
     """What the text is read as, and the pieces in the order in which they come."""
     used = AnswerReader("", reasoning=True, tools=NAMES) if reader is None else reader
-    reading = Reading(Plain(), used, NAMES)  # type: ignore[arg-type]
+    reading = Reading(Plain(), used)  # type: ignore[arg-type]
     parts: list[Part] = []
     for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
         parts += reading.add(Chunk(text[begin:end]))

@@ -82,7 +82,7 @@ def test_bad_messages_are_one_sentence(duo_pair: Duo, messages: object, why: str
     ("", "unknown chat template ''"),
     ("{{ raise_exception('roles must\nalternate') }}", "refuses this conversation: roles must alternate"),
     ("{{ ''.__class__.__mro__ }}", "does something that is forbidden"),
-    ("{{ messages.append(1) }}", "forbidden"),
+    ("{{ messages.clear() }}", "forbidden"),
     ("{{ messages[0].content.format_map(1, 2) }}", "fails on this conversation"),
     ("{{ messages[7].content + 1 }}", "fails on this conversation"),
     ("{% for i in range(10**9) %}{% endfor %}", "fails on this conversation"),

@@ -60,6 +60,37 @@ def test_all_dialects_show_the_same(server: Server) -> None:
     assert answer["tokens_evaluated"] > 16 and "Look:  It is" in answer["prompt"]
 
 
+CALL = {"name": "look", "arguments": "{}"}
+
+
+def results() -> list[tuple[str, dict[str, Any]]]:
+    """Routes that count tokens, and a conversation in which a tool has returned a picture."""
+    user = {"role": "user", "content": "What is it?"}
+    source = {"type": "base64", "media_type": "image/png", "data": DATA}
+    block = {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "a.png"},
+                                                                    {"type": "image", "source": source}]}  # fmt: skip
+    called = [{"id": "1", "type": "function", "function": CALL}]
+    content = [{"type": "text", "text": "a.png"}, {"type": "image_url", "image_url": {"url": URL}}]
+    output = [{"type": "input_text", "text": "a.png"}, {"type": "input_image", "image_url": URL}]
+    use = {"type": "tool_use", "id": "1", "name": "look", "input": {}}
+    return [
+        ("/v1/messages/count_tokens", {"messages": [
+            user, {"role": "assistant", "content": [use]}, {"role": "user", "content": [block]}]}),
+        ("/v1/chat/completions/input_tokens", {"messages": [
+            user, {"role": "assistant", "content": None, "tool_calls": called},
+            {"role": "tool", "tool_call_id": "1", "content": content}]}),
+        ("/v1/responses/input_tokens", {"input": [
+            user, {"type": "function_call", "call_id": "1", **CALL},
+            {"type": "function_call_output", "call_id": "1", "output": output}]}),
+    ]  # fmt: skip
+
+
+def test_a_tool_returns_a_picture(server: Server) -> None:
+    """Claude Code's Read and Codex's view_image do."""
+    counts = {server.post(path, body).json()["input_tokens"] for path, body in results()}
+    assert len(counts) == 1 and counts.pop() > 16
+
+
 def data(file: bytes) -> str:
     return url_of(file)
 
@@ -91,6 +122,10 @@ def test_a_server_without_a_projector_says_so() -> None:
         answer = chat(s, URL)
         assert answer.status_code == 400 and "--mmproj" in answer.json()["error"]["message"]
         assert not s.get("/props").json()["modalities"]["vision"]
+        counts = {s.post(path, body).json()["input_tokens"] for path, body in results()}
+        assert len(counts) == 1
+        (_, (_, told), _) = results()
+        assert "a.png\n[a picture that this model cannot see]" in s.post("/apply-template", told).json()["prompt"]
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -1,5 +1,8 @@
 """Tools, and their calls as models write them."""
 
+from collections.abc import Collection
+
+from duo.chat.call_scanner import CallScanner
 from duo.chat.tool_calls import CALL_BEGIN, CALL_END, CALLS_BEGIN, CALLS_END, SEP, Call
 
 CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 9}}, "required": ["city"]}
@@ -48,3 +51,9 @@ FORMS = {
 
 
 NAMES = ("weather", "clock")
+
+
+def split_calls(text: str, tools: Collection[str], *, alone: bool = True) -> tuple[str, list[Call]]:
+    """A whole answer as its text and its calls."""
+    events = CallScanner(tools, alone=alone).feed(text, last=True)
+    return "".join(e for e in events if isinstance(e, str)), [e for e in events if isinstance(e, Call)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from duo import _core
+from duo.chat.fitted_messages import fitted
+from duo.chat.template_traits import TemplateTraits
 from duo.errors import BadValueError
 from duo.support.wording import quoted
 
@@ -59,6 +62,7 @@ class ChatTemplate:
         # libllama's templates write no BOS and leave it to the tokenizer. jinja2 templates write all special tokens.
         self.add_special = self.name in _core.chat_templates()
         self.variables: frozenset[str] = frozenset()  # that a caller may set
+        self.traits: TemplateTraits | None = None  # None: libllama's, which have no place for tools
         if self.add_special:
             return
         if "{" not in source:
@@ -68,6 +72,7 @@ class ChatTemplate:
 
         self._template = JinjaTemplate(source, HOW)
         self.variables = self._template.variables
+        self.traits = TemplateTraits(lambda messages, tools: self._written(messages, {"tools": tools}))
 
     def check_variables(self, variables: object) -> dict[str, Any]:
         """The variables that a caller gives. Raises BadValueError: they are no dict, or this template cannot have
@@ -85,10 +90,14 @@ class ChatTemplate:
             )
         return dict(variables)
 
-    def render(self, messages: object, *, add_generation_prompt: bool = True, **more: Any) -> str:
-        """The prompt. more: other variables of the template (tools, enable_thinking, ...). Raises BadValueError."""
+    def render(
+        self, messages: object, *, add_generation_prompt: bool = True, in_words: bool = False, **more: Any
+    ) -> str:
+        """The prompt. in_words: tools and calls for which the template has no place become text; otherwise they are
+        left out, as in llama_cpp. more: other variables of the template (tools, enable_thinking, ...). Raises
+        BadValueError."""
         checked = check_messages(messages)
-        if self.add_special:
+        if self.traits is None:
             if more.get("tools"):
                 raise BadValueError(
                     f"the chat template {self.name} has no place for tools; leave out tools, or give a jinja2 template"
@@ -97,8 +106,19 @@ class ChatTemplate:
             if any("\0" in part for m in plain for part in m):
                 raise BadValueError("a message holds a NUL character; remove it")
             return _core.apply_chat_template(self.name, plain, add_generation_prompt)
-        variables = {"tools": None, "documents": None, "bos_token": self._bos, "eos_token": self._eos} | more
-        return self._template.render({"messages": checked, "add_generation_prompt": add_generation_prompt} | variables)
+        try:
+            messages, tools = fitted(checked, more.get("tools"), self.traits, in_words=in_words)
+        except RecursionError:
+            raise BadValueError("the tools or their calls are nested too deeply; simplify them") from None
+        return self._written(messages, {**more, "add_generation_prompt": add_generation_prompt, "tools": tools})
+
+    def _written(self, messages: list[dict[str, Any]], more: Mapping[str, Any]) -> str:
+        """What the template makes of messages and variables as they are."""
+        variables = {"add_generation_prompt": True, "documents": None, "bos_token": self._bos, "eos_token": self._eos}
+        variables |= more
+        if more["tools"] and {"functions", "tools"} & self.variables == {"functions"} and not more.get("functions"):
+            variables["functions"] = json.dumps(more["tools"], ensure_ascii=False, indent=2)  # firefunction's text
+        return self._template.render({"messages": messages} | variables)
 
 
 def template_of(target: _core.Model, chosen: str | None = None) -> ChatTemplate:

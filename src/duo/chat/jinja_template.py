@@ -6,7 +6,7 @@ Only duo.chat.chat_template imports this, and only for such a template: importin
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -49,7 +49,8 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    # jinja2's own filter escapes <, > and & for HTML.
+    # jinja2's own filter escapes <, > and & for HTML. map and others give generators.
+    x = list(x) if isinstance(x, Iterator) else x
     return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
@@ -63,6 +64,10 @@ class Environment(ImmutableSandboxedEnvironment):
             if isinstance(one, str) and (other is None or isinstance(other, Undefined)):
                 return one
         return super().call_binop(context, operator, left, right)
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Kimi K2's template has a list of its own that grows and shrinks."""
+        return (isinstance(obj, list) and attr in ("append", "pop")) or super().is_safe_attribute(obj, attr, value)
 
 
 def _environment() -> Environment:

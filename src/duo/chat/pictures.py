@@ -138,6 +138,11 @@ def is_picture(part: object) -> bool:
     return isinstance(part, Mapping) and part.get("type") in KINDS
 
 
+def is_seen(part: object) -> bool:
+    """Whether it is a picture, and not sound."""
+    return is_picture(part) and isinstance(part, Mapping) and part["type"] != "input_audio"
+
+
 def between(text: str, marker: str, files: Iterable[bytes]) -> list[str | bytes]:
     """The text, and the pictures where it has markers; without a marker they come before it. Raises BadValueError:
     there are not as many markers as pictures."""

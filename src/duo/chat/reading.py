@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
-from json import JSONDecoder
 
-from duo.chat.call_pieces import CallPiece
-from duo.chat.tool_calls import ALONE, MARKS, Call, n_begun, n_shown, split_calls
+from duo.chat.call_scanner import CallScanner, Event
+from duo.chat.piecewise_text import PiecewiseText, Wait
+from duo.chat.tool_calls import Call, CallPiece, n_begun
 from duo.errors import BadValueError
 from duo.support.wording import quoted
 
@@ -50,7 +49,7 @@ class Part:
     reasoning: str = ""
     content: str = ""
     calls: tuple[Call, ...] = ()
-    pieces: tuple[CallPiece, ...] = ()  # of the calls, if they are wanted as they come
+    pieces: tuple[CallPiece, ...] = ()  # of the calls, as they come; a call that is complete has had all of its pieces
 
 
 def joined(parts: Iterable[Part]) -> Part:
@@ -67,21 +66,23 @@ class AnswerReader:
     """One answer: `feed` it the text, control tokens spelled out, then `finish`.
 
     prompt: what the template made; a thought may begin there. reasoning: split it off. tools: their names, or their
-    schemas by name; none: calls are text. The parts do not depend on how the text is cut.
+    schemas by name; none: calls are text. single: only the first call counts, and nothing behind it. The parts do not
+    depend on how the text is cut.
     """
 
-    def __init__(self, prompt: str, *, reasoning: bool, tools: Collection[str] = ()) -> None:
-        self._reasoning, self._tools = reasoning, tools
+    def __init__(self, prompt: str, *, reasoning: bool, tools: Collection[str] = (), single: bool = False) -> None:
+        self._reasoning, self._tools, self._single = reasoning, tools, single
         self._text = ""  # the part of the answer that no Part has yet
         self._begun = False  # it is known whether a thought, a channel or the answer comes first
         self._thought = ""  # the mark that ends the current thought; empty: none is open
         self._harmony = False
         self._message: tuple[str, str] | None = None  # channel and tool of the current message
-        self._calls = ""  # gpt-oss: the arguments of the current call so far
+        self._n_calls, self._arguments = 0, ""  # gpt-oss: complete calls, and the arguments of the current one so far
+        self._pending = ""  # white space that may be in the middle of them
         prompt = prompt.rstrip()
         end = next((e for b, e in THOUGHTS if prompt.endswith(b)), "")
         self._skip = False  # line ends that come next belong to the marks
-        self._shown = False  # a Part with some of the answer was returned
+        self._scanner: CallScanner | None = None  # None: the answer has not begun
         self._wrap: str | None = None  # the mark at the end of the answer; empty: there is none; None: not known yet
         self._to_role = prompt.endswith(HARMONY_PROMPT)  # gpt-oss goes on with a role's recipient
         self._to_line = prompt.endswith(RECIPIENT) and bool(tools)  # functionary goes on with a recipient
@@ -97,16 +98,6 @@ class AnswerReader:
         """The parts that are left when the text has ended."""
         return [p for p in self._parts(last=True) if p != Part()]
 
-    @property
-    def begun(self) -> tuple[str, str]:
-        """The call that is being written: its tool (empty: the text says) and its text so far; empty: there is none."""
-        if self._harmony:
-            tool = "" if self._message is None else self._message[1].removeprefix(FUNCTIONS)
-            return (tool, self._calls) if tool in self._tools else ("", "")
-        text = self._text.lstrip()
-        alone = self._begun and not self._thought and not self._shown and text[:1] in (*ALONE,)
-        return "", text if self._tools and (alone or text.startswith(MARKS)) else ""
-
     def _take(self, n: int) -> str:
         head, self._text = self._text[:n], self._text[n:]
         return head
@@ -120,7 +111,7 @@ class AnswerReader:
         if self._thought:
             parts.append(self._think(last=last))
         if not self._thought:
-            parts.append(self._answer(last=last))
+            parts += self._answer(last=last)
         return parts
 
     def _begin(self, *, last: bool) -> bool:
@@ -169,22 +160,20 @@ class AnswerReader:
         self._thought, self._skip = "", True
         return Part(reasoning=thought)
 
-    def _answer(self, *, last: bool) -> Part:
+    def _answer(self, *, last: bool) -> list[Part]:
         self._skip_lines()
         if self._wrap is None and not self._unwrap(last=last):
-            return Part()
+            return []
         wrap = self._wrap or ""
-        text, alone = self._text, not self._shown
         if last:
-            self._text = ""
-            text = text.removesuffix(wrap)
-            content, calls = split_calls(text, self._tools, alone=alone) if self._tools else (text, [])
-            return Part(content=content, calls=tuple(calls))
-        n = n_shown(text, alone=alone) if self._tools else len(text)
-        if wrap:
-            n = min(n, len(text) - (len(wrap) if text.endswith(wrap) else n_begun(text, (wrap,))))
-        self._shown = self._shown or n > 0
-        return Part(content=self._take(n))
+            self._text = self._text.removesuffix(wrap)
+        n_held = 0 if last or not wrap else len(wrap) if self._text.endswith(wrap) else n_begun(self._text, (wrap,))
+        text = self._take(len(self._text) - n_held)
+        if not self._tools:
+            return [Part(content=text)]
+        if self._scanner is None:
+            self._scanner = CallScanner(self._tools, single=self._single)
+        return list(_parts_of(self._scanner.feed(text, last=last)))
 
     def _unwrap(self, *, last: bool) -> bool:
         """Takes the mark before the answer, if there is one; False: that cannot be said yet."""
@@ -225,38 +214,75 @@ class AnswerReader:
         return not self._reasoning and self._message == ("analysis", "")
 
     def _message_part(self, channel: str, tool: str, text: str, *, ended: bool) -> list[Part]:
-        if tool.removeprefix(FUNCTIONS) in self._tools:
-            self._calls += text
-            if not ended:
-                return []
-            arguments, self._calls = self._calls.strip(), ""
-            return [Part(calls=(Call(tool.removeprefix(FUNCTIONS), arguments),))]
+        if self._single and self._n_calls:
+            return []
+        if (name := tool.removeprefix(FUNCTIONS)) in self._tools:
+            return self._call_part(name, text, ended=ended)
         if tool and not tool.startswith(FUNCTIONS):
             return []  # a call of something built in, which nobody offered
         if channel == "analysis" and self._reasoning:
             return [Part(reasoning=text)]
         return [Part(content=text)]
 
+    def _call_part(self, name: str, text: str, *, ended: bool) -> list[Part]:
+        """Arguments without the white space around them."""
+        before, self._pending = self._arguments, self._pending + text
+        fresh = (self._pending if before else self._pending.lstrip()).rstrip()
+        pieces = []
+        if fresh or ended:
+            self._arguments += fresh
+            self._pending = self._pending[len(self._pending.rstrip()) :]
+            pieces = [] if before else [CallPiece(self._n_calls, name)]
+            pieces += [CallPiece(self._n_calls, arguments=fresh)] if fresh else []
+        if not ended:
+            return [Part(pieces=tuple(pieces))]
+        call = Call(name, self._arguments)
+        self._n_calls += 1
+        self._arguments = self._pending = ""
+        return [Part(calls=(call,), pieces=tuple(pieces))]
+
+
+def _parts_of(events: Iterable[Event]) -> Iterable[Part]:
+    for event in events:
+        if isinstance(event, str):
+            yield Part(content=event)
+        elif isinstance(event, Call):
+            yield Part(calls=(event,))
+        else:
+            yield Part(pieces=(event,))
+
 
 class CallReader:
     """An answer that is nothing but the arguments of one tool; it is read as `AnswerReader` reads."""
 
     def __init__(self, tool: str) -> None:
-        self._tool, self._text = tool, ""
+        self._tool, self._source = tool, PiecewiseText()
+        self._pieces: list[CallPiece] = []
+        self._arguments = ""
+        self._run = self._read()
 
     def feed(self, text: str) -> list[Part]:
-        """Nothing: the call is not complete."""
-        self._text += text
-        return []
+        """What comes of the call."""
+        self._source.add(text, ended=False)
+        return self._parts()
 
     def finish(self) -> list[Part]:
-        """The call. White space around the object, which grammars allow, is no part of it, as in the pieces."""
-        text = self._text.lstrip()
-        with suppress(ValueError, RecursionError):  # it may be cut
-            text = text[: JSONDecoder().raw_decode(text)[1]]
-        return [Part(calls=(Call(self._tool, text),))]
+        """The rest of it. White space around the object, which grammars allow, is no part of it."""
+        self._source.add("", ended=True)
+        return [*self._parts(), Part(calls=(Call(self._tool, self._arguments),))]
 
-    @property
-    def begun(self) -> tuple[str, str]:
-        """The tool, and its arguments so far."""
-        return self._tool, self._text
+    def _parts(self) -> list[Part]:
+        next(self._run, None)
+        pieces, self._pieces = self._pieces, []
+        return [Part(pieces=tuple(pieces))] if pieces else []
+
+    def _read(self) -> Wait[None]:
+        yield from self._source.spaces()
+        self._pieces.append(CallPiece(0, self._tool))
+        self._source.cut(self._source.at)
+        yield from self._source.value(self._took)
+
+    def _took(self, piece: str) -> None:
+        if piece:
+            self._arguments += piece
+            self._pieces.append(CallPiece(0, arguments=piece))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from duo.chat.pictures import is_seen
 from duo.chat.reading import reasoning_of
 from duo.chat.thinking import EFFORT, THINKS, dates, with_thinking
 from duo.compat.llama_cpp.answer import Spelled
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from duo.server.settings import ServerSettings
     from duo.server.text import ServedText
 
+UNSEEN = {"type": "text", "text": "[a picture that this model cannot see]"}
 EFFORTS_OFF = ("none", "off")
 
 
@@ -34,6 +36,8 @@ def chat_request(f: ChatFields, duo: Duo, settings: ServerSettings) -> ChatReque
         reasoning=settings.reasoning if f.reasoning_format is None else reasoning_of(f.reasoning_format),
         variables=variables_of(f, duo, settings),
         prefill=_continues(f) or settings.prefills,
+        single=f.parallel_tool_calls is False,
+        in_words=True,
     )
 
 
@@ -80,11 +84,14 @@ def prompt_of(f: ChatFields, duo: Duo, settings: ServerSettings) -> ChatPrompt:
     """Raises BadValueError."""
     if f.messages is None:
         raise BadValueError("the request has no messages; write [{'role': 'user', 'content': '...'}]")
-    return duo.chat_prompt(_messages(f.messages), chat_request(f, duo, settings), settings.media.file)
+    projector = duo.local_model.projector
+    messages = _messages(f.messages, sees=projector is not None and projector.sees)
+    return duo.chat_prompt(messages, chat_request(f, duo, settings), settings.media.file)
 
 
-def _messages(sent: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """null is an empty content, and developer another name of system."""
+def _messages(sent: Sequence[Mapping[str, Any]], *, sees: bool) -> list[Mapping[str, Any]]:
+    """null is an empty content, and developer another name of system. sees: the model reads pictures; otherwise those
+    in results of tools are only mentioned, because the client cannot take them back."""
     out: list[Mapping[str, Any]] = []
     for m in sent:
         fixed = {k: v for k, v in m.items() if v is not None or k == "content"}
@@ -92,6 +99,8 @@ def _messages(sent: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
             fixed["role"] = "system"
         if fixed.get("role") == "assistant" and fixed.get("content", 0) in (None, 0) and not fixed.get("tool_calls"):
             fixed["content"] = ""
+        if fixed.get("role") == "tool" and not sees and isinstance(fixed.get("content"), list):
+            fixed["content"] = [UNSEEN if is_seen(part) else part for part in fixed["content"]]
         out.append(fixed)
     return out
 

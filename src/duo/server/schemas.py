@@ -131,6 +131,7 @@ class ChatFields(TextFields):
     tool_choice: str | Tree | None = None
     functions: list[Tree] | None = None
     function_call: str | Tree | None = None
+    parallel_tool_calls: bool | None = None  # false: one call at most
     response_format: Tree | None = None
     logprobs: bool | None = None
     top_logprobs: Whole | None = None
@@ -160,6 +161,7 @@ class ResponsesFields(TextFields):
     instructions: str | None = None
     tools: list[Tree] | None = None
     tool_choice: str | Tree | None = None
+    parallel_tool_calls: bool | None = None
     text: Tree | None = None
     reasoning: Tree | None = None
     max_output_tokens: Whole | None = None

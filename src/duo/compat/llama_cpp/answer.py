@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from duo.chat.call_pieces import CallPieces
 from duo.chat.reading import AnswerReader, CallReader, Part, joined
 from duo.compat.openai.answers import AnswerDicts, finish_reason, text_choice, usage
 from duo.compat.openai.logprobs import LogprobLists, joined_lists
@@ -49,14 +47,10 @@ class Spelled:
 
 
 class Reading:
-    """A stream's text as its parts: thoughts, the answer, calls of tools.
+    """A stream's text as its parts: thoughts, the answer, calls of tools, which come in pieces, too."""
 
-    tools: calls of these come in pieces, too.
-    """
-
-    def __init__(self, spelled: Spelled, reader: AnswerReader | CallReader, tools: Collection[str] = ()) -> None:
+    def __init__(self, spelled: Spelled, reader: AnswerReader | CallReader) -> None:
         self._spelled, self._reader = spelled, reader
-        self._pieces = CallPieces(tools) if tools else None
         self._parts: list[Part] = []
 
     def add(self, chunk: Chunk) -> list[Part]:
@@ -66,21 +60,15 @@ class Reading:
 
     def read(self) -> list[Part]:
         """The parts of the text that has been spelled out since the last call."""
-        parts = self._keep(self._reader.feed(self._spelled.take()))
-        if self._pieces is not None and (begun := self._reader.begun)[1]:
-            fresh = self._pieces.update(*begun)
-            parts += [Part(pieces=tuple(fresh))] if fresh else []
-        return parts
+        return self._kept(self._reader.feed(self._spelled.take()))
 
     def finish(self) -> list[Part]:
         """The rest, when the text has ended."""
-        return self._keep(self._reader.finish())
+        return self._kept(self._reader.finish())
 
-    def _keep(self, parts: list[Part]) -> list[Part]:
+    def _kept(self, parts: list[Part]) -> list[Part]:
         self._parts += parts
-        if self._pieces is None:
-            return parts
-        return [replace(p, pieces=tuple(self._pieces.rest_of(p.calls))) if p.calls else p for p in parts]
+        return parts
 
     @property
     def answer(self) -> Part:

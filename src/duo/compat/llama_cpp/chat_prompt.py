@@ -46,6 +46,7 @@ class ChatPrompt:
     shape: Mapping[str, Any]  # keywords of `stream` that go with it; without a grammar: any text
     choice: Choice
     reasoning: bool  # thoughts are no part of the answer
+    single: bool = False  # it has one call of a tool at most
 
     @property
     def is_read(self) -> bool:
@@ -57,8 +58,8 @@ class ChatPrompt:
         if self.choice.named:
             reader: AnswerReader | CallReader = CallReader(self.choice.named)
         else:
-            reader = AnswerReader(self.text, reasoning=self.reasoning, tools=self.choice.schemas)
-        return Reading(spelled, reader, self.choice.names)
+            reader = AnswerReader(self.text, reasoning=self.reasoning, tools=self.choice.schemas, single=self.single)
+        return Reading(spelled, reader)
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class ChatRequest:
     reasoning: bool = False
     variables: Mapping[str, Any] = field(default_factory=dict)  # of the template
     prefill: bool = False  # an answer that stands last is to go on
+    single: bool = False  # one call of a tool at most
+    in_words: bool = False  # tools for which the template has no place are described; llama_cpp leaves them out
 
 
 def chat_prompt(
@@ -88,6 +91,7 @@ def chat_prompt(
     of_tools = {"tools": request.tools, "tool_choice": request.tool_choice}
     of_tools |= {"functions": request.functions, "function_call": request.function_call}
     choice = choice_of(**of_tools)
+    of_tools["in_words"] = request.in_words
     schema = choice.schema if choice.schema is not None else schema_of(request.response_format)
     if choice.forbidden or (choice.schema is not None and template.add_special):
         of_tools["tools"] = None  # where a grammar shapes the answer, a template may leave them out
@@ -101,7 +105,7 @@ def chat_prompt(
         before = _before_last_user(template, messages, {**of_tools, **request.variables})
         same = text[: n_same(before, text)]
         shape["prompt_mark"] = n_same(tokenize(same, template.add_special), tokens) if same else 0
-    return ChatPrompt(text, tokens, shape, choice, request.reasoning)
+    return ChatPrompt(text, tokens, shape, choice, request.reasoning, request.single)
 
 
 def _before_last_user(template: ChatTemplate, messages: object, variables: Mapping[str, Any]) -> str:

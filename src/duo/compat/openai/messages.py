@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from duo.chat.call_pieces import CallPiece
     from duo.chat.reading import Part
-    from duo.chat.tool_calls import Call
+    from duo.chat.tool_calls import Call, CallPiece
     from duo.compat.openai import shapes
 
 

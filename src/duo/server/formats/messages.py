@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from duo.chat.reading import Part
+from duo.chat.tool_calls import CallPiece
 from duo.server.errors import ApiError
 from duo.server.formats.shape import AnswerFormat, Event
 from duo.server.text import ServedText
@@ -73,23 +74,14 @@ class MessagesShape(AnswerFormat):
     def _delta(self, delta: dict[str, Any]) -> Event:
         return _event("content_block_delta", index=self._n_blocks - 1, delta=delta)
 
-    def _more(self, kind: str, text: str) -> Iterator[Event]:
-        if self._open != kind:
-            yield from self._start(kind, {FIELDS[kind]: "", **(CITATIONS if kind == "text" else {})})
-        yield self._delta({"type": DELTAS[kind], FIELDS[kind]: text})
-
     def part(self, text: ServedText, part: Part) -> Iterator[Event]:
-        if part.reasoning:
-            yield from self._more("thinking", part.reasoning)
-        if part.content:
-            yield from self._more("text", part.content)
-        for piece in part.pieces:
-            if piece.name:
-                self._called = True
-                named = {"id": tool_id(piece.id), "name": piece.name, "input": {}, **CALLER}
-                yield from self._start("tool_use", named)
-            if piece.arguments:
-                yield from self._more("tool_use", piece.arguments)
+        for kind, more, named in _deltas(part):
+            if named is not None or self._open != kind:
+                self._called |= kind == "tool_use"
+                of_stream: dict[str, Any] = {"input": {}} if kind == "tool_use" else {FIELDS[kind]: ""}
+                yield from self._start(kind, {**of_stream, **_block(kind, named)})
+            if more:
+                yield self._delta({"type": DELTAS[kind], FIELDS[kind]: more})
 
     def _why(self, text: ServedText, *, called: bool) -> dict[str, Any]:
         word = self.stopping_word(text)
@@ -107,16 +99,22 @@ class MessagesShape(AnswerFormat):
 
     def answer(self) -> dict[str, Any]:
         (text,) = self.texts
-        part = text.answer
         blocks: list[dict[str, Any]] = []
-        if part.reasoning:
-            blocks.append({"type": "thinking", "thinking": part.reasoning, "signature": ""})
-        if part.content or not part.calls:
-            blocks.append({"type": "text", "text": part.content, **CITATIONS})
-        for c in part.calls:
-            called = {"id": tool_id(c.id), "name": c.name, "input": _object(c.arguments)}
-            blocks.append({"type": "tool_use", **called, **CALLER})
-        return {**self._head(), "content": blocks, **self._why(text, called=bool(part.calls)), "usage": self._usage}
+        for part in text.parts:
+            for kind, more, named in _deltas(part):
+                if named is not None or not blocks or blocks[-1]["type"] != kind:
+                    blocks.append({"type": kind, FIELDS[kind]: "", **_block(kind, named)})
+                blocks[-1][FIELDS[kind]] += more
+        for block in blocks:
+            if block["type"] == "tool_use":
+                block["input"] = _object(block.pop(FIELDS["tool_use"]))
+        why = self._why(text, called=any(b["type"] == "tool_use" for b in blocks))
+        return {
+            **self._head(),
+            "content": blocks or [{"type": "text", "text": "", **CITATIONS}],
+            **why,
+            "usage": self._usage,
+        }
 
     def failed(self, e: ApiError) -> Event:
         return "error", e.anthropic_body
@@ -129,6 +127,23 @@ def _event(kind: str, **data: Any) -> Event:
 def tool_id(own_id: str) -> str:
     """The model's own, or a new one."""
     return own_id or f"toolu_{uuid.uuid4().hex[:24]}"
+
+
+def _deltas(part: Part) -> Iterator[tuple[str, str, CallPiece | None]]:
+    """Types of blocks, and what comes to them; with a piece that begins a call: it is a new block."""
+    if part.reasoning:
+        yield "thinking", part.reasoning, None
+    if part.content:
+        yield "text", part.content, None
+    for piece in part.pieces:
+        yield "tool_use", piece.arguments, piece if piece.name else None
+
+
+def _block(kind: str, named: CallPiece | None) -> dict[str, Any]:
+    """What a block has from its beginning."""
+    if named is not None:
+        return {"id": tool_id(named.id), "name": named.name, **CALLER}
+    return {"signature": ""} if kind == "thinking" else CITATIONS
 
 
 def _object(arguments: str) -> Any:

@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from duo.chat.call_pieces import CallPiece
 from duo.chat.reading import Part
+from duo.chat.tool_calls import CallPiece
 from duo.compat.openai.messages import call_id
 from duo.server.errors import ApiError
 from duo.server.formats.shape import AnswerFormat, Event
@@ -61,7 +61,7 @@ class ResponsesShape(AnswerFormat):
             "max_tool_calls": more.get("max_tool_calls"),
             "model": self.dicts.model,
             "output": self._items,
-            "parallel_tool_calls": True,
+            "parallel_tool_calls": request.parallel_tool_calls is not False,
             "previous_response_id": None,
             "reasoning": {"effort": None, "summary": None, **(request.reasoning or {})},
             "temperature": o["temperature"],

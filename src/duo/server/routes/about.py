@@ -172,10 +172,9 @@ def properties(duo: Duo, settings: ServerSettings) -> dict[str, Any]:
     """As llama-server's, and what only duo has."""
     m = duo.local_model
     try:
-        template, variables = duo.chat_template.source, duo.chat_template.variables
+        template, traits = duo.chat_template.source, duo.chat_template.traits
     except DuoError:
-        template, variables = "", frozenset()
-    has_tools = "tools" in variables
+        template, traits = "", None
     return {
         "default_generation_settings": {
             "params": settings_shown(generate_options({**duo.defaults}), duo),
@@ -188,10 +187,11 @@ def properties(duo: Duo, settings: ServerSettings) -> dict[str, Any]:
         "modalities": {"vision": sees(duo), "audio": hears(duo)},
         "chat_template": template,
         "chat_template_caps": {
-            "supports_tools": has_tools,
-            "supports_tool_calls": has_tools,
-            "supports_parallel_tool_calls": has_tools,
-            "supports_system_role": bool(template),
+            "supports_tools": traits is not None and traits.tools,
+            "supports_tool_calls": traits is not None and traits.calls.shown,
+            "supports_parallel_tool_calls": traits is not None and traits.calls.shown and traits.calls.parallel,
+            "supports_object_arguments": traits is not None and traits.calls.objects,
+            "supports_system_role": bool(template) if traits is None else traits.system,
             "supports_preserve_reasoning": "reasoning_content" in template,
         },
         "bos_token": _special(duo, m.token_bos),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from duo.chat.pictures import is_picture
 from duo.errors import BadValueError
 from duo.server.chat_options import chat_texts, prompt_of
 from duo.server.formats.messages import MessagesShape
@@ -65,6 +66,7 @@ def as_chat(f: MessagesFields) -> ChatFields:
         more["tools"] = tools
         if f.tool_choice is not None:
             more["tool_choice"] = _choice(f.tool_choice)
+            more["parallel_tool_calls"] = not f.tool_choice.get("disable_parallel_tool_use")
     if f.stop_sequences:
         more["stop"] = f.stop_sequences
     if f.thinking is not None:
@@ -105,12 +107,8 @@ def _messages(i: int, m: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for b in content:
         kind = b.get("type") if isinstance(b, Mapping) else None
         if kind == "tool_result":
-            result = b.get("content")
-            yield {
-                "role": "tool",
-                "tool_call_id": str(b.get("tool_use_id", "")),
-                "content": "" if result is None else _joined(result, what),
-            }
+            result = _result(b.get("content"), what)
+            yield {"role": "tool", "tool_call_id": str(b.get("tool_use_id", "")), "content": result}
         elif kind == "tool_use":
             arguments = json.dumps(b.get("input") or {}, ensure_ascii=False)
             function = {"name": str(b.get("name", "")), "arguments": arguments}
@@ -126,6 +124,13 @@ def _messages(i: int, m: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if thoughts:
             more["reasoning_content"] = "".join(thoughts)
         yield {"role": m.get("role"), "content": _content(text), **more}
+
+
+def _result(content: Any, what: str) -> Any:
+    """A tool's: text, or a list of parts if there are pictures. Raises BadValueError."""
+    if not isinstance(content, list) or not any(map(is_picture, content)):
+        return "" if content is None else _joined(content, what)
+    return [b if is_picture(b) else {"type": "text", "text": _joined([b], what)} for b in content]
 
 
 def _content(parts: list[Any]) -> Any:

@@ -123,9 +123,7 @@ def _message(i: int, x: Any) -> dict[str, Any]:
         call = {"id": str(x.get("call_id", "")), "type": "function", "function": function}
         return {"role": "assistant", "content": "", "tool_calls": [call]}
     if kind == "function_call_output":
-        output = x.get("output")
-        text = output if isinstance(output, str) else _text(i, output)
-        return {"role": "tool", "tool_call_id": str(x.get("call_id", "")), "content": text}
+        return {"role": "tool", "tool_call_id": str(x.get("call_id", "")), "content": _output(i, x.get("output"))}
     if kind == "reasoning":
         thoughts = _text(i, x.get("content")) if x.get("content") else ""
         return {"role": "assistant", "content": "", "reasoning_content": thoughts}
@@ -137,6 +135,13 @@ def _message(i: int, x: Any) -> dict[str, Any]:
     if x.get("role") == "user" and isinstance(content, list) and any(map(is_picture, content)):
         return {"role": x.get("role"), "content": content}
     return {"role": x.get("role"), "content": content if isinstance(content, str) else _text(i, content, "\n")}
+
+
+def _output(i: int, output: Any) -> Any:
+    """Of a function: text, or a list of parts if there are pictures. Raises BadValueError."""
+    if isinstance(output, list) and any(map(is_picture, output)):
+        return [p if is_picture(p) else {"type": "text", "text": _text(i, p)} for p in output]
+    return output if isinstance(output, str) else _text(i, output)
 
 
 def _text(i: int, content: Any, between: str = "") -> str:
