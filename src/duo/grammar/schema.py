@@ -19,6 +19,7 @@ from duo.support.wording import one_line
 BARE = set('"\\') | {chr(c) for c in range(0x20)}
 # Keywords that do not constrain the values.
 ANNOTATIONS = frozenset("title description default examples deprecated readOnly writeOnly $comment".split())  # noqa: SIM905
+REPETITION = "_build_repetition"  # the converter's function, which has no public name
 ANY = r'[^"\\\x7F\x00-\x1F]'
 
 # Keywords that the converter ignores: a text that follows the grammar may violate them.
@@ -44,7 +45,7 @@ def _converter_module() -> Any:
 @lru_cache(maxsize=1)
 def _converter() -> type:
     theirs = _converter_module()
-    theirs._build_repetition = bounded(theirs._build_repetition)
+    setattr(theirs, REPETITION, bounded(getattr(theirs, REPETITION)))
 
     class Converter(theirs.SchemaConverter):  # type: ignore[name-defined,misc]
         """Overrides methods of the parent, whose names these are."""
