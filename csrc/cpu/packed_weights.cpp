@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 #endif
 
-
 namespace duo::cpu {
 
 namespace {
