@@ -95,14 +95,20 @@ def written(writer: gguf.GGUFWriter, part: Path, out: Path) -> Path:
     return out
 
 
-def _random_blocks(source: Path, out: Path, type: gguf.GGMLQuantizationType) -> Path:
-    """Writes `source` with other matrices: random ones of this type, all of whose blocks have one scale."""
-    part = out.with_name(out.name + ".part")
+def copy_begun(source: Path, part: Path) -> tuple[gguf.GGUFReader, gguf.GGUFWriter]:
+    """A reader of `source`, and a writer of `part` that has its header."""
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(part, str(reader.fields["general.architecture"].contents()))
     for key, field in reader.fields.items():
         if not key.startswith("GGUF.") and key != "general.architecture":
             copy_field(writer, field)
+    return reader, writer
+
+
+def _random_blocks(source: Path, out: Path, type: gguf.GGMLQuantizationType) -> Path:
+    """Writes `source` with other matrices: random ones of this type, all of whose blocks have one scale."""
+    part = out.with_name(out.name + ".part")
+    reader, writer = copy_begun(source, part)
     rng = np.random.default_rng(7)
     n_block, n_bytes = gguf.GGML_QUANT_SIZES[type]
     for tensor in reader.tensors:

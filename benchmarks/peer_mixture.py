@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gguf
 import numpy as np
-from benchmarks.models import written
-
-from duo.gguf_tools.whole_file import copy_field
+from benchmarks.models import copy_begun, written
 
 BIASED = tuple(f"attn_{part}.weight" for part in "qkv")
 
@@ -18,11 +15,7 @@ def biased(source: Path, out: Path) -> Path:
     if out.exists():
         return out
     part = out.with_name(out.name + ".part")
-    reader = gguf.GGUFReader(source)
-    writer = gguf.GGUFWriter(part, str(reader.fields["general.architecture"].contents()))
-    for key, field in reader.fields.items():
-        if not key.startswith("GGUF.") and key != "general.architecture":
-            copy_field(writer, field)
+    reader, writer = copy_begun(source, part)
     for tensor in reader.tensors:
         writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
         if tensor.name.endswith(BIASED):

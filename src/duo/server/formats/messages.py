@@ -10,9 +10,11 @@ from typing import Any
 from duo.chat.reading import Part
 from duo.chat.tool_calls import CallPiece
 from duo.server.errors import ApiError
+from duo.server.formats.block_deltas import block_deltas
 from duo.server.formats.shape import AnswerFormat, Event
 from duo.server.text import ServedText
 
+KINDS = ("thinking", "text", "tool_use")
 DELTAS = {"thinking": "thinking_delta", "text": "text_delta", "tool_use": "input_json_delta"}
 FIELDS = {"thinking": "thinking", "text": "text", "tool_use": "partial_json"}
 # What Anthropic's schema requires and this server has no other value for.
@@ -75,7 +77,7 @@ class MessagesShape(AnswerFormat):
         return _event("content_block_delta", index=self._n_blocks - 1, delta=delta)
 
     def part(self, text: ServedText, part: Part) -> Iterator[Event]:
-        for kind, more, named in _deltas(part):
+        for kind, more, named in block_deltas(part, KINDS):
             if named is not None or self._open != kind:
                 self._called |= kind == "tool_use"
                 of_stream: dict[str, Any] = {"input": {}} if kind == "tool_use" else {FIELDS[kind]: ""}
@@ -101,7 +103,7 @@ class MessagesShape(AnswerFormat):
         (text,) = self.texts
         blocks: list[dict[str, Any]] = []
         for part in text.parts:
-            for kind, more, named in _deltas(part):
+            for kind, more, named in block_deltas(part, KINDS):
                 if named is not None or not blocks or blocks[-1]["type"] != kind:
                     blocks.append({"type": kind, FIELDS[kind]: "", **_block(kind, named)})
                 blocks[-1][FIELDS[kind]] += more
@@ -127,16 +129,6 @@ def _event(kind: str, **data: Any) -> Event:
 def tool_id(own_id: str) -> str:
     """The model's own, or a new one."""
     return own_id or f"toolu_{uuid.uuid4().hex[:24]}"
-
-
-def _deltas(part: Part) -> Iterator[tuple[str, str, CallPiece | None]]:
-    """Types of blocks, and what comes to them; with a piece that begins a call: it is a new block."""
-    if part.reasoning:
-        yield "thinking", part.reasoning, None
-    if part.content:
-        yield "text", part.content, None
-    for piece in part.pieces:
-        yield "tool_use", piece.arguments, piece if piece.name else None
 
 
 def _block(kind: str, named: CallPiece | None) -> dict[str, Any]:

@@ -11,9 +11,12 @@ from duo.chat.reading import Part
 from duo.chat.tool_calls import CallPiece
 from duo.compat.openai.messages import call_id
 from duo.server.errors import ApiError
+from duo.server.formats.block_deltas import block_deltas
 from duo.server.formats.shape import AnswerFormat, Event
 from duo.server.schemas import ResponsesFields
 from duo.server.text import ServedText
+
+KINDS = ("reasoning", "message", "function_call")
 
 
 class ResponsesShape(AnswerFormat):
@@ -162,7 +165,7 @@ class ResponsesShape(AnswerFormat):
             yield self._of_item("response.function_call_arguments.delta", delta=delta)
 
     def part(self, text: ServedText, part: Part) -> Iterator[Event]:
-        for kind, delta, named in _deltas(part):
+        for kind, delta, named in block_deltas(part, KINDS):
             if named is not None:
                 yield from self._start(kind, named)
             if delta:
@@ -177,7 +180,7 @@ class ResponsesShape(AnswerFormat):
         text = self.texts[0]
         items: list[tuple[str, CallPiece | None, list[str]]] = []  # their types, names and texts
         for part in text.parts:
-            for kind, delta, named in _deltas(part):
+            for kind, delta, named in block_deltas(part, KINDS):
                 if named is not None or not items or items[-1][0] != kind:
                     items.append((kind, named, []))
                 items[-1][2].append(delta)
@@ -190,16 +193,6 @@ class ResponsesShape(AnswerFormat):
 
     def failed(self, e: ApiError) -> Event:
         return self._event("error", code=str(e.status), message=e.message, param=None)
-
-
-def _deltas(part: Part) -> Iterator[tuple[str, str, CallPiece | None]]:
-    """Types of items, and what comes to them; with a piece that begins a call: it is a new item."""
-    if part.reasoning:
-        yield "reasoning", part.reasoning, None
-    if part.content:
-        yield "message", part.content, None
-    for piece in part.pieces:
-        yield "function_call", piece.arguments, piece if piece.name else None
 
 
 def _tool(tool: Any) -> Any:
