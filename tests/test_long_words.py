@@ -1,4 +1,4 @@
-"""Texts without spaces, or with nothing else. libllama splits those of many vocabularies by std::regex, which calls
+"""Long lines, long words, and long runs of spaces. libllama splits those of many vocabularies by std::regex, which calls
 itself once for each character (llama.cpp's src/unicode.cpp): 35,000 of them would end a process."""
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ READ = """
 import sys
 from duo import Duo
 with Duo(sys.argv[1], n_ctx=64) as d:
-    for c in ("A", " ", "天"):
+    for c in ("A", " ", "天", "word "):
         text = c * 60_000
         assert d.detokenize(d.tokenize(text)).decode().strip() == text.strip(), c
 print("all")
 """
 
 
-@pytest.mark.parametrize("kind", ["gpt-4o", "tekken", "deepseek-v3"])
+@pytest.mark.parametrize("kind", ["gpt-4o", "tekken", "deepseek-v3", "exaone-moe"])
 def test_a_word_of_60000_characters_is_read(kind: str, tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     rewrite(demo_pair()[1], model, put={"tokenizer.ggml.pre": (STR, kind)})
@@ -33,5 +33,5 @@ def test_a_word_of_60000_characters_is_read(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_word_that_no_stack_is_for_is_refused(target_alone: Duo) -> None:
-    with pytest.raises(BadValueError, match="5000000 bytes without a space, 4194304 at most"):
+    with pytest.raises(BadValueError, match="5000000 bytes without a line end, 4194304 at most"):
         target_alone.tokenize("a" * 5_000_000)

@@ -33,7 +33,7 @@ class stack_memory {
         data_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | not_reserved, -1, 0);
         if (data_ == MAP_FAILED) {
             throw error(error_kind::does_not_fit, "the system gives no stack of " + std::to_string(n_bytes) +
-                                                      " bytes, which a text without spaces needs; shorten it");
+                                                      " bytes, which a long line of text needs; shorten it");
         }
         mprotect(data_, page, PROT_NONE);
     }
@@ -76,8 +76,7 @@ void on_deep_stack(size_t n_bytes, const std::function<void()> & work) {
                        pthread_create(&thread, &attributes, run, &j) != 0;
     pthread_attr_destroy(&attributes);
     if (failed) {
-        throw error(error_kind::does_not_fit,
-                    "the system starts no thread that reads a text without spaces; shorten it");
+        throw error(error_kind::does_not_fit, "the system starts no thread that reads a long line of text; shorten it");
     }
     pthread_join(thread, nullptr);
     if (j.failure) {

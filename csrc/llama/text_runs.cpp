@@ -19,13 +19,20 @@ bool is_space(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
+// EXAONE MoE's words have single spaces in them.
+bool divides(std::string_view text, size_t i) {
+    const bool within =
+        text[i] == ' ' && i > 0 && !is_space(text[i - 1]) && i + 1 < text.size() && !is_space(text[i + 1]);
+    return is_space(text[i]) && !within;
+}
+
 } // namespace
 
 size_t longest_run(std::string_view text) {
     size_t longest = 0;
     size_t begin   = 0;
     for (size_t i = 1; i <= text.size(); ++i) {
-        if (i == text.size() || is_space(text[i]) != is_space(text[begin])) {
+        if (i == text.size() || divides(text, i) != divides(text, begin)) {
             longest = std::max(longest, i - begin);
             begin   = i;
         }
@@ -39,7 +46,7 @@ void with_stack_for(size_t longest_run, const std::function<void()> & read) {
     }
     if (longest_run > n_run_most) {
         throw error(error_kind::bad_value, "a part of the text has " + std::to_string(longest_run) +
-                                               " bytes without a space, " + std::to_string(n_run_most) +
+                                               " bytes without a line end, " + std::to_string(n_run_most) +
                                                " at most can be read; break it into lines");
     }
     // A match may have spaces before and after a run.

@@ -1,5 +1,5 @@
-// How long a text's longest part without a space is. libllama splits most texts by std::regex, which calls itself once
-// for each character that a match has (src/unicode.cpp), so such a part needs a deep stack.
+// How long a text's longest line of words is. libllama splits most texts by std::regex, which calls itself once
+// for each character that a match has (src/unicode.cpp), so a long one needs a deep stack.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace duo {
 
-// Bytes in a row that are all spaces and line ends, or none of them.
+// Bytes in a row that are all spaces and line ends, or words with single spaces between them.
 size_t longest_run(std::string_view text);
 
 // Calls read, which tokenizes these texts, where its stack suffices for the longest run. Throws duo::error if a run is

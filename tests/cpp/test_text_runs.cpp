@@ -21,13 +21,16 @@ int deep(int n) {
 
 } // namespace
 
-TEST(the_longest_run_is_of_spaces_or_of_other_bytes) {
+TEST(the_longest_run_is_of_spaces_or_a_line_of_words) {
     CHECK_EQ(longest_run(""), 0u);
     CHECK_EQ(longest_run("a"), 1u);
-    CHECK_EQ(longest_run("abc de"), 3u);
+    CHECK_EQ(longest_run("abc de"), 6u);
+    CHECK_EQ(longest_run("abc  de"), 3u);
+    CHECK_EQ(longest_run("abc\nde "), 3u);
+    CHECK_EQ(longest_run(" a b"), 3u);
     CHECK_EQ(longest_run("a \n\t b"), 4u);
-    CHECK_EQ(longest_run("a b c" + std::string(300, 'x')), 301u);
-    CHECK_EQ(longest_run("\xe4\xbd\xa0\xe5\xa5\xbd, \xe4\xbd\xa0"), 7u);
+    CHECK_EQ(longest_run("a\tb c" + std::string(300, 'x')), 303u);
+    CHECK_EQ(longest_run("\xe4\xbd\xa0\xe5\xa5\xbd, \xe4\xbd\xa0"), 11u);
 }
 
 TEST(work_has_the_stack_that_it_asked_for) {
@@ -52,7 +55,7 @@ TEST(a_run_that_no_stack_is_for_is_refused) {
     try {
         with_stack_for((size_t(4) << 20) + 1, [&] { read = true; });
     } catch (const error & e) {
-        refused = std::string(e.what()).find("4194305 bytes without a space") != std::string::npos;
+        refused = std::string(e.what()).find("4194305 bytes without a line end") != std::string::npos;
     }
     CHECK(refused && !read);
     with_stack_for(size_t(4) << 20, [&] { read = true; });
