@@ -1,5 +1,5 @@
-"""Long lines, long words, and long runs of spaces. libllama splits those of many vocabularies by std::regex, which calls
-itself once for each character (llama.cpp's src/unicode.cpp): 35,000 of them would end a process."""
+"""Long lines, long words, and long runs of spaces. libllama splits those of many vocabularies by std::regex, which
+calls itself once for each character (llama.cpp's src/unicode.cpp): 35,000 of them would end a process."""
 
 from __future__ import annotations
 
