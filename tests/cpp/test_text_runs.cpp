@@ -35,8 +35,8 @@ TEST(the_longest_run_is_of_spaces_or_a_line_of_words) {
 
 TEST(work_has_the_stack_that_it_asked_for) {
     int n = 0;
-    on_deep_stack(size_t(256) << 20, [&] { n = deep(60000); }); // no thread has 60 MB otherwise
-    CHECK_EQ(n, 60001);
+    on_deep_stack(size_t(256) << 20, [&] { n = deep(30000); }); // no thread has 30 MB otherwise
+    CHECK_EQ(n, 30001);
 }
 
 TEST(what_work_throws_comes_out) {
