@@ -8,7 +8,15 @@ list(TRANSFORM libraries REPLACE "^CUDA::cudart$" "CUDA::cudart_static")
 set_target_properties(ggml-cuda PROPERTIES LINK_LIBRARIES "${libraries}" LINKER_LANGUAGE CXX
                                            INSTALL_RPATH "$ORIGIN;$ORIGIN/../../../nvidia/cu13/lib")
 
-# A GPU of compute capability 8.9 or later is given up to 8 tokens of a mixture's product at once, and code for an older
-# one takes fewer, so it would refuse to start. Nothing else differs between 8.0 and 8.9.
-set_source_files_properties(${DUO_LLAMA_SOURCE}/ggml/src/ggml-cuda/mmvq.cu TARGET_DIRECTORY ggml-cuda
+# ggml gives a GPU of compute capability 8.9 or later more tokens of a mixture at once than code for an older one allows, so
+# it would refuse to start. The code of other files differs only where ggml asks which code there is.
+set(folder ${DUO_LLAMA_SOURCE}/ggml/src/ggml-cuda)
+set_source_files_properties(${folder}/mmvq.cu TARGET_DIRECTORY ggml-cuda
                             PROPERTIES COMPILE_OPTIONS --generate-code=arch=compute_89,code=compute_89)
+file(GLOB_RECURSE files ${folder}/*.cu ${folder}/*.cuh)
+foreach(file ${files})
+  file(STRINGS ${file} differs REGEX "__CUDA_ARCH__.*ADA_LOVELACE")
+  if(differs AND NOT file STREQUAL "${folder}/mmvq.cu")
+    message(FATAL_ERROR "${file} differs for compute capability 8.9: compile it as mmvq.cu")
+  endif()
+endforeach()
