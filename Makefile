@@ -13,7 +13,7 @@
 # make test-real   the tests that read real models, of 100 and 250 MB (a minute)
 # make wheel  duo with llama.cpp inside, in dist/, to install without a compiler (PYTHONS="python3.10 python3.12": several;
 #             VULKAN=on: with a plugin for GPUs, whose shaders take long to compile)
-# make wheel-cuda   the same with a plugin for NVIDIA's GPUs, whose kernels take an hour or more to compile (make wheel CUDA=on)
+# make wheel-cuda   the same with a plugin for NVIDIA's GPUs, whose kernels take long to compile (make wheel CUDA=on)
 # make wheel-arm   the same for 64-bit ARM, by a cross compiler
 # make test-wheel   the tests of that wheel, also in a Debian with nothing but Python (root, mmdebstrap) and as an image (podman)
 # make test-arm   the kernels and the threads of the C++ tests on ARM, emulated
