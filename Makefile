@@ -13,6 +13,7 @@
 # make test-real   the tests that read real models, of 100 and 250 MB (a minute)
 # make wheel  duo with llama.cpp inside, in dist/, to install without a compiler (PYTHONS="python3.10 python3.12": several;
 #             VULKAN=on: with a plugin for GPUs, whose shaders take long to compile)
+# make wheel-cuda   the same with a plugin for NVIDIA's GPUs, whose kernels take long to compile (make wheel CUDA=on)
 # make wheel-arm   the same for 64-bit ARM, by a cross compiler
 # make test-wheel   the tests of that wheel, also in a Debian with nothing but Python (root, mmdebstrap) and as an image (podman)
 # make test-arm   the kernels and the threads of the C++ tests on ARM, emulated
@@ -48,7 +49,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
 .PHONY: demo demo-head bench models test test-setup test-real proof torture test-quick test-daily test-cpp test-arm test-arm-kernels test-vulkan test-gpu test-python \
-    wheel wheel-arm test-wheel lint format tsan asan docs protocol clean
+    wheel wheel-arm wheel-cuda test-wheel lint format tsan asan docs protocol clean
 
 demo: $(VENV)/duo
 	@echo
@@ -115,7 +116,10 @@ test-gpu: $(VENV)/duo $(VENV)/test
 # For each of these interpreters.
 PYTHONS    ?= $(PYTHON)
 wheel: $(VENV)/wheel
-	@$(PY) tools/make_wheel.py $(if $(filter on,$(VULKAN)),--vulkan) $(PYTHONS)
+	@$(PY) tools/make_wheel.py $(if $(filter on,$(VULKAN)),--vulkan) $(if $(filter on,$(CUDA)),--cuda) $(PYTHONS)
+
+wheel-cuda:
+	@$(MAKE) wheel CUDA=on
 
 wheel-arm: $(VENV)/wheel
 	@$(PY) tools/make_wheel.py --machine aarch64 $(PYTHONS)

@@ -14,19 +14,17 @@ import pytest
 from conftest import HANG_S, run_python
 from needs import need_program
 from test_packaging import environment_with
-from wheels import TAG, found, metadata_of, wheel_for, wheels
+from wheels import TAG, found, has_plugin, metadata_of, wheel_for, wheels
 
 import duo
 from duo import _core, _libs, build_advice
-from duo.cli.main import main
 from duo.errors import MissingPackageError
 from duo.models.demo import demo_pair
-from duo.placement import plugins
-from duo.placement.devices import Device
 
 ROOT = Path(__file__).parents[1]
 METADATA = ROOT / "tools" / "wheel_metadata.py"
-MAX_BYTES = 60_000_000
+MAX_BYTES, MAX_BYTES_CUDA = 60_000_000, 100_000_000
+OUTSIDE = {"libvulkan.so.1", "libcuda.so.1", "libcublas.so.13", "libcublasLt.so.13"}  # of drivers, and of nvidia-cublas
 CPUS = {"x64", "sse42", "sandybridge", "haswell", "skylakex", "icelake", "zen4", "alderlake", "sapphirerapids"}
 
 PROMPT = "Once upon a time there was a little tin soldier"
@@ -60,6 +58,8 @@ def test_the_wheel_needs_the_server_and_no_llama_cpp_python() -> None:
     assert {"Provides-Extra: llama-cpp", "Provides-Extra: server", "Name: duo-llama"} <= set(made)
     with pytest.raises(ValueError, match="llama-cpp-python"):
         metadata("Name: duo-llama\nRequires-Dist: numpy\n")
+    more = metadata("Name: duo-llama\nRequires-Dist: llama-cpp-python==1.2.3\n", {"cuda": "nvidia-cublas>=13"})
+    assert '\nProvides-Extra: cuda\nRequires-Dist: nvidia-cublas>=13; extra == "cuda"\n' in more
 
 
 def test_a_duo_with_its_own_llama_cpp_uses_no_other(bundled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,24 +85,6 @@ def test_a_library_that_cannot_be_loaded_is_named(bundled: Path) -> None:
     )
     said = run_python(code, bundled).stdout
     assert re.search(r"libduo-llama\.so could not be loaded \(.*\); install duo-llama again$", said.strip()), said
-
-
-def test_a_plugin_without_a_device_says_why(
-    bundled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert plugins.without_devices() == {}
-    plugin = bundled / "lib" / "libggml-vulkan.so"
-    plugin.write_text("not a library")
-    (said,) = plugins.lines()
-    assert re.fullmatch(
-        r"Vulkan: no device, because its plugin cannot be loaded \(.*\); install the GPU's driver", said
-    )
-    plugin.unlink()
-    plugin.symlink_to(_core.__file__)  # some library that can be loaded
-    assert main(["devices"]) == 0
-    assert "\nVulkan: no device, because no driver on this machine has a GPU\n" in capsys.readouterr().out
-    monkeypatch.setattr(plugins, "devices", lambda: [Device("Vulkan0", "a GPU", "gpu", 1, 1)])
-    assert plugins.lines() == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="wheels are for Linux")
@@ -131,7 +113,10 @@ def test_what_is_inside() -> None:
         with zipfile.ZipFile(wheel) as z:
             names = z.namelist()
         inside = {n.removeprefix("duo/llama_cpp/") for n in names if n.startswith("duo/llama_cpp/")}
-        assert wheel.stat().st_size <= MAX_BYTES
+        cuda = has_plugin(wheel, "cuda")
+        assert wheel.stat().st_size <= (MAX_BYTES_CUDA if cuda else MAX_BYTES)
+        assert ("LICENSE.cudart" in inside) == cuda
+        assert bool(re.search(r"^Requires-Dist: nvidia-cublas.*extra ==", metadata_of(wheel), re.MULTILINE)) == cuda
         assert {"lib/libduo-llama.so", "lib/libduo-ggml.so", "lib/libduo-ggml-base.so", "lib/libggml-rpc.so"} <= inside
         assert {f"lib/libggml-cpu-{cpu}.so" for cpu in CPUS} <= inside
         assert {"LICENSE", "LICENSE.libgomp", "llama_grammar.py", "__init__.py"} <= inside
@@ -142,15 +127,15 @@ def test_what_is_inside() -> None:
 
 @pytest.mark.wheel
 def test_the_tag_is_right() -> None:
-    """auditwheel looks at the symbols of each library. Only Vulkan's loader may be missing, and that of this machine
-    does not count (--ldpaths: it is not looked for)."""
+    """auditwheel looks at the symbols of each library. Only the GPUs' may be missing, and those of this machine do not
+    count (--ldpaths: they are not looked for)."""
     for wheel in [*wheels(), *found("aarch64")]:
         command = [Path(sys.executable).with_name("auditwheel"), "show", "--json", "--ldpaths", "/nowhere", wheel]
         said = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=True).stdout
         told = json.loads(said)
         assert f"{told['sym_tag']}." in wheel.name, said
         assert int(told["sym_tag"].split("_")[2]) <= 28
-        assert told["external_libs"].keys() <= {"libvulkan.so.1"}, said
+        assert told["external_libs"].keys() <= OUTSIDE, said
 
 
 WRITE = "import duo, sys\nprint(duo.generate(sys.argv[1], max_tokens=24, temperature=0, n_ctx=256).text)"

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from wheels import BareDebian, has_vulkan, wheel_for
+from wheels import BareDebian, has_plugin, wheel_for
 
 from duo import _core
 
@@ -67,5 +67,7 @@ def test_a_bare_debian(tmp_path: Path) -> None:
     devices = bare.run("duo", "devices")
     assert f"CPU kernels: duo ({_core.kernels()[0]})" in devices.stdout
     assert re.search(r"^llama.cpp.s CPU code: [a-z0-9]+$", devices.stdout, re.MULTILINE)
-    without = re.findall(r"^Vulkan: no device, because .*libvulkan.so.1.* driver$", devices.stdout, re.MULTILINE)
-    assert len(without) == has_vulkan(wheel) and devices.stderr == ""
+    for kind, driver in (("Vulkan", "libvulkan.so.1"), ("CUDA", "libcuda.so.1")):
+        without = re.findall(rf"^{kind}: no device, because .*{driver}.* driver$", devices.stdout, re.MULTILINE)
+        assert len(without) == has_plugin(wheel, kind.lower())
+    assert devices.stderr == ""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import HANG_S
 from test_packaging import environment_with
-from wheels import TAG, has_vulkan, wheel_for
+from wheels import TAG, has_plugin, wheel_for
 
 from duo.models.demo import demo_pair
 
@@ -21,7 +21,7 @@ TEXT = ["-m", str(demo_pair()[0]), "--temp", "0", "-n", "12", "-c", "256", "-p",
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     wheel = wheel_for(TAG)
-    if not has_vulkan(wheel):
+    if not has_plugin(wheel, "vulkan"):
         pytest.skip("this wheel has no Vulkan (make wheel VULKAN=on)")
     if not DRIVERS:
         pytest.skip("needs Mesa's software device (apt-get install mesa-vulkan-drivers)")

@@ -34,9 +34,10 @@ def wheel_for(tag: str) -> Path:
     return made[0]
 
 
-def has_vulkan(wheel: Path) -> bool:
+def has_plugin(wheel: Path, kind: str) -> bool:
+    """kind: "vulkan" or "cuda"."""
     with zipfile.ZipFile(wheel) as z:
-        return "duo/llama_cpp/lib/libggml-vulkan.so" in z.namelist()
+        return f"duo/llama_cpp/lib/libggml-{kind}.so" in z.namelist()
 
 
 def metadata_of(wheel: Path) -> str:

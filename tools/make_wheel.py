@@ -1,6 +1,6 @@
 """Makes duo_llama-*.whl with llama.cpp inside, in dist/: no compiler and no llama-cpp-python are needed to install it.
 
-    python tools/make_wheel.py [--vulkan] [--machine aarch64] [PYTHON ...]
+    python tools/make_wheel.py [--vulkan] [--cuda] [--machine aarch64] [PYTHON ...]
 
 PYTHON: an interpreter each; without: the one that runs this. It runs on x86-64 Linux, and makes wheels for it or, with
 --machine aarch64 and a cross compiler, for 64-bit ARM. It takes llama.cpp from the sdist of the llama-cpp-python that
@@ -16,9 +16,10 @@ import shutil
 import sys
 import tarfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import wheel_cuda
 from wheel_metadata import wheel_metadata
 from wheel_programs import BUILD, ROOT, progress, run
 from wheel_target import ADVICE, OWN, TARGETS, Target, compiler_environment, names_for, target_for
@@ -26,6 +27,7 @@ from wheel_vulkan import LOADER, vulkan_arguments
 
 DIST = ROOT / "dist"
 MAX_MB = 60
+MAX_MB_CUDA = 100  # as much as the package index takes
 
 
 def llama_sources() -> Path:
@@ -41,11 +43,11 @@ def llama_sources() -> Path:
     return folder
 
 
-def bundle(target: Target, env: Mapping[str, str], *, vulkan: bool) -> Path:
-    """The folder for DUO_LLAMA_BUNDLE: llama.cpp, built once for all interpreters."""
+def bundle(target: Target, env: Mapping[str, str], plugins: Sequence[str]) -> Path:
+    """The folder for DUO_LLAMA_BUNDLE: llama.cpp, built once for all interpreters. plugins: arguments for CMake."""
     build, folder = target.folder / "llama", target.folder / "bundle"
-    chosen = [f"-DDUO_LLAMA_SOURCE={llama_sources()}/vendor/llama.cpp", *vulkan_arguments(target, vulkan)]
-    run("cmake", "-S", OWN, "-B", build, *chosen, env=env, quiet=True)
+    source = f"-DDUO_LLAMA_SOURCE={llama_sources()}/vendor/llama.cpp"
+    run("cmake", "-S", OWN, "-B", build, source, *plugins, env=env, quiet=True)
     progress("llama.cpp", "cmake", "--build", build, env=env)
     shutil.rmtree(folder, ignore_errors=True)
     run("cmake", "--install", build, "--strip", "--prefix", folder, env=env, quiet=True)
@@ -84,14 +86,14 @@ def bare_wheel(target: Target, python: str, folder: Path, env: Mapping[str, str]
     return next(out.glob("*.whl"))
 
 
-def finished(target: Target, bare: Path, env: Mapping[str, str]) -> Path:
-    """The wheel as it is distributed: its metadata, and libgomp inside."""
+def finished(target: Target, bare: Path, env: Mapping[str, str], extras: Mapping[str, str]) -> Path:
+    """The wheel as it is distributed: its metadata, and libgomp inside. extras: what further ones need."""
     changed = target.folder / bare.name
     with zipfile.ZipFile(bare) as old, zipfile.ZipFile(changed, "w", zipfile.ZIP_STORED) as new:
         for entry in old.infolist():
             data = old.read(entry)
             if entry.filename.endswith(".dist-info/METADATA"):
-                data = wheel_metadata(data.decode()).encode()
+                data = wheel_metadata(data.decode(), extras).encode()
             new.writestr(entry, data)
     out = target.folder / "repaired"
     shutil.rmtree(out, ignore_errors=True)
@@ -99,8 +101,9 @@ def finished(target: Target, bare: Path, env: Mapping[str, str]) -> Path:
     openmp.mkdir(exist_ok=True)
     shutil.copy(target.libraries / "libgomp.so.1", openmp)
     found_there = {**env, "LD_LIBRARY_PATH": str(openmp)}
-    repair = ["auditwheel", "repair", "--zip-compression-level", "9", "--exclude", LOADER, "-w", out, changed]
-    run(*repair, env=found_there, quiet=True)
+    repair = ["auditwheel", "repair", "--zip-compression-level", "9", "-w", out, changed]
+    outside = [word for library in (LOADER, *wheel_cuda.OUTSIDE) for word in ("--exclude", library)]
+    run(*repair, *outside, env=found_there, quiet=True)
     changed.unlink()
     (wheel,) = out.glob("*.whl")
     for older in DIST.glob("-".join([*bare.stem.split("-")[:3], f"*_{target.machine}.whl"])):
@@ -113,18 +116,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machine", choices=TARGETS, default="x86_64")
     parser.add_argument("--vulkan", action="store_true", help="with a plugin for GPUs that have a Vulkan driver")
+    parser.add_argument("--cuda", action="store_true", help="with a plugin for NVIDIA's GPUs")
     parser.add_argument("pythons", metavar="PYTHON", nargs="*", default=[sys.executable])
     args = parser.parse_args()
     target = target_for(args.machine)
     target.folder.mkdir(parents=True, exist_ok=True)
     env = compiler_environment(target)
-    folder = bundle(target, env, vulkan=args.vulkan)
+    plugins = [*vulkan_arguments(target, args.vulkan), *wheel_cuda.cuda_arguments(target, args.cuda)]
+    folder = bundle(target, env, plugins)
+    extras, most = {}, MAX_MB
+    if args.cuda:
+        shutil.copy(wheel_cuda.runtime_license(), folder / "llama_cpp" / "LICENSE.cudart")
+        extras, most = {"cuda": wheel_cuda.CUBLAS}, MAX_MB_CUDA
     for python in args.pythons:
-        wheel = finished(target, bare_wheel(target, python, folder, env), env)
+        wheel = finished(target, bare_wheel(target, python, folder, env), env, extras)
         mb = wheel.stat().st_size / 1e6
         print(f"{wheel.relative_to(ROOT)}: {mb:.1f} MB")
-        if mb > MAX_MB:
-            raise SystemExit(f"make_wheel: {wheel.name} has {mb:.0f} MB; more than {MAX_MB} are not wanted")
+        if mb > most:
+            raise SystemExit(f"make_wheel: {wheel.name} has {mb:.0f} MB; more than {most} are not wanted")
     return 0
 
 

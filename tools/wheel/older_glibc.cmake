@@ -14,7 +14,7 @@ set(libraries ${CMAKE_SYSROOT}/usr/lib/${machine}-linux-gnu) # GCC looks into th
 set(CMAKE_C_FLAGS_INIT "$ENV{DUO_WHEEL_C_FLAGS}")
 # Without -fno-gnu-unique all copies of llama.cpp in a process would share the inline variables of one.
 set(CMAKE_CXX_FLAGS_INIT "-fno-gnu-unique $ENV{DUO_WHEEL_FLAGS}")
-foreach(kind EXE SHARED MODULE)
-  set(CMAKE_${kind}_LINKER_FLAGS_INIT "-L${libraries} -static-libstdc++ -Wl,--exclude-libs,ALL \
+foreach(kind EXE SHARED MODULE) # for CUDA, CMake itself names no sysroot
+  set(CMAKE_${kind}_LINKER_FLAGS_INIT "--sysroot=${CMAKE_SYSROOT} -L${libraries} -static-libstdc++ -Wl,--exclude-libs,ALL \
     ${libraries}/older_glibc.o -lm -lpthread")
 endforeach()
