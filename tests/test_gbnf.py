@@ -38,7 +38,8 @@ def test_duos_grammar_reader_agrees_with_libllama(seed: int, capfd: pytest.Captu
             why = complaint(gbnf, None)
         except NeedsVocabulary:
             continue
-        if "at least and" in why:  # libllama would count from there to the end of 64 bits
+        # libllama would count from there to the end of 64 bits, and take all memory.
+        if "at least and" in why or "behind what may be empty" in why:
             continue
         _core.reads_grammar(gbnf)
         theirs = capfd.readouterr().err
@@ -61,6 +62,13 @@ def test_good_ones_and_limits() -> None:
         complaint("root ::= <think>", None)
 
 
+def test_a_rule_that_begins_with_itself_unseen_by_libllama_is_refused() -> None:
+    why = complaint('root ::= a root "c" | "d"\na ::= b\nb ::= "" | "x"', None)
+    assert why == "a rule may begin with itself behind what may be empty"
+    for gbnf in ("root ::= ([a-z]*)*", 'root ::= (a b)* "c"\na ::= [a-z]*\nb ::= "b"*'):  # the same places again
+        assert complaint(gbnf, None) == "" and _core.reads_grammar(gbnf)
+
+
 def nested(n_rules: int, begin: str) -> str:
     """Each rule begins with the next one, as `begin` says."""
     rules = [f"r{i} ::= {begin.format(f'r{i + 1}')}" for i in range(n_rules)]
@@ -68,17 +76,20 @@ def nested(n_rules: int, begin: str) -> str:
 
 
 @pytest.mark.parametrize("n_rules,begin,why", [
-    (11, "{0} | {0} \"+\"", ""),  # what 12 levels of precedence look like
+    (9, "{0} | {0} \"+\"", ""),  # what 10 levels of precedence look like
     (40, "{0} | {0} \"+\"", "begin with other rules in more than 30000000 ways"),
     (4000, "{0} | {0} \"+\"", "begin with other rules"),
     (2, "{0}? " * 10, ""),
-    (2, "{0}? " * 60, "begin at too many places"),
-    (5000, "{0} {0}", "begin at too many places"),
-    (500, "{0} {0}", ""),
+    (2, "{0}? " * 60, "go on at too many places"),
+    (2000, "{0} {0}", ""),
 ])  # fmt: skip
 def test_what_would_take_libllama_hours_is_refused(n_rules: int, begin: str, why: str) -> None:
     """Its search for rules that begin with themselves is exponential, and so is the number of places to begin at."""
-    said = complaint(nested(n_rules, begin), None)
-    assert why in said and bool(why) == bool(said)
-    if not why:
-        assert _core.reads_grammar(nested(n_rules, begin))
+    for gbnf in (
+        nested(n_rules, begin),
+        nested(n_rules, begin).replace("::=", '::= "x"', 1),
+    ):  # at the begin, and later
+        said = complaint(gbnf, None)
+        assert why in said and bool(why) == bool(said)
+        if not why:
+            assert _core.reads_grammar(gbnf)

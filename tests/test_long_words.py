@@ -33,5 +33,5 @@ def test_a_word_of_60000_characters_is_read(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_word_that_no_stack_is_for_is_refused(target_alone: Duo) -> None:
-    with pytest.raises(BadValueError, match="5000000 bytes without a line end, 4194304 at most"):
-        target_alone.tokenize("a" * 5_000_000)
+    with pytest.raises(BadValueError, match="2000000 bytes without a line end, 1048576 at most"):
+        target_alone.tokenize("a" * 2_000_000)

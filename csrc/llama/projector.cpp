@@ -126,14 +126,13 @@ seen_prompt projector::read(std::span<const prompt_part> parts, bool add_special
         places.push_back(&all.back());
     }
     const chunks_ptr chunks(mtmd_input_chunks_init());
-    log_clear_errors();
-    int32_t failed = 0;
     with_stack_for(longest, [&] {
-        failed = mtmd_tokenize_from_parts(context_.get(), chunks.get(), places.data(), places.size(), add_special);
+        log_clear_errors(); // of this thread
+        if (mtmd_tokenize_from_parts(context_.get(), chunks.get(), places.data(), places.size(), add_special) != 0) {
+            throw error(error_kind::bad_value,
+                        "the pictures or sound could not be prepared for the model" + log_reason());
+        }
     });
-    if (failed != 0) {
-        throw error(error_kind::bad_value, "the pictures or sound could not be prepared for the model" + log_reason());
-    }
     seen_prompt                     out;
     std::vector<picture_span>       spans;
     std::map<std::string, uint64_t> n_slices; // so far, of each picture

@@ -1,6 +1,7 @@
 #include "text_runs.h"
 
 #include <algorithm>
+#include <mutex>
 #include <string>
 
 #include "base/deep_stack.h"
@@ -13,7 +14,11 @@ namespace {
 // A frame of std::regex has about 250 bytes with -O3 and 800 without. Threads of macOS have 512 KiB.
 constexpr size_t n_stack_a_byte = 1024;
 constexpr size_t n_run_ordinary = 160;
-constexpr size_t n_run_most     = size_t(4) << 20;
+constexpr size_t n_run_long     = size_t(64) << 10;
+constexpr size_t n_run_most     = size_t(1) << 20; // it may take 400 MB
+
+// Only one text at a time takes so much.
+std::mutex long_runs;
 
 bool is_space(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -48,6 +53,10 @@ void with_stack_for(size_t longest_run, const std::function<void()> & read) {
         throw error(error_kind::bad_value, "a part of the text has " + std::to_string(longest_run) +
                                                " bytes without a line end, " + std::to_string(n_run_most) +
                                                " at most can be read; break it into lines");
+    }
+    std::unique_lock one(long_runs, std::defer_lock);
+    if (longest_run > n_run_long) {
+        one.lock();
     }
     // A match may have spaces before and after a run.
     on_deep_stack((size_t(1) << 20) + 3 * longest_run * n_stack_a_byte, read);

@@ -1,8 +1,8 @@
-"""The work that libllama has with the rules of a grammar before the first character, counted before libllama does it.
+"""The work that libllama has with the rules of a grammar, counted before libllama does it.
 
 It looks for rules that begin with themselves (llama_grammar_detect_left_recursion in src/llama-grammar.cpp), which
-takes exponential time if rules begin with each other in several ways, and finds all places where a text may begin
-(llama_grammar_advance_stack).
+takes exponential time if rules begin with each other in several ways. At the begin and after each character it finds
+all places where a text may go on (llama_grammar_advance_stack); each is compared with all that were found before.
 """
 
 from __future__ import annotations
@@ -12,22 +12,18 @@ from itertools import pairwise
 
 NO_RULE, ALTERNATIVE = -1, -2  # elements of a rule that name no rule: a character or token, and the sign "|"
 N_CALLS = 30_000_000  # of the search for such rules: a second
-N_STACKS, N_PLACES = 50_000, 2_000_000  # stacks, and the places that all of them have
+N_STEPS = 20_000  # from one place to the next characters: a second
 Rules = dict[int, list[int]]  # by number; other elements are the numbers of rules
 
 
-def too_much(rules: Rules, root: int | None) -> str:
+def too_much(rules: Rules) -> str:
     """Why libllama would take too long; empty: it does not."""
     n_calls, repeats = _n_calls(rules)
     if n_calls > N_CALLS:
         return (
             f"rules begin with other rules in more than {N_CALLS} ways; write what several alternatives begin with once"
         )
-    if root is not None and not repeats and _has_many_beginnings(rules, root):
-        return (
-            "a text may begin at too many places; use fewer optional items in a row, and fewer rules within each other"
-        )
-    return ""
+    return "" if repeats or not rules else _many_places(rules)
 
 
 def _may_be_empty(rule: list[int]) -> bool:
@@ -80,28 +76,80 @@ def _n_calls(rules: Rules) -> tuple[int, bool]:
     return n_all, False
 
 
-def _has_many_beginnings(rules: Rules, root: int) -> bool:
-    """Whether llama_grammar_advance_stack makes more than N_STACKS stacks for the first character."""
-
-    def beginnings(number: int) -> Iterator[int]:
-        yield 0
-        yield from (i + 1 for i, x in enumerate(rules[number]) if x == ALTERNATIVE)
-
-    def place(number: int, i: int) -> tuple[tuple[int, int], ...]:
-        rule = rules[number]
-        return () if i == len(rule) or rule[i] == ALTERNATIVE else ((number, i),)
-
-    todo = [place(root, i) for i in beginnings(root)]
-    seen, n_places = set(), 0
+def _nullable(parts: dict[int, list[list[int]]]) -> set[int]:
+    """Rules that may write nothing. parts: their alternatives."""
+    found = {number for number, of in parts.items() if [] in of}
+    users: dict[int, list[tuple[int, int]]] = {}  # alternatives of rules alone, by the rules that they name
+    left: dict[tuple[int, int], int] = {}  # how many of these may not be empty, as far as is known
+    for number, of in parts.items():
+        for i, part in enumerate(of):
+            if part and min(part) >= 0:
+                left[number, i] = len(part)
+                for named in part:
+                    users.setdefault(named, []).append((number, i))
+    todo = list(found)
     while todo:
-        stack = todo.pop()
-        if stack in seen:
-            continue
-        seen.add(stack)
-        n_places += len(stack)
-        if len(seen) > N_STACKS or n_places > N_PLACES:
-            return True
-        if stack and (named := rules[stack[-1][0]][stack[-1][1]]) >= 0:
-            number, i = stack[-1]
-            todo += [stack[:-1] + place(number, i + 1) + place(named, j) for j in beginnings(named)]
-    return False
+        for use in users.get(todo.pop(), ()):
+            left[use] -= 1
+            if left[use] == 0 and use[0] not in found:
+                found.add(use[0])
+                todo.append(use[0])
+    return found
+
+
+def _many_places(rules: Rules) -> str:
+    """Why llama_grammar_advance_stack makes more than N_STEPS stacks somewhere; empty: it does not."""
+    parts = {number: _alternatives(rule) for number, rule in rules.items()}
+    nullable = _nullable(parts)
+    steps: dict[int, int] = {}  # of all that a rule may begin with
+
+    def begins_with(number: int) -> Iterator[tuple[int, bool]]:
+        """Rules, and whether they end their alternative."""
+        for part in parts[number]:
+            for i, x in enumerate(part):
+                if x >= 0:
+                    yield x, i + 1 == len(part)
+                if x not in nullable:
+                    break
+
+    def most(part: list[int]) -> tuple[int, int]:
+        """Steps from the first element, and the most from any."""
+        n = highest = 1
+        for x in reversed(part):
+            n = 1 if x < 0 else min(N_STEPS + 1, 1 + steps.get(x, 1) + (n if x in nullable else 0))
+            highest = max(highest, n)
+        return n, highest
+
+    for first in rules:
+        path, ends = ([first], [begins_with(first)]) if first not in steps else ([], [])
+        places = {first: 0}  # in the path
+        last: list[bool] = []  # whether each rule of the path but the first ends its alternative
+        while path:
+            named, is_last = next(((x, e) for x, e in ends[-1] if x not in steps), (None, False))
+            if named is None:
+                number = path.pop()
+                del places[number]
+                ends.pop()
+                del last[-1:]
+                steps[number] = min(N_STEPS + 1, sum(most(part)[0] for part in parts[number]))
+            elif named not in places:
+                places[named] = len(path)
+                path.append(named)
+                ends.append(begins_with(named))
+                last.append(is_last)
+            elif not (is_last and all(last[places[named] :])):  # otherwise the same stack comes again
+                # libllama sees it only behind a rule that has an empty alternative.
+                return "a rule may begin with itself behind what may be empty"
+    if max(steps.values()) > N_STEPS or any(most(part)[1] > N_STEPS for of in parts.values() for part in of):
+        return "a text may go on at too many places; use fewer optional items, and fewer rules within each other"
+    return ""
+
+
+def _alternatives(rule: list[int]) -> list[list[int]]:
+    found: list[list[int]] = [[]]
+    for x in rule:
+        if x == ALTERNATIVE:
+            found.append([])
+        else:
+            found[-1].append(x)
+    return found

@@ -46,7 +46,7 @@ class _GrammarReader:
                 if ref >= 0 and ref not in self._rules:
                     name = min(name for name, rule_id in self._ids.items() if rule_id == ref)
                     raise Wrong(f"Undefined rule identifier '{name}'")
-        if why := too_much(self._rules, self._ids.get("root")):
+        if why := too_much(self._rules):
             raise Wrong(why)
 
     # ---- characters
