@@ -10,7 +10,8 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from duo.chat.call_scanner import CallScanner, Event
+from duo.chat.call_events import Event
+from duo.chat.call_scanner import CallScanner
 from duo.chat.piecewise_text import PiecewiseText, Wait
 from duo.chat.tool_calls import Call, CallPiece, n_begun
 from duo.errors import BadValueError
