@@ -186,9 +186,17 @@ def test_a_call_that_the_limit_cuts_is_told_once(form: str) -> None:
         content, calls, finish = check([whole[i : min(i + 5, n)] for i in range(0, n, 5)], "length")
         assert finish == "length" and not (calls and content)
         if calls:
-            assert calls[0][0] == "weather" and ARGUMENTS.startswith(calls[0][1])
+            arguments = calls[0][1].replace("{}", "")  # gpt-oss's call might have been one without any
+            assert calls[0][0] == "weather" and ARGUMENTS.startswith(arguments)
         elif form != "gpt-oss":
             assert content.strip() == whole[:n].strip()
+
+
+@pytest.mark.parametrize("end", ["", "<|call|>", " <|call|>"])
+def test_a_call_of_gpt_oss_without_arguments(end: str) -> None:
+    text = HARMONY.split('{"city"')[0] + end
+    for pieces in ([text], list(text)):
+        assert check(pieces) == ("", [("weather", "{}")], "tool_calls")
 
 
 WORDS = [*MARKS, *FORMS.values(), *(f[:-9] for f in FORMS.values()), "weather", ARGUMENTS, "</tool_call>",
@@ -211,7 +219,7 @@ def test_any_text_is_told_alike(words: list[str], dice: random.Random, cut: bool
     ">>> 1 + 1\n2", "[1] The first point", "[link](http://a.b)", "{x | x > 1}", '{"answer": 42, "x": [1]}',
     "The mark [TOOL_CALLS] is Mistral's", "functools[1]", '{"name": "duo", "version": 1}', "<function=none>",
     "{'a': 1}", "<tool_call>no", "[]", '[{"city": 1}]', '<tool_call>{"name": "other", "x": 1', "weather >>> clocks",
-    '{"function": {"function": {', '<tool_call>{"function": {"function": {',
+    '{"function": {"function": {"', '<tool_call>{"function": {"function": {"',
 ])  # fmt: skip
 def test_text_comes_as_soon_as_it_can_be_no_call(text: str) -> None:
     found = AnswerReader("", reasoning=True, tools=NAMES)
@@ -231,6 +239,9 @@ def test_single_calls() -> None:
             assert joined(parts).calls == (ROME,) and {p.index for p in pieces} == {0}
             assert joined(parts).content == ("I look." if text[0] == "I" else "")
     assert [c.name for c in split_calls(listed, NAMES)[1]] == ["weather", "clock"]
+    raw = AnswerReader("", reasoning=False, tools=NAMES, single=True)
+    answer = joined(read(harmony + HARMONY, [], raw)[0])
+    assert answer.calls == (ROME,) and answer.content == "<|channel|>analysis<|message|>Hm.<|end|>"
 
 
 def test_an_id_behind_the_arguments() -> None:

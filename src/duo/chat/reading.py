@@ -212,10 +212,15 @@ class AnswerReader:
     @property
     def _is_raw(self) -> bool:
         """Whether the message is a thought that stays in the content, as it was written."""
-        return not self._reasoning and self._message == ("analysis", "")
+        return not self._reasoning and self._message == ("analysis", "") and not self._is_over
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether what comes is left out."""
+        return self._single and self._n_calls > 0
 
     def _message_part(self, channel: str, tool: str, text: str, *, ended: bool) -> list[Part]:
-        if self._single and self._n_calls:
+        if self._is_over:
             return []
         if (name := tool.removeprefix(FUNCTIONS)) in self._tools:
             return self._call_part(name, text, ended=ended)
@@ -229,6 +234,8 @@ class AnswerReader:
         """Arguments without the white space around them."""
         before, self._pending = self._arguments, self._pending + text
         fresh = (self._pending if before else self._pending.lstrip()).rstrip()
+        if ended and not (before or fresh):
+            fresh = "{}"  # as in the other forms
         pieces = []
         if fresh or ended:
             self._arguments += fresh
