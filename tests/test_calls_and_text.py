@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from test_call_pieces import HARMONY, Plain, read
 from weather_tools import FORMS, NAMES, ROME, split_calls
 
+from duo.chat import call_scanner, piecewise_text
+from duo.chat.piecewise_text import STRICT, PiecewiseText
 from duo.chat.reading import AnswerReader, joined
 from duo.chat.tool_calls import MARKS, Call
 from duo.compat.llama_cpp.answer import Reading
@@ -158,6 +161,18 @@ CALLED = [("weather", ARGUMENTS)]
     (HERMES.replace(ARGUMENTS, '{"city": 01}'), "", [("weather", '{"city": 01}')]),
     (FORMS["llama 3"].replace("}}", '}, "color": "red"}'), "", CALLED),
     ('<tool_call>{"arguments": {"city": "Rome"}, "name": "weather"}</tool_call>x', "x", CALLED),
+    # A brace that is missing, or too many of them.
+    (HERMES.replace("}}", "") + HERMES + " bye", "bye", [("weather", '{"city": "Rome"\n'), *CALLED]),
+    (HERMES.replace("}}", "}") + HERMES + " bye", "bye", CALLED * 2),
+    ('[TOOL_CALLS]weather[ARGS]{"city": ["Rome"' + FORMS["mistral"], "", [("weather", '{"city": ["Rome"'), *CALLED]),
+    (HERMES.replace("Rome", "[TOOL_CALLS]</tool_call>"), "", [("weather", '{"city": "[TOOL_CALLS]</tool_call>"}')]),
+    (HERMES.replace("}}", "}}]} }") + " bye", "bye", CALLED),
+    (HERMES.replace("\n</tool_call>", "} bye"), "} bye", CALLED),
+    # A second name.
+    (HERMES.replace("}}", '}, "name": "weather"}') + "bye", "bye", CALLED),
+    (FORMS["llama 3"].replace('{"name"', '{"tool_name": "weather", "name"'), "", CALLED),
+    # Commas between calls without a list.
+    (f'{FORMS["llama 3"]}, {FORMS["llama 3"]}, {{"a": 1}}', ', {"a": 1}', CALLED * 2),
 ])  # fmt: skip
 def test_what_follows_a_call_is_text(text: str, content: str, calls: list[tuple[str, str]]) -> None:
     for pieces in ([text], list(text)):
@@ -171,9 +186,17 @@ def test_a_call_that_the_limit_cuts_is_told_once(form: str) -> None:
         content, calls, finish = check([whole[i : min(i + 5, n)] for i in range(0, n, 5)], "length")
         assert finish == "length" and not (calls and content)
         if calls:
-            assert calls[0][0] == "weather" and ARGUMENTS.startswith(calls[0][1])
+            arguments = calls[0][1].replace("{}", "")  # gpt-oss's call might have been one without any
+            assert calls[0][0] == "weather" and ARGUMENTS.startswith(arguments)
         elif form != "gpt-oss":
             assert content.strip() == whole[:n].strip()
+
+
+@pytest.mark.parametrize("end", ["", "<|call|>", " <|call|>"])
+def test_a_call_of_gpt_oss_without_arguments(end: str) -> None:
+    text = HARMONY.split('{"city"')[0] + end
+    for pieces in ([text], list(text)):
+        assert check(pieces) == ("", [("weather", "{}")], "tool_calls")
 
 
 WORDS = [*MARKS, *FORMS.values(), *(f[:-9] for f in FORMS.values()), "weather", ARGUMENTS, "</tool_call>",
@@ -196,6 +219,7 @@ def test_any_text_is_told_alike(words: list[str], dice: random.Random, cut: bool
     ">>> 1 + 1\n2", "[1] The first point", "[link](http://a.b)", "{x | x > 1}", '{"answer": 42, "x": [1]}',
     "The mark [TOOL_CALLS] is Mistral's", "functools[1]", '{"name": "duo", "version": 1}', "<function=none>",
     "{'a': 1}", "<tool_call>no", "[]", '[{"city": 1}]', '<tool_call>{"name": "other", "x": 1', "weather >>> clocks",
+    '{"function": {"function": {"', '<tool_call>{"function": {"function": {"',
 ])  # fmt: skip
 def test_text_comes_as_soon_as_it_can_be_no_call(text: str) -> None:
     found = AnswerReader("", reasoning=True, tools=NAMES)
@@ -215,8 +239,51 @@ def test_single_calls() -> None:
             assert joined(parts).calls == (ROME,) and {p.index for p in pieces} == {0}
             assert joined(parts).content == ("I look." if text[0] == "I" else "")
     assert [c.name for c in split_calls(listed, NAMES)[1]] == ["weather", "clock"]
+    raw = AnswerReader("", reasoning=False, tools=NAMES, single=True)
+    answer = joined(read(harmony + HARMONY, [], raw)[0])
+    assert answer.calls == (ROME,) and answer.content == "<|channel|>analysis<|message|>Hm.<|end|>"
 
 
 def test_an_id_behind_the_arguments() -> None:
     text = '[TOOL_CALLS][{"name": "weather", "arguments": {}, "id": "a1b2c3d4e"}]'
     assert split_calls(text, NAMES) == ("", [Call("weather", "{}", "a1b2c3d4e")])
+
+
+@pytest.mark.parametrize(
+    "mark,end", [('[TOOL_CALLS][{"x":[', ""), ('[TOOL_CALLS][{"x":[', "]}]"), ('<tool_call>{"x":[', "")]
+)
+def test_values_that_are_searched_again_and_again(mark: str, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each mark was tried on all that follows. What has been read is counted."""
+    n_read = 0
+
+    class Counted:
+        def finditer(self, text: str, at: int) -> Iterator[re.Match[str]]:
+            nonlocal n_read
+            for m in STRICT.finditer(text, at):
+                n_read += 1
+                yield m
+
+    monkeypatch.setattr(piecewise_text, "STRICT", Counted())
+    text = mark * 500 + end * 500
+    assert split_calls(text, NAMES) == (text, []) and n_read < 10 * len(text)
+    assert split_calls(f"{text} {HERMES}", NAMES) == (text, [ROME])
+
+
+def test_white_space_that_may_be_before_a_call_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = []
+
+    class Measured(PiecewiseText):
+        def add(self, text: str, *, ended: bool) -> None:
+            super().add(text, ended=ended)
+            lengths.append(len(self.text))
+
+    monkeypatch.setattr(call_scanner, "PiecewiseText", Measured)
+    white = " \n" * 1000
+    for text, content in (
+        ("a" + white + HERMES, "a"),
+        ("a" + white + "b", "a" + white + "b"),
+        ("a" + white, "a" + white),
+    ):
+        lengths.clear()
+        found = joined(read(text, list(range(1, len(text))))[0])
+        assert found.content == content and sum(lengths) < 20 * len(text)

@@ -59,6 +59,12 @@ def called(*calls: tuple[str, Any], content: str | None = None) -> list[dict[str
     (HERMES, "[1]", '<weather "[1]">'),
     (DEEPSEEK, '{"a":1}', '<weather {"a":1}>'),
     (DEEPSEEK, {"a": 1}, '<weather {"a": 1}>'),
+    # Half of a surrogate pair is no Unicode; a whole pair is.
+    (HERMES, r'{"a": "\ud83d"}', '<weather {"a": "\ufffd"}>'),
+    (QWEN, r'{"a": "\uD83D\uDE00 \udE00"}', "<weather a=\U0001f600 \ufffd>"),
+    (QWEN, '{"a": "\ud83d"}', "<weather a=\ufffd>"),
+    (HERMES, r'["\ud83d"]', r'<weather "[\"\\ud83d\"]">'),
+    (DEEPSEEK, {"a": "\ud83d"}, '<weather {"a": "\ufffd"}>'),
     (BOTH, '{"a":1}', '<weather {"a":1}>'),  # as the model wrote it
 ])  # fmt: skip
 def test_arguments_of_earlier_calls(form: str, sent: Any, written: str) -> None:

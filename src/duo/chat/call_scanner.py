@@ -10,29 +10,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 
-from duo.chat.piecewise_text import PiecewiseText, Wait, decoded
-from duo.chat.tool_calls import CALL_BEGIN, CALLS_BEGIN, MARKS, SEP, Call, CallPiece, n_begun, parameter_value
+from duo.chat.call_events import CallEvents, Event
+from duo.chat.object_calls import ObjectCalls
+from duo.chat.piecewise_text import PiecewiseText, Wait
+from duo.chat.tool_calls import CALL_BEGIN, CALLS_BEGIN, MARKS, SEP, Call, n_begun, parameter_value
 
-Event = str | CallPiece | Call
 MARK = re.compile("|".join(map(re.escape, MARKS)))
 N_MARK = max(map(len, MARKS))
 LINE, ANGLE, BRACE, MISTRAL, DEEPSEEK = map(re.compile, ("\n", "[<>]", "[\n{]", r"[\[{\s]", f"[\n<{SEP[1]}]"))
 
-# Keys of a call that is an object.
-NAMES, IDS, ARGUMENTS = ("name", "tool_name", "function"), ("id", "tool_call_id"), ("arguments", "parameters")
-KEYS = (*NAMES, *IDS, *ARGUMENTS, "type", "index")
-
-
-@dataclass
-class Writing:
-    """A call in JSON of which some is known."""
-
-    name: str = ""
-    id: str = ""
-    arguments: str | None = None
-    begun: bool = False  # its pieces come
+# Characters that calls which prove to be none may cost: so many, and so many for each one before the mark. A model that
+# repeats a mark for ever would make each one search the rest of the text.
+N_SEARCHED, N_EACH = 100_000, 4
 
 
 class CallScanner:
@@ -42,72 +32,56 @@ class CallScanner:
     def __init__(self, tools: Collection[str], *, alone: bool = True, single: bool = False) -> None:
         self._tools, self._single = tools, single
         self._source = PiecewiseText()
-        self._events: list[Event] = []
-        self._n_calls = 0
-        self._sent: list[str] = []  # the arguments of the call that is being written
-        self._shown = False  # some of the text was
+        self._events = CallEvents(self._source)
+        self._objects = ObjectCalls(tools, self._source, self._events, single=single)
         self._run = self._scan(alone=alone)
 
     def feed(self, text: str, *, last: bool = False) -> list[Event]:
         """What is certain now: text, pieces of calls, and calls when all of their pieces have come."""
         self._source.add(text, ended=last)
         next(self._run, None)
-        events, self._events = self._events, []
-        return events
+        return self._events.take()
 
     def _scan(self, *, alone: bool) -> Wait[None]:
         source = self._source
         if alone and (yield from source.spaces()) in ("{", "["):
-            yield from self._objects(marked=False)
-        if not self._n_calls:
+            yield from self._objects.read(marked=False)
+        if not self._events.n_calls:
             source.at = 0
-        while not (self._single and self._n_calls):
+        while not (self._single and self._events.n_calls):
             mark = yield from self._text()
             if not mark:
                 return
-            begin = source.at
+            is_tried = source.n_searched <= N_SEARCHED + N_EACH * source.n_cut
             source.at += len(mark)
-            if (yield from self._marked(mark)):
+            if is_tried and (yield from self._marked(mark)):
                 yield from self._ends(MARKS[mark])
             else:
-                source.at = begin + 1
+                source.at = 1
         while True:
             source.cut(len(source.text))
             yield
-
-    # ---- text
 
     def _text(self) -> Wait[str]:
         """Shows text up to the next mark, and returns that; empty: the text has ended."""
         source = self._source
         while True:
             mark = MARK.search(source.text, source.at)
-            tail = max(source.at, len(source.text) - N_MARK)
-            end = mark.start() if mark else len(source.text) - n_begun(source.text[tail:], MARKS)
             if source.ended and not mark:
-                self._show(len(source.text.rstrip() if self._n_calls else source.text))
+                self._events.end()
                 return ""
-            at = end if mark else max(source.at, len(source.text) - N_MARK + 1)
-            shown = len(source.text[:end].rstrip())  # a call has no white space before it
-            source.at = at
-            self._show(shown)
+            tail = max(source.at, len(source.text) - N_MARK)
+            source.at = mark.start() if mark else len(source.text) - n_begun(source.text[tail:], MARKS)
+            self._events.show(source.at)
             if mark:
                 return mark[0]
             yield
 
-    def _show(self, n: int) -> None:
-        text = self._source.cut(n)
-        if self._n_calls and not self._shown:
-            text = text.lstrip()
-        if text:
-            self._shown = True
-            self._events.append(text)
-
     def _ends(self, marks: Collection[str]) -> Wait[None]:
-        """Leaves out the marks that end a call."""
+        """Leaves out the marks that end a call, and brackets before them, of which a model wrote too many."""
         source = self._source
         while marks:
-            yield from source.spaces()
+            yield from source.spaces(r"\]}")
             if not (mark := (yield from source.one_of(marks))):
                 if source.ended and any(m.startswith(source.text[source.at :]) for m in marks):
                     source.cut(len(source.text))  # the limit cut it, or there is white space
@@ -115,114 +89,12 @@ class CallScanner:
             source.cut(source.at + len(mark))
         source.at = 0
 
-    # ---- calls
-
-    def _told(self, call: Call) -> bool:
-        """The call is complete."""
-        self._source.cut(self._source.at)
-        self._events.append(call)
-        self._n_calls += 1
-        self._sent = []
-        return True
-
-    def _whole(self, call: Call) -> bool:
-        """Nothing of it was told before."""
-        self._events.append(CallPiece(self._n_calls, call.name, call.id, call.arguments))
-        return self._told(call)
-
-    def _arguments(self, name: str, call_id: str = "") -> Wait[str]:
-        """At their brace."""
-        self._events.append(CallPiece(self._n_calls, name, call_id))
-        self._source.cut(self._source.at)
-        yield from self._source.value(self._took)
-        return "".join(self._sent)
-
-    def _took(self, piece: str) -> None:
-        if piece:
-            self._sent.append(piece)
-            self._events.append(CallPiece(self._n_calls, arguments=piece))
-
-    def _named(self, name: str | None, call_id: str = "") -> Wait[bool]:
-        """A call whose arguments are to come."""
-        if not name or (yield from self._source.spaces()) != "{":
-            return False
-        return self._told(Call(name, (yield from self._arguments(name, call_id)), call_id))
+    # ---- calls behind a mark
 
     def _name(self, stops: re.Pattern[str]) -> Wait[str]:
         """A tool's name; empty: it is none."""
         word = yield from self._source.until(stops, lambda w: any(t.startswith(w.strip()) for t in self._tools))
         return word.strip() if word and word.strip() in self._tools else ""
-
-    # ---- calls that are objects
-
-    def _objects(self, *, marked: bool) -> Wait[bool]:
-        """Objects that are calls: one, a list of them, or several with semicolons or spaces between."""
-        source, n = self._source, self._n_calls
-        in_list = (yield from source.spaces()) == "["
-        source.at += in_list
-        while not (self._single and self._n_calls > n):
-            begin = source.at
-            is_next = self._n_calls > n
-            c = yield from source.spaces((",;" if in_list else ";") if is_next else "")
-            if c == "]" and in_list and is_next:
-                source.cut(source.at + 1)
-                in_list = False
-            elif c != "{" or not (yield from self._object(marked=marked or is_next)):
-                source.at = begin
-                break
-        return self._n_calls > n
-
-    def _object(self, *, marked: bool) -> Wait[bool]:
-        call = Writing()
-        is_whole = yield from self._members(call, marked=marked)
-        if call.begun:
-            self._source.at *= is_whole  # what does not belong to it is text
-            return self._told(Call(call.name, call.arguments or "", call.id))
-        return is_whole and bool(call.name) and self._whole(Call(call.name, call.arguments or "{}", call.id))
-
-    def _members(self, call: Writing, *, marked: bool) -> Wait[bool]:
-        """From the brace of an object to its end; False: it is no call, or not whole. marked: it may have any key."""
-        source, before = self._source, ""
-        source.at += 1
-        while (c := (yield from source.spaces())) != "}":
-            if before:
-                if c != ",":
-                    return False
-                source.at += 1
-                yield from source.spaces()
-            before = (yield from source.string()) or ""
-            is_known = marked or call.begun or before in KEYS
-            if not before or not is_known or (yield from source.spaces()) != ":":
-                return False
-            source.at += 1
-            if not (yield from self._member(call, before, (yield from source.spaces()), marked=marked)):
-                return False
-        source.at += 1
-        return True
-
-    def _member(self, call: Writing, key: str, c: str, *, marked: bool) -> Wait[bool]:
-        """The value of a key, which begins with c."""
-        if key in NAMES and c == '"':
-            call.name = call.name or (yield from self._source.string()) or ""
-            return call.name in self._tools
-        if key == "function" and c == "{":
-            return (yield from self._members(call, marked=marked))
-        if key not in ARGUMENTS or call.arguments is not None:
-            raw = yield from self._source.raw()
-            if key in IDS and raw is not None:
-                call.id = (decoded(raw) if c == '"' else raw) or ""
-            return raw is not None
-        if c == "{" and call.name:
-            call.begun = True
-            call.arguments = yield from self._arguments(call.name, call.id)
-            return True
-        if c not in ("{", '"'):
-            return False
-        raw = yield from self._source.raw()
-        call.arguments = decoded(raw) if raw is not None and c == '"' else raw
-        return call.arguments is not None
-
-    # ---- calls behind a mark
 
     def _marked(self, mark: str) -> Wait[bool]:
         """Reads on behind the mark; False: there is no call."""
@@ -230,7 +102,7 @@ class CallScanner:
         if mark == "<function=":
             return (yield from self._function())
         if mark == ">>>":
-            return (yield from self._named((yield from self._name(BRACE))))
+            return (yield from self._events.named((yield from self._name(BRACE))))
         if mark == "[TOOL_CALLS]" and (yield from source.spaces()) not in ("[", "{"):
             return (yield from self._mistral())
         if mark in (CALLS_BEGIN, CALL_BEGIN):
@@ -242,7 +114,7 @@ class CallScanner:
                 return (yield from self._function())
         if mark == "functools[":
             source.at -= 1
-        return (yield from self._objects(marked=True))
+        return (yield from self._objects.read(marked=True))
 
     def _function(self) -> Wait[bool]:
         """Functionary's <function=name>{...}, or Qwen3-Coder's parameters."""
@@ -252,7 +124,7 @@ class CallScanner:
             return False
         source.at += 1
         if (yield from source.spaces()) == "{":
-            return (yield from self._named(name))
+            return (yield from self._events.named(name))
         values = {}
         while (word := (yield from source.one_of(("<parameter=", *MARKS["<function="])))) == "<parameter=":
             source.at += len(word)
@@ -268,7 +140,7 @@ class CallScanner:
             yield from source.spaces()
         if not word and not (values and source.at == len(source.text)):
             return False
-        return self._whole(Call(name, json.dumps(values, ensure_ascii=False)))
+        return self._events.whole(Call(name, json.dumps(values, ensure_ascii=False)))
 
     def _mistral(self) -> Wait[bool]:
         """name[ARGS]{...}, with or without [CALL_ID]id before [ARGS]."""
@@ -280,7 +152,7 @@ class CallScanner:
             source.at += len(word)
             if word == "[CALL_ID]":
                 call_id = (yield from source.until(MISTRAL)) or ""
-        return (yield from self._named(name, call_id))
+        return (yield from self._events.named(name, call_id))
 
     def _deepseek(self, mark: str) -> Wait[bool]:
         """V3's name and arguments, or R1's with the word function before them."""
@@ -296,4 +168,4 @@ class CallScanner:
             name = yield from self._name(LINE)
             yield from source.spaces()
             source.at += len((yield from source.one_of(("```json",))))
-        return name is not None and name.strip() in self._tools and (yield from self._named(name.strip()))
+        return name is not None and name.strip() in self._tools and (yield from self._events.named(name.strip()))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from duo.chat.template_traits import CallTraits, TemplateTraits
 
 Messages = list[dict[str, Any]]
+HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")  # of a surrogate pair, perhaps
 
 
 def fitted(messages: Messages, tools: Any, traits: TemplateTraits, *, in_words: bool) -> tuple[Messages, Any]:
@@ -65,14 +66,17 @@ def object_of(arguments: Any) -> Any:
         return arguments
     try:
         value = json.loads(arguments) if arguments.strip() else {}
+        if isinstance(value, dict) and HALF.search(arguments):
+            value = json.loads(text_of(value))
     except (ValueError, RecursionError):
         return arguments
     return value if isinstance(value, dict) else arguments
 
 
 def text_of(arguments: Any) -> Any:
-    """The arguments of a call as JSON text."""
-    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, Mapping) else arguments
+    """The arguments of a call as JSON text. Halves of surrogate pairs, which JSON may escape, are no Unicode."""
+    text = json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, Mapping) else arguments
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(text, str) else text
 
 
 def short_id(own_id: str) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Generator
+from functools import cache
 from typing import TypeVar
+
+from duo.chat.tool_calls import n_begun
 
 T = TypeVar("T")
 Wait = Generator[None, None, T]
@@ -13,17 +16,19 @@ Wait = Generator[None, None, T]
 N_NEAR = 500  # characters; keys, names and ids are shorter
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 SCALAR = re.compile(r"[-+.\w]*")
-LAX = re.compile(r'["\\\[\]{}]')
-STRICT = re.compile(r'["\\\[\]{}]|[^\s\w,:.+-]')  # with what no JSON has outside of its strings
+LAX = r'["\\\[\]{}]'
+STRICT = re.compile(LAX + r"|[^\s\w,:.+-]")  # with what no JSON has outside of its strings
 
 
 class PiecewiseText:
-    """text: what has come and was not cut. at: where it is read. ended: nothing more comes."""
+    """text: what has come and was not cut. at: where it is read. ended: nothing more comes. n_searched: characters of
+    long values, each as often as it was read."""
 
     def __init__(self) -> None:
         self.text = ""
         self.at = 0
         self.ended = False
+        self.n_cut = self.n_searched = 0
         self._absent: dict[str, int] = {}  # where a search found nothing up to the end
 
     def add(self, text: str, *, ended: bool) -> None:
@@ -33,6 +38,7 @@ class PiecewiseText:
         """Takes the first characters out."""
         head, self.text = self.text[:n], self.text[n:]
         self.at = max(0, self.at - n)
+        self.n_cut += len(head)
         self._absent = {word: at - n for word, at in self._absent.items()}
         return head
 
@@ -74,6 +80,7 @@ class PiecewiseText:
             found = self.text.find(word, at) if at < self._absent.get(word, len(self.text) + 1) else -1
             if found >= 0:
                 value, self.at = self.text[self.at : found], found + len(word)
+                self.n_searched += len(value)
                 return value
             if self.ended:
                 self._absent[word] = min(at, self._absent.get(word, at))
@@ -95,7 +102,9 @@ class PiecewiseText:
         """A value of JSON as it is written; None: it is none, or the text has ended."""
         begin = self.at
         if self.text[begin : begin + 1] in ("{", "[", '"'):
-            return self.text[begin : self.at] if (yield from self.value()) else None
+            is_whole = yield from self.value()
+            self.n_searched += self.at - begin
+            return self.text[begin : self.at] if is_whole else None
         while True:
             m = SCALAR.match(self.text, begin, begin + N_NEAR)
             self.at = m.end() if m else begin
@@ -104,12 +113,15 @@ class PiecewiseText:
                 return self.text[begin : self.at] if is_near and begin < self.at < len(self.text) else None
             yield
 
-    def value(self, took: Callable[[str], object] | None = None) -> Wait[bool]:
-        """Goes behind an object, a list or a string; False: the text has ended, or it is no JSON. took: gets what it
-        consists of as it comes, cut out of the text, and whether that is JSON does not count."""
+    def value(self, took: Callable[[str], object] | None = None, marks: Collection[str] = ()) -> Wait[bool]:
+        """Goes behind an object, a list or a string; False: the text has ended, or it is no JSON, and `at` is where
+        that shows. took: gets what it consists of as it comes, cut out of the text; it may be no JSON then, but the
+        marks end it outside of strings."""
         depth, quoted, escaped, at = 0, False, -1, self.at
+        special = _lax(tuple(marks)) if took else STRICT
         while True:
-            for m in (LAX if took else STRICT).finditer(self.text, at):
+            held = n_begun(self.text, marks) if marks and not self.ended else 0
+            for m in special.finditer(self.text, at):
                 c = m[0]
                 if m.start() == escaped:
                     continue
@@ -119,24 +131,38 @@ class PiecewiseText:
                     escaped = m.end()
                 elif quoted:
                     continue
+                elif c in marks:
+                    self.at = m.start()
+                    if took:
+                        took(self.cut(self.at))
+                    return False
+                elif m.start() >= len(self.text) - held:
+                    break
                 elif c in "{[":
                     depth += 1
                 elif c in "]}":
                     depth -= 1
                 elif took is None:
+                    self.at = m.start()
                     return False
                 if depth <= 0 and not quoted:
                     self.at = m.end()
                     if took:
                         took(self.cut(self.at))
                     return True
-            at = len(self.text)
+            at = len(self.text) - (0 if quoted else held)
             if took:
                 took(self.cut(at))
                 escaped, at = escaped - at, 0
             if self.ended:
+                self.at = at
                 return False
             yield
+
+
+@cache
+def _lax(marks: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join((*map(re.escape, marks), LAX)))
 
 
 def decoded(string: str) -> str | None:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from duo.chat.call_scanner import CallScanner, Event
+from duo.chat.call_events import Event
+from duo.chat.call_scanner import CallScanner
 from duo.chat.piecewise_text import PiecewiseText, Wait
 from duo.chat.tool_calls import Call, CallPiece, n_begun
 from duo.errors import BadValueError
@@ -211,10 +212,15 @@ class AnswerReader:
     @property
     def _is_raw(self) -> bool:
         """Whether the message is a thought that stays in the content, as it was written."""
-        return not self._reasoning and self._message == ("analysis", "")
+        return not self._reasoning and self._message == ("analysis", "") and not self._is_over
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether what comes is left out."""
+        return self._single and self._n_calls > 0
 
     def _message_part(self, channel: str, tool: str, text: str, *, ended: bool) -> list[Part]:
-        if self._single and self._n_calls:
+        if self._is_over:
             return []
         if (name := tool.removeprefix(FUNCTIONS)) in self._tools:
             return self._call_part(name, text, ended=ended)
@@ -228,6 +234,8 @@ class AnswerReader:
         """Arguments without the white space around them."""
         before, self._pending = self._arguments, self._pending + text
         fresh = (self._pending if before else self._pending.lstrip()).rstrip()
+        if ended and not (before or fresh):
+            fresh = "{}"  # as in the other forms
         pieces = []
         if fresh or ended:
             self._arguments += fresh

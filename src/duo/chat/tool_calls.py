@@ -4,7 +4,8 @@ Hermes, Qwen 2.5 and 3, Granite 4: <tool_call>{...}</tool_call>. Qwen3-Coder: <f
 it, within <tool_call> or not. Mistral: [TOOL_CALLS][{...}] and [TOOL_CALLS]name[ARGS]{...}. Llama 3: {"name",
 "parameters"} alone, or behind <|python_tag|>. Functionary: <function=name>{...}</function> and >>>name. Command R7B:
 <|START_ACTION|>[{"tool_name", "parameters"}]. Granite 3: <|tool_call|>[{...}]. Firefunction: functools[{...}].
-DeepSeek R1 and V3: marks of its own, tool_call_begin. llama.cpp (common/chat*.cpp, common/parsers/) reads the same.
+DeepSeek R1 and V3: marks of its own, tool_call_begin. llama.cpp (common/chat*.cpp, common/parsers/) reads these, and
+more: calls of Kimi K2, GLM 4.6, MiniMax and LFM2 stay text here.
 """
 
 from __future__ import annotations
