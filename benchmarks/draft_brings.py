@@ -22,19 +22,17 @@ from typing import Any
 
 from benchmarks.draft_page import page
 from benchmarks.real_questions import chosen
-from benchmarks.run_real import DRAFT, MODELS, PLACES, TARGET, engine_options
+from benchmarks.run_real import DRAFT, MODELS, PLACES, TARGET, engine_options, made_wide
 
 import duo
 from duo.benchmark.bench.head import machine
 from duo.benchmark.tune import tune
-from duo.gguf_tools.widen import SAME, widen
 from duo.support.other_load import Moment, other_cores
 
 ROOT = Path(__file__).parents[1]
 RESULT, PAGE = ROOT / "benchmarks/results/draft_brings.json", ROOT / "docs/what_a_draft_brings.md"
 BOXES = ROOT / "benchmarks/results/boxes.json"  # of run_boxes.py
 TEMPERATURES = (0.0, 0.8)
-WIDE = 3.2e9  # bytes of the target that is only larger
 
 
 def pairs(folder: Path, *, wide: bool) -> list[tuple[str, Path, Path]]:
@@ -43,11 +41,7 @@ def pairs(folder: Path, *, wide: bool) -> list[tuple[str, Path, Path]]:
     small = MODELS["smollm2-135m-q4_1"].path
     found = [("Qwen2.5-Coder 1.5B, draft 0.5B", target, draft)]
     if wide:
-        big = folder / "qwen-wide.gguf"
-        if not big.exists():
-            print(f"making {big}", file=sys.stderr, flush=True)
-            widen(target, big, size=WIDE, type=SAME)
-        found.append(("the 1.5B widened to 3.2 GB, draft 0.5B", big, draft))
+        found.append(("the 1.5B widened to 3.2 GB, draft 0.5B", made_wide(target, "3.2G", folder), draft))
     return [*found, ("SmolLM2 135M, draft: itself", small, small)]
 
 

@@ -81,7 +81,7 @@ def test_the_hubs_cache_in_a_closed_folder(all_closed: Path, run: Run, monkeypat
         assert f"the cache {all_closed / 'hub'}" in err and "cannot be read (Permission denied)" in err
 
     def of_another_user() -> str:
-        raise PermissionError(13, "Permission denied", "/root/.cache/huggingface/token")
+        raise PermissionError(13, "Permission denied", "/home/other/.cache/huggingface/token")
 
     monkeypatch.setattr("huggingface_hub.get_token", of_another_user)
     assert HubSettings().token is None
@@ -122,10 +122,10 @@ def test_files_that_are_to_be_in_a_closed_folder(args: tuple[object, ...], close
 
 def test_an_error_of_a_file_names_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(**_: object) -> None:
-        raise PermissionError(13, "Permission denied", b"/root/x")
+        raise PermissionError(13, "Permission denied", b"/home/other/x")
 
     monkeypatch.setattr("duo.cli.commands.devices.devices.callback", fails)
-    said = "duo: /root/x cannot be used (Permission denied); check the path and its permissions\n"
+    said = "duo: /home/other/x cannot be used (Permission denied); check the path and its permissions\n"
     assert run("devices") == (1, "", said)
 
 

@@ -67,7 +67,7 @@ def test_large_answers_are_made_and_encoded_in_a_thread(server: Server, monkeypa
     monkeypatch.setattr(Json, "render", noted(Json.render))
     monkeypatch.setattr(ChatShape, "end", noted(ChatShape.end))
     for module in (respond, sse):
-        monkeypatch.setattr(module, "N_QUICK", 40)
+        monkeypatch.setattr(module, "N_AT_ONCE", 40)
     server.post("/tokenize", {"content": PROMPT})
     body = {"messages": TALE, **GREEDY, "logprobs": True, "top_logprobs": 5, "verbose": True}
     assert server.post("/v1/chat/completions", body).status_code == 200

@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from duo.chat.tools_in_words import calls_in_words, described
+from duo.chat.tools_in_words import Messages, calls_in_words, described
 
 if TYPE_CHECKING:
     from duo.chat.template_traits import CallTraits, TemplateTraits
 
-Messages = list[dict[str, Any]]
 HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")  # of a surrogate pair, perhaps
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from duo.chat.tools_in_words import Messages
 from duo.errors import BadValueError
 
-Messages = list[dict[str, Any]]
 Render = Callable[[Messages, Any], str]  # of messages and tools; raises BadValueError
 
 # Words that no template has.
@@ -83,15 +83,13 @@ class TemplateTraits:
                 only_objects=by_text is None,
                 null=content is None,
                 short_ids=self._rendered(_turns(arguments, content, [LONG_ID]), TOOLS) is None,
-                parallel=self._shows_both(arguments, content),
+                parallel=self._shows_both(by_object if objects else by_text, arguments, content),
             )
         return CallTraits()
 
-    def _shows_both(self, arguments: Any, content: str | None) -> bool:
-        """Whether it shows two calls of one answer: some refuse them, some show the first one."""
-        one, two = (
-            self._rendered(_turns(arguments, content, ids), TOOLS) for ids in ([SHORT_ID], [SHORT_ID, OTHER_ID])
-        )
+    def _shows_both(self, one: str | None, arguments: Any, content: str | None) -> bool:
+        """Whether it shows two calls of one answer: some refuse them, some show the first one. one: a single call."""
+        two = self._rendered(_turns(arguments, content, [SHORT_ID, OTHER_ID]), TOOLS)
         return two is not None and one is not None and two.count(VALUE) == 2 * one.count(VALUE)
 
 

@@ -8,56 +8,61 @@ all places where a text may go on (llama_grammar_advance_stack); each is compare
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 NO_RULE, ALTERNATIVE = -1, -2  # elements of a rule that name no rule: a character or token, and the sign "|"
 N_CALLS = 30_000_000  # of the search for such rules: a second
 N_STEPS = 20_000  # from one place to the next characters: a second
 Rules = dict[int, list[int]]  # by number; other elements are the numbers of rules
+Parts = dict[int, list[list[int]]]  # their alternatives
 
 
 def too_much(rules: Rules) -> str:
     """Why libllama would take too long; empty: it does not."""
-    n_calls, repeats = _n_calls(rules)
+    parts = {number: _alternatives(rule) for number, rule in rules.items()}
+    n_calls, repeats = _n_calls(parts)
     if n_calls > N_CALLS:
         return (
             f"rules begin with other rules in more than {N_CALLS} ways; write what several alternatives begin with once"
         )
-    return "" if repeats or not rules else _many_places(rules)
+    return "" if repeats or not rules else _many_places(parts)
 
 
-def _may_be_empty(rule: list[int]) -> bool:
-    """As libllama sees it: an alternative has no elements."""
-    return (
-        not rule
-        or rule[0] == ALTERNATIVE
-        or rule[-1] == ALTERNATIVE
-        or any(a == b == ALTERNATIVE for a, b in pairwise(rule))
-    )
+def _alternatives(rule: list[int]) -> list[list[int]]:
+    found: list[list[int]] = [[]]
+    for x in rule:
+        if x == ALTERNATIVE:
+            found.append([])
+        else:
+            found[-1].append(x)
+    return found
 
 
-def _n_calls(rules: Rules) -> tuple[int, bool]:
+def _begins_with(of: list[list[int]], empty: set[int]) -> Iterator[tuple[int, bool]]:
+    """Rules that these alternatives may begin with, and whether each ends its own. empty: those that may write nothing,
+    so that the next one is at the beginning, too."""
+    for part in of:
+        for i, x in enumerate(part):
+            if x >= 0:
+                yield x, i + 1 == len(part)
+            if x not in empty:
+                break
+
+
+def _n_calls(parts: Parts) -> tuple[int, bool]:
     """Calls of llama_grammar_detect_left_recursion, and whether it finds a rule that begins with itself."""
-    empty = {number: _may_be_empty(rule) for number, rule in rules.items()}
-
-    def begins_with(number: int) -> Iterator[int]:
-        at_start = True
-        for x in rules[number]:
-            if x >= 0 and at_start:
-                yield x
-            at_start = x == ALTERNATIVE or (x >= 0 and at_start and empty[x])
+    empty = {number for number, of in parts.items() if [] in of}  # as libllama sees it
 
     calls: dict[int, int] = {}  # of rules that were searched
     n_all = 0
-    for first in sorted(rules):
+    for first in sorted(parts):
         if first in calls:
             continue
         # Not recursive: rules may be nested deeper than Python's calls. Each entry has the calls so far.
-        path, n = [(first, begins_with(first))], [1]
+        path, n = [(first, _begins_with(parts[first], empty))], [1]
         within = {first}
         while path:
             number, rest = path[-1]
-            named = next(rest, None)
+            named, _ = next(rest, (None, False))
             if named is None:
                 path.pop()
                 within.remove(number)
@@ -69,15 +74,15 @@ def _n_calls(rules: Rules) -> tuple[int, bool]:
             elif named in calls:
                 n[-1] += calls[named]
             else:
-                path.append((named, begins_with(named)))
+                path.append((named, _begins_with(parts[named], empty)))
                 n.append(1)
                 within.add(named)
         n_all += calls[first]
     return n_all, False
 
 
-def _nullable(parts: dict[int, list[list[int]]]) -> set[int]:
-    """Rules that may write nothing. parts: their alternatives."""
+def _nullable(parts: Parts) -> set[int]:
+    """Rules that may write nothing."""
     found = {number for number, of in parts.items() if [] in of}
     users: dict[int, list[tuple[int, int]]] = {}  # alternatives of rules alone, by the rules that they name
     left: dict[tuple[int, int], int] = {}  # how many of these may not be empty, as far as is known
@@ -97,20 +102,10 @@ def _nullable(parts: dict[int, list[list[int]]]) -> set[int]:
     return found
 
 
-def _many_places(rules: Rules) -> str:
+def _many_places(parts: Parts) -> str:
     """Why llama_grammar_advance_stack makes more than N_STEPS stacks somewhere; empty: it does not."""
-    parts = {number: _alternatives(rule) for number, rule in rules.items()}
     nullable = _nullable(parts)
     steps: dict[int, int] = {}  # of all that a rule may begin with
-
-    def begins_with(number: int) -> Iterator[tuple[int, bool]]:
-        """Rules, and whether they end their alternative."""
-        for part in parts[number]:
-            for i, x in enumerate(part):
-                if x >= 0:
-                    yield x, i + 1 == len(part)
-                if x not in nullable:
-                    break
 
     def most(part: list[int]) -> tuple[int, int]:
         """Steps from the first element, and the most from any."""
@@ -120,8 +115,8 @@ def _many_places(rules: Rules) -> str:
             highest = max(highest, n)
         return n, highest
 
-    for first in rules:
-        path, ends = ([first], [begins_with(first)]) if first not in steps else ([], [])
+    for first in parts:
+        path, ends = ([first], [_begins_with(parts[first], nullable)]) if first not in steps else ([], [])
         places = {first: 0}  # in the path
         last: list[bool] = []  # whether each rule of the path but the first ends its alternative
         while path:
@@ -135,7 +130,7 @@ def _many_places(rules: Rules) -> str:
             elif named not in places:
                 places[named] = len(path)
                 path.append(named)
-                ends.append(begins_with(named))
+                ends.append(_begins_with(parts[named], nullable))
                 last.append(is_last)
             elif not (is_last and all(last[places[named] :])):  # otherwise the same stack comes again
                 # libllama sees it only behind a rule that has an empty alternative.
@@ -143,13 +138,3 @@ def _many_places(rules: Rules) -> str:
     if max(steps.values()) > N_STEPS or any(most(part)[1] > N_STEPS for of in parts.values() for part in of):
         return "a text may go on at too many places; use fewer optional items, and fewer rules within each other"
     return ""
-
-
-def _alternatives(rule: list[int]) -> list[list[int]]:
-    found: list[list[int]] = [[]]
-    for x in rule:
-        if x == ALTERNATIVE:
-            found.append([])
-        else:
-            found[-1].append(x)
-    return found

@@ -127,7 +127,7 @@ def _plain_pattern(pattern: str) -> str:
             unit = unit.replace(r"\d", "0-9").replace(r"\w", "A-Za-z0-9_")
             if unit.startswith("[^"):
                 unit = ANY[:-1] + unit[2:]
-            if any(_compiled(unit).match(c) for c in BARE):
+            if any(map(_compiled(unit).match, BARE)):
                 raise ValueError(
                     f"the class {match[0]} of the pattern {pattern} contains quotes, backslashes or control characters"
                 )

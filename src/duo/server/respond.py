@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from duo.server.json_text import dumped
+from duo.server.json_text import N_AT_ONCE, dumped
 from duo.server.progress import LOOK_S, Progress
 from duo.server.prompt_files import keep_prompts
 from duo.server.response_stream import Writing
 from duo.server.sse import Events, first_of, forget
-from duo.server.text import N_QUICK
 
 if TYPE_CHECKING:
     from duo.server.admission import Ticket
@@ -79,7 +78,7 @@ async def _answer(
                 text, chunks = batch
                 for chunk in chunks:
                     text.take(chunk)
-            if sum(t.n_values for t in texts) > N_QUICK:  # others would wait for the loop meanwhile
+            if sum(t.n_values for t in texts) > N_AT_ONCE:  # others would wait for the loop meanwhile
                 return await service.in_thread(lambda: Json(shape.answer()))
             return Json(shape.answer())
         # An early error is to be an ordinary answer with its status, so the headers wait for the first token.

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from duo.server.json_text import dumped
+from duo.server.json_text import N_AT_ONCE, dumped
 from duo.server.progress import LOOK_S
-from duo.server.text import N_QUICK
 
 if TYPE_CHECKING:
     from duo.server.errors import ApiError
@@ -109,7 +108,7 @@ class Events(Response):
             for chunk in chunks:
                 taken_chunk = text.take(chunk)
                 tells_all = taken_chunk.is_first or chunk.finish_reason is not None  # of the prompt, or of the text
-                if tells_all and text.n_values > N_QUICK:
+                if tells_all and text.n_values > N_AT_ONCE:
                     body += await asyncio.to_thread(self._body, text, taken_chunk)
                 else:
                     body += self._body(text, taken_chunk)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from duo.generation.stream_async import AsyncStream
     from duo.server.prompt_scores import PromptScores
 
-N_QUICK = 1 << 12  # values of an answer; a larger one is made in a thread
-
 
 @dataclass(frozen=True)
 class TakenChunk:
