@@ -1,6 +1,6 @@
 """What a cheaper draft costs in right guesses: the types that `--draft-pack` stores, and the sizes of `--draft-vocab`.
 
-    python -m benchmarks.measure_cheap_draft --target T.gguf --draft D.gguf [--questions 14] [-n 64] [--out FILE]
+    python -m benchmarks.measure_cheap_draft --target T.gguf --draft D.gguf [--questions 14] [-n 64] [--only q4_0] [--out FILE]
 
 The models take turns, four guesses in a pass, with each way of loading the draft, on the questions of run_real. The
 script counts how often the first guess of a pass was right, and how many tokens a pass brought. These are counts, not
@@ -62,11 +62,12 @@ def main() -> None:
     p.add_argument("--draft", required=True)
     p.add_argument("--questions", type=int, default=14)
     p.add_argument("-n", type=int, default=64)
+    p.add_argument("--only", default="", help="ways with this text in their names")
     p.add_argument("--out", type=Path)
     a = p.parse_args()
     rows: dict[str, Any] = {}
     first: list[Any] = []
-    for name, way in WAYS.items():
+    for name, way in ((name, way) for name, way in WAYS.items() if a.only in name):
         rows[name], texts = count(a.target, a.draft, a.questions, a.n, way)
         first = first or texts
         kinds = "  ".join(f"{kind} {x['right']:.3f}" for kind, x in rows[name].items())

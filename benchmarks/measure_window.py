@@ -1,6 +1,7 @@
 """What a draft's window costs in right guesses, and what it brings in time (--draft-window).
 
-    python benchmarks/measure_window.py --target T.gguf --draft D.gguf [--questions 6] [-n 96] [--times] [--out FILE]
+    python benchmarks/measure_window.py --target T.gguf --draft D.gguf [--questions 6] [-n 96] [--category rag]
+        [--times] [--out FILE]
 
 The prompts are summaries and questions with documents (Spec-Bench), in the target's chat template. The models take
 turns, four guesses in a pass, with each window. The script counts how often the first guess of a pass was right, and
@@ -79,14 +80,16 @@ def main() -> None:
     p.add_argument("--target", required=True)
     p.add_argument("--draft", required=True)
     p.add_argument("--questions", type=int, default=6, help="of each category")
+    p.add_argument("--category", choices=CATEGORIES, help="default: both")
     p.add_argument("-n", type=int, default=96)
     p.add_argument("--times", action="store_true")
     p.add_argument("--out", type=Path)
     a = p.parse_args()
+    categories = [a.category] if a.category else CATEGORIES
     out: dict[str, Any] = {"acceptance": {}, "times": {}}
     if not a.times:
         with SwitchedDuo(a.target, a.draft, n_ctx=4096, always=True, **OWN_CORES) as d:
-            for category in CATEGORIES:
+            for category in categories:
                 prompts = prompts_of(d, category, a.questions)
                 print(f"{category}: prompts of {min(map(len, prompts))} to {max(map(len, prompts))} tokens")
                 out["acceptance"][category] = rows = []
@@ -99,7 +102,7 @@ def main() -> None:
                     )
     else:
         ways = {name: duo.Duo(a.target, a.draft, n_ctx=4096) for name in WAYS}
-        for category in CATEGORIES:
+        for category in categories:
             prompts = prompts_of(ways["plain"], category, a.questions)
             out["times"][category] = rows = []
             for prompt in prompts:
