@@ -276,7 +276,7 @@ def test_without_a_network_the_cache_is_used(hub: Hub) -> None:
     notes: list[str] = []
     gone = replace(nowhere(hub), note=notes.append)
     assert fetched(gone, f"{REPO}:Q2_K") == path
-    assert notes == [f"http://127.0.0.1:9 cannot be reached; {REPO}:Q2_K is taken from the cache"]
+    assert notes == [f"http://127.0.0.1:9 cannot be reached; tales-Q2_K.gguf of {REPO} is taken from the cache"]
 
 
 def test_without_a_network_the_cached_files_are_named(hub: Hub) -> None:

@@ -23,6 +23,8 @@ from waits import join
 from duo import BadValueError, DoesNotFitError, Duo, UnknownModelError, _core
 from duo.models.demo import demo_pair
 from duo.options.engine import EngineOptions
+from duo.options.model import ModelOptions
+from duo.options.validate import engine_options
 from duo.placement import packed, packed_writer
 from duo.placement.packing import NONE, Packing
 
@@ -212,6 +214,31 @@ def test_a_folder_that_cannot_be_written(target: Path, monkeypatch: pytest.Monke
     packed_writer.pack(str(target), there, NONE, 1)
     with Duo(target, cpu_kernels="duo") as d:
         assert d.engine.target is not None and d.engine.target.packed_file == str(there)
+
+
+def test_the_next_commit_of_a_repository_has_the_packed_file(target: Path, tmp_path: Path) -> None:
+    """The hub's cache has a link for each commit."""
+    data = tmp_path / "blobs" / "0123"
+    first, second = (tmp_path / "snapshots" / commit / "m.gguf" for commit in "ab")
+    for link in (data, first, second):
+        link.parent.mkdir(parents=True)
+    target.rename(data)
+    for link in (first, second):
+        link.symlink_to("../../blobs/0123")
+    found = ModelOptions.of(engine_options({}), "target", str(second))
+    old = packed.cached_path(str(second))  # from before packed files lay beside the data
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"")
+    assert packed.find(found) == str(old)
+    there = packed.writable_path(str(first))
+    assert there == data.with_name("0123.packed")
+    packed_writer.pack(str(first), there, NONE, 1)
+    assert packed.find(found) == str(there)
+    with Duo(second, cpu_kernels="duo") as d:
+        assert d.engine.target is not None and d.engine.target.packed_file == str(there)
+    aside = tmp_path / "link.gguf"  # the user's own
+    aside.symlink_to(tmp_path / "elsewhere" / "m.gguf")
+    assert packed.writable_path(str(aside)) == tmp_path / "link.gguf.packed"
 
 
 def test_what_exists_is_not_overwritten(target: Path, tmp_path: Path, run: Run) -> None:

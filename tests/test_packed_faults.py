@@ -3,8 +3,11 @@
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +25,8 @@ from duo.placement import packed, packed_writer
 from duo.placement.packing import NONE
 
 pytestmark = needs_kernels
+
+Run = Callable[..., tuple[int, str, str]]
 
 
 def text_of(model: Path) -> tuple[str, str]:
@@ -97,6 +102,29 @@ def test_stopped_while_packing(target: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         packed_writer.pack(str(target), packed.default_path(str(target)), NONE, 1, stop)
+    assert [p.name for p in target.parent.iterdir()] == ["target.gguf"]
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_kill_and_a_closed_terminal_leave_nothing(
+    target: Path, run: Run, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    number = getattr(signal, name)
+
+    @contextmanager
+    def ends(*_: object, **__: object) -> Iterator[Callable[..., None]]:
+        yield lambda *_: signal.raise_signal(number)
+
+    monkeypatch.setattr("duo.cli.progress.progress", ends)
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        assert run("pack", target)[0] == 0  # as nohup has it
+        target.with_name("target.gguf.packed").unlink()
+        signal.signal(number, signal.SIG_DFL)
+        assert run("pack", target)[0] == 130
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
     assert [p.name for p in target.parent.iterdir()] == ["target.gguf"]
 
 

@@ -189,11 +189,21 @@ def test_a_list_that_is_rewritten_is_kept_beside_it_and_a_link_stays_one(own: Pa
     assert own.is_symlink() and [p.name for p in pairs.read(real)] == ["small", "two"]
 
 
+def test_add_keeps_the_names_of_links(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the hub's cache what they lead to has no name that says anything."""
+    link = tmp_path / "m-00001-of-00002.gguf"
+    link.symlink_to(tmp_path / "0123")
+    assert main(["pairs", "add", "mine", "-m", str(link), "-md", "d.gguf"]) == 0
+    assert pairs.find("mine").pair.target.file == str(link)
+    assert main(["pairs", "add", "url", "-m", "https://example.org/x.gguf", "-md", "d.gguf"]) == 1
+    assert "-m https://example.org/x.gguf is a URL, and a pair has files" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["pairs: []\n", "", "pairs: [{name: a, target: {file: x}, draft: {file: y}}]\n"])
 def test_add_takes_lists_of_any_shape(own: Path, text: str) -> None:
     written(own, text)
     assert main(["pairs", "add", "b", "-m", "t.gguf", "-md", "d.gguf"]) == 0
-    assert pairs.find("b").pair.target.file == str(Path("t.gguf").resolve())
+    assert pairs.find("b").pair.target.file == str(Path("t.gguf").absolute())
     assert ("a" in pairs.entries()) == ("name: a" in text)
 
 

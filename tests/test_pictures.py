@@ -237,6 +237,21 @@ def test_the_projector_beside_the_target_is_found(tmp_path: Path) -> None:
     assert beside(target) == mine
     projector(tmp_path / "mmproj-y-f16.gguf", "mlp", 8)
     assert beside(target) == mine
+    mine.unlink()
+    projector(tmp_path / "mmproj-z-f16.gguf", "mlp", 8)
+    assert beside(target) is None  # they are other models'
+
+
+def test_of_projectors_that_differ_in_their_types_alone_the_hubs_is_taken(tmp_path: Path) -> None:
+    from duo.models.hub import head_files
+    from duo.models.projector import beside
+
+    names = ["mmproj-BF16.gguf", "mmproj-F16.gguf", "mmproj-F32.gguf", "mmproj-Q8_0.gguf"]
+    for name in names:
+        projector(tmp_path / name, "mlp", 8)
+    for model in ("x-Q8_0.gguf", "x-F16.gguf", "x-F32.gguf"):
+        expected = head_files.find([model, *names], (head_files.PROJECTOR,), model, None)
+        assert expected is not None and beside(tmp_path / model) == tmp_path / expected
 
 
 @pytest.mark.parametrize("template", [None, "{% for m in messages %}USER: {{ m.content }}\n{% endfor %}ASSISTANT:"])

@@ -1,15 +1,18 @@
 """States: what the models' caches hold of a text, as an object."""
 
 import dataclasses
+import os
 import pickle
+import shutil
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kept_text import DRAFT, GREEDY, LOAD, PROMPT, SEEDED, TARGET, loaded, without_state
 from waits import join
 
-from duo import BadValueError, BusyError, Duo
+from duo import BadValueError, BusyError, Duo, DuoError
 from duo.generation.session import EngineSession
 from duo.generation.state import State
 from duo.gguf_tools.switched_duo import SwitchedDuo
@@ -97,6 +100,22 @@ def test_a_state_of_another_kind_is_refused() -> None:
     with Duo(TARGET, **LOAD) as d:  # without the draft
         d.load_state(state)
         assert d.generate(PROMPT, **GREEDY).tokens == ok
+
+
+def test_a_file_that_was_replaced_while_it_was_loaded_has_no_state(tmp_path: Path) -> None:
+    """Its name now stands for another model, which must not get the cache."""
+    target = Path(shutil.copy(TARGET, tmp_path / "target.gguf"))
+    with Duo(target, n_ctx=64) as d:
+        d.generate("Once", max_tokens=2)
+        os.replace(shutil.copy(TARGET, tmp_path / "new"), target)
+        for _ in range(2):
+            with pytest.raises(DuoError, match="has changed since it was loaded, so no cache can be saved"):
+                d.save_state()
+        assert d.generate("Once", max_tokens=2).text
+    with Duo(target, n_ctx=64) as d:
+        d.save_state()
+        os.replace(shutil.copy(TARGET, tmp_path / "new"), target)
+        d.save_state()  # what was loaded is known already
 
 
 def test_ctrl_c_while_a_state_is_begun_leaves_the_duo_usable(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -184,3 +185,15 @@ def test_a_random_model_that_cannot_be_made(
 def test_parse_size() -> None:
     sizes = {"600M": 6e8, "1.5G": 1.5e9, "1.5gb": 1.5e9, "2GiB": 2.0**31, " 10 k ": 1e4, "123456": 123456.0}
     assert {text: parse_size(text) for text in sizes} == sizes
+
+
+@pytest.mark.parametrize(("module", "more"), [("widen", []), ("widen_head", ["--target", TARGET])])
+def test_kill_leaves_nothing(
+    run: Run, big: Path, monkeypatch: pytest.MonkeyPatch, module: str, more: list[str | Path]
+) -> None:
+    monkeypatch.setattr(f"duo.gguf_tools.{module}.{module}", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        assert run("dev", "widen", TARGET, "-o", big, "--size", "1G", *more)[0] == 130
+    finally:
+        signal.signal(signal.SIGTERM, before)

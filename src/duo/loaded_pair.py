@@ -20,6 +20,7 @@ from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.model import ModelOptions, Role, with_mtp
 from duo.placement import packed, profiles
+from duo.placement.belongings import Belongings
 from duo.placement.place import place
 from duo.placement.projector_device import projector_device
 from duo.remote import attach, host_of, in_child, n_ctx_remote
@@ -105,6 +106,7 @@ class LoadedPair:
             events = self._trace_file(trace, model, draft) if isinstance(trace, str) else trace
             if isinstance(events, TraceFile):
                 undo.callback(events.close)
+            belongings = Belongings(self.placed)
             try:
                 engine = _core.Engine(self.placed, progress)
                 undo.callback(engine.close)
@@ -115,7 +117,9 @@ class LoadedPair:
                 self.client: Clients | None = None if self.host is None else attach(self.host, engine)
                 if self.client is not None:
                     undo.callback(self.client.close)
-                self.session = EngineSession(engine, network=self.client, trace=events, placed=self.placed)
+                self.session = EngineSession(
+                    engine, network=self.client, trace=events, belongings=belongings, n_texts=self.placed.n_parallel
+                )
             except MemoryError:
                 raise DoesNotFitError(
                     "there is not enough memory for these models; lower -c or choose smaller files"

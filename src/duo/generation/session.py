@@ -66,8 +66,10 @@ class EngineSession:
         *,
         network: NetworkLink | None = None,
         trace: Trace | None = None,
-        placed: _core.EngineOptions | None = None,
+        belongings: Belongings | None = None,
+        n_texts: int = 1,
     ) -> None:
+        """belongings: of the models' files; None: they have none. n_texts: at a time."""
         self.network = network
         self._n_always = 0  # who wants texts to speculate whatever it costs
         self.timings: Timings = {}  # of the text that ended last
@@ -75,8 +77,8 @@ class EngineSession:
         self.lock = threading.RLock()
         self._engine: _core.Engine | None = engine
         self._trace = trace
-        self._belongings = None if placed is None else Belongings(placed)
-        self.turns = Turns(1 if placed is None else placed.n_parallel)
+        self._belongings = belongings
+        self.turns = Turns(n_texts)
         self._running: weakref.WeakSet[Running] = weakref.WeakSet()
         self._hooks: list[RunningHook] = []  # of the running texts
         self._closing = False

@@ -9,6 +9,7 @@ from duo import _core
 from duo.errors import BadValueError, UnknownModelError
 from duo.models.beside import NO_MODEL
 from duo.models.file_name import base_name
+from duo.models.hub import head_files
 from duo.options.engine import EngineOptions
 from duo.options.model import Role
 
@@ -58,7 +59,8 @@ def is_projector(path: str | os.PathLike[str]) -> bool:
 
 
 def beside(model: Path) -> Path | None:
-    """The one file with mmproj in its name in the model's folder; of several the one that is named like the model."""
+    """The one file with mmproj in its name in the model's folder; of several the one that is named like the model, or,
+    if they differ in their types alone, the one that comes with the model from the hub."""
     try:
         files = sorted(
             p for p in model.parent.glob("*.gguf") if NO_MODEL in p.name.lower() and p != model and is_projector(p)
@@ -66,6 +68,8 @@ def beside(model: Path) -> Path | None:
     except OSError:
         return None
     if len(files) > 1:
-        mine = base_name(model)
-        files = [p for p in files if mine in p.name.lower()][:1]
-    return files[0] if files else None
+        mine, kinds = base_name(model), {base_name(p) for p in files}
+        files = [p for p in files if mine in p.name.lower()] or (files if len(kinds) == 1 else [])
+    names = [p.name for p in files]
+    found = head_files.find(names, (head_files.PROJECTOR,), model.name, None) or next(iter(names), None)
+    return None if found is None else model.with_name(found)

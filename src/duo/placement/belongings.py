@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from duo import _core
 from duo.errors import BadValueError, DuoError
+from duo.models.paths import parts
 from duo.placement.model_hash import file_hash, model_hash
 from duo.support.wording import one_line
 
@@ -37,15 +38,31 @@ def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
     }
 
 
+def _states(placed: _core.EngineOptions) -> dict[str, tuple[int, ...]]:
+    """Numbers by file that differ if another file takes its name. Raises OSError."""
+    files: list[str | bytes] = []
+    for m in (placed.target, placed.draft):
+        named = [path for path, _scale in (*m.loras, *m.control_vectors)]
+        files += [*parts(os.fsdecode(m.path)), *named] if m.path else []
+    # Not the time of the last change of its names and rights: those do not count.
+    return {os.fsdecode(f): (s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns) for f in files for s in [os.stat(f)]}
+
+
 class Belongings:
-    """What the caches of one Duo belong to. The files are read once, on first use."""
+    """What the caches of one Duo belong to. Make it before the files are loaded. They are read once more, on first
+    use."""
 
     def __init__(self, placed: _core.EngineOptions) -> None:
         self._placed = placed
         self._by_role: dict[str, dict[str, str]] = {}
+        try:
+            self._loaded = _states(placed)
+        except OSError:
+            self._loaded = {}  # loading will report it
 
     def of(self, engine: _core.Engine) -> dict[str, dict[str, str]]:
-        """Belongings by role: target, draft. Raises BadValueError (the target is elsewhere) and DuoError."""
+        """Belongings by role: target, draft. Raises BadValueError (the target is elsewhere) and DuoError (a file was
+        replaced, or is gone)."""
         if engine.target is None:
             raise BadValueError("the target is in another process, and so is its cache; save it there")
         if not self._by_role:
@@ -53,10 +70,20 @@ class Belongings:
                 by_role = {"target": belongings(self._placed.target, engine.target)}
                 if engine.draft is not None:
                     by_role["draft"] = belongings(self._placed.draft, engine.draft)
+                self._refuse_replaced()
             except OSError as e:
                 raise DuoError(f"a file of the model can no longer be read ({one_line(e)}); restore it") from None
             self._by_role = by_role
         return self._by_role
+
+    def _refuse_replaced(self) -> None:
+        """Raises DuoError: the names are now those of other files than the loaded ones. Raises OSError."""
+        now = _states(self._placed)
+        replaced = next((file for file, state in self._loaded.items() if now.get(file) != state), None)
+        if replaced is not None:
+            raise DuoError(
+                f"{replaced} has changed since it was loaded, so no cache can be saved or restored; load it again"
+            )
 
 
 def difference(saved: dict[str, str], own: dict[str, str]) -> str:

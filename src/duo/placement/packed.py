@@ -49,7 +49,14 @@ def unpacked_path(packed: str) -> Path:
     return Path(packed.removesuffix(WHOLE_SUFFIX) + ".gguf")
 
 
+def _lasting(model: str) -> str:
+    """The name that a model keeps: of a link of the hub's cache, which has one for each commit, that of its data."""
+    real = os.path.realpath(model)
+    return real if os.path.islink(model) and os.path.basename(os.path.dirname(real)) == "blobs" else model
+
+
 def writable_path(model: str, packing: Packing = NONE) -> Path:
+    model = _lasting(model)
     beside = default_path(model, packing)
     return beside if os.access(beside.parent, os.W_OK) else cached_path(model, packing)
 
@@ -69,7 +76,8 @@ def find(o: ModelOptions, packing: Packing = NONE) -> str | None:
         return o.path
     if option == "auto":
         # Unlike pathlib, False where a folder may not be entered, or the name is too long.
-        files = [p for p in (default_path(o.path, packing), cached_path(o.path, packing)) if os.path.isfile(p)]
+        places = (place(name, packing) for name in (_lasting(o.path), o.path) for place in (default_path, cached_path))
+        files = [p for p in places if os.path.isfile(p)]
         newest = next((p for p in files if not _is_older(p, o.path)), files[0] if files else None)
         return None if newest is None else str(newest)
     if not os.path.isfile(option):

@@ -9,6 +9,7 @@ import click
 
 from duo.cli.progress import progress
 from duo.errors import BadValueError
+from duo.support.ending import ended_as_by_ctrl_c
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
@@ -80,10 +81,11 @@ def widen(
     if target is not None:
         if n_layer is not None:
             raise BadValueError("--n-layer was given for a draft head, which has one layer; leave it out")
-        sizes = widen_head(small, output, target, n_embd=n_embd, n_ff=n_ff, size=n_bytes, type=type_)
+        with ended_as_by_ctrl_c():
+            sizes = widen_head(small, output, target, n_embd=n_embd, n_ff=n_ff, size=n_bytes, type=type_)
         click.echo(f"{output}: {output.stat().st_size / 1e9:.3g} GB, n_embd {sizes.n_embd}, n_ff {sizes.n_ff}")
         return
-    with progress("bytes") as show:
+    with ended_as_by_ctrl_c(), progress("bytes") as show:
         report = widen_model(
             small,
             output,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from duo.cli.progress import progress
 from duo.errors import BadValueError, DuoError
 from duo.options.engine import EngineOptions
 from duo.options.tables import ENGINE_OPTIONS
+from duo.support.ending import ended_as_by_ctrl_c
 
 HELP = """Make a draft from the target's own file.
 
@@ -69,7 +68,7 @@ def run(params: dict[str, Any]) -> None:
         check_place(params["output"], force=params["force"])  # before a long download
     target = chosen_models({**params, "model_draft": None}).target
     assert target is not None
-    with _ended_as_by_ctrl_c(), progress("text") as bar:
+    with ended_as_by_ctrl_c(), progress("text") as bar:
         request = DraftRequest(
             target, params["output"], search, prompts, params["n_predict"], engine, params["force"], bar
         )
@@ -79,20 +78,6 @@ def run(params: dict[str, Any]) -> None:
     else:
         made_draft.show(outcome)
     _conclude(made_draft.verdict(outcome), outcome.written, pays=outcome.pays, when=made_draft.WHEN)
-
-
-@contextmanager
-def _ended_as_by_ctrl_c() -> Iterator[None]:
-    """A closed terminal and `kill` then leave no files. What is ignored (nohup) or handled stays so."""
-    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows: no SIGHUP
-    defaults = [s for s in signals if signal.getsignal(s) is signal.SIG_DFL]
-    for s in defaults:
-        signal.signal(s, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for s in defaults:
-            signal.signal(s, signal.SIG_DFL)
 
 
 def _conclude(verdict: str, written: Path | None, *, pays: bool, when: str) -> None:

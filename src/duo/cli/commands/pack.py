@@ -10,14 +10,16 @@ import click
 
 from duo.cli.complete import by_metavar
 from duo.errors import BadValueError, UnknownModelError
+from duo.support.ending import ended_as_by_ctrl_c
 from duo.support.wording import gigabytes
 
 HELP = """Pack a model's weights for duo's CPU kernels into a file, so that later starts map it instead of packing.
 
 MODEL is a GGUF file (of a split model the first part) or a repository of the hub (user/repo[:quant]). The packed file
 is about as large as the model. It lies beside the model (MODEL.packed), or in duo's cache if that folder cannot be
-written. Every command finds it there. --packed FILE names another file, and --packed off ignores it. The file works on
-all processors, and the text is the same, bit for bit. duo still reads the model's header and small tensors from MODEL.
+written. In the hub's cache it lies beside the data (blobs), so that the repository's next commit has it, too. Every
+command finds it there. --packed FILE names another file, and --packed off ignores it. The file works on all processors,
+and the text is the same, bit for bit. duo still reads the model's header and small tensors from MODEL.
 
 If the model's file or the packed format has changed, duo says so, and packs while loading.
 
@@ -103,7 +105,7 @@ def _pack(model: str, output: str | None, n_threads: int, *, draft: bool, replac
             warn(f"{path} has other names on the disk (hard links), so its space will not become free")
     began = time.monotonic()
     n_bytes = model_bytes(path)
-    with progress("bytes", after_s=0.5) as show:
+    with ended_as_by_ctrl_c(), progress("bytes", after_s=0.5) as show:
 
         def draw(_: str, share: float) -> None:
             show(f"packing {Path(path).name}", share * n_bytes, n_bytes)
@@ -124,6 +126,6 @@ def _unpack(model: str, output: str | None, n_threads: int) -> None:
 
     out = packed.unpacked_path(model) if output is None else Path(output)
     began = time.monotonic()
-    with progress("share", after_s=0.5) as show:
+    with ended_as_by_ctrl_c(), progress("share", after_s=0.5) as show:
         packed_writer.unpack(model, out, n_threads, lambda _, share: show(f"unpacking {Path(model).name}", share, 1.0))
     click.echo(f"{out}: {gigabytes(out.stat().st_size)}, unpacked in {time.monotonic() - began:.1f} s")

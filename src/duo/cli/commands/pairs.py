@@ -125,7 +125,9 @@ def _model(what: str, file: str | None, repo: str | None, hub_file: str | None) 
     if repo is None:
         if hub_file is not None:
             raise BadValueError(f"{file_flag} needs {hub_flag}; leave it out with {flag}")
-        return {"file": os.path.realpath(expanded(str(file)))}
+        if "://" in str(file):
+            raise BadValueError(f"{flag} {file} is a URL, and a pair has files; give {hub_flag}, or download it first")
+        return {"file": os.path.abspath(expanded(str(file)))}  # of a link: the name says more than that of its target
     source = parse(repo, hub_file, hub_flag)
     return {"repo": source.repo} | ({"file": hub_file} if hub_file else {"quant": source.quant} if source.quant else {})
 

@@ -7,14 +7,15 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_download, hf_hub_url
-from huggingface_hub.file_download import http_get
+from huggingface_hub.file_download import are_symlinks_supported, http_get
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, logging  # type: ignore[attr-defined]
+from huggingface_hub.utils.sha import sha_fileobj
 
 from duo.errors import DoesNotFitError, PeerLostError
 from duo.models.hub.failures import FAILURES, NO_NETWORK, hub_error, no_listing, unreachable
@@ -72,17 +73,21 @@ def download(hub: HubSettings, repo: str, files: Mapping[str, HubFile], commit: 
     DoesNotFitError."""
     paths = []
     try:
-        for name, listed in files.items():
-            _drop_damaged(hub, repo, name, commit, listed)
         _check_disk(hub, repo, files, commit)
         for name in files:
             paths.append(_file(hub, repo, name, commit))
-        ref = _folder(hub, repo) / "refs" / "main"  # llama.cpp and others read it when they are offline
-        ref.parent.mkdir(parents=True, exist_ok=True)
-        ref.write_text(commit)
     except FAILURES as e:
         raise hub_error(e, repo, hub, hub.cache) from None
+    with suppress(OSError):  # a cache that may only be read does without
+        _write_ref(_folder(hub, repo) / "refs" / "main", commit)
     return paths[0]
+
+
+def _write_ref(ref: Path, commit: str) -> None:
+    """llama.cpp and others read it when they are offline. Raises OSError."""
+    if not ref.exists() or ref.read_text("utf-8", errors="replace") != commit:
+        ref.parent.mkdir(parents=True, exist_ok=True)
+        ref.write_text(commit)
 
 
 class _EnoughError(Exception):
@@ -139,33 +144,52 @@ def _pointer(hub: HubSettings, repo: str, commit: str, name: str) -> Path:
     return _folder(hub, repo) / "snapshots" / commit / name
 
 
-def _drop_damaged(hub: HubSettings, repo: str, name: str, commit: str, listed: HubFile) -> None:
-    """Deletes a file of the wrong size (a disk was full, or it was changed), so that it is downloaded again."""
-    pointer = _pointer(hub, repo, commit, name)
-    if pointer.exists() and not is_whole(pointer, listed):
-        n_bytes = pointer.stat().st_size
-        hub.note(f"{name} has {n_bytes} bytes in the cache and {listed.size} on the hub; it is downloaded again")
-        pointer.resolve().unlink()
-        pointer.unlink(missing_ok=True)
+def drop_damaged(hub: HubSettings, repo: str, files: Mapping[str, HubFile], commit: str) -> None:
+    """Deletes files of the wrong size (a disk was full, or they were changed), so that they are downloaded again.
+    Raises DuoError."""
+    for name, listed in files.items():
+        pointer = _pointer(hub, repo, commit, name)
+        try:
+            if not pointer.exists() or is_whole(pointer, listed):
+                continue
+            n_bytes = pointer.stat().st_size
+            hub.note(f"{name} has {n_bytes} bytes in the cache and {listed.size} on the hub; it is downloaded again")
+            _delete(pointer, (hub.cache, _folder(hub, repo), _folder(hub, repo) / "blobs"))
+        except OSError as e:
+            raise hub_error(e, repo, hub, hub.cache) from None
+
+
+def _delete(path: Path, folders: Sequence[Path]) -> None:
+    """The file and the links that lead to it, as far as they lie in these folders: a user may have put a link to a file
+    of his own there. Raises OSError."""
+    own = [folder.resolve() for folder in folders]
+    while any(path.parent.resolve().is_relative_to(folder) for folder in own):
+        following = path.parent / os.readlink(path) if path.is_symlink() else None
+        path.unlink(missing_ok=True)
+        if following is None:
+            break
+        path = following
 
 
 def _check_disk(hub: HubSettings, repo: str, files: Mapping[str, HubFile], commit: str) -> None:
     folder = _folder(hub, repo)
     missing = [f for name, f in files.items() if not _pointer(hub, repo, commit, name).exists()]
-    needed = sum(f.size - min(f.size, _begun(folder, f.blob)) for f in missing)
-    parent = next(p for p in (hub.cache, *hub.cache.parents) if p.exists())
-    free = shutil.disk_usage(parent).free
+    needed = sum(f.size - min(f.size, _begun(hub, folder, f.blob)) for f in missing)
+    # Both may be links to another disk.
+    free = shutil.disk_usage(next(p for p in (folder / "blobs", folder, *folder.parents) if p.exists())).free
     if needed > free:
+        where = folder.resolve() if folder.is_symlink() else hub.cache
         raise DoesNotFitError(
-            f"{repo} needs {gigabytes(needed)} more on the disk of {hub.cache}, but only {gigabytes(free)} are free; "
+            f"{repo} needs {gigabytes(needed)} more on the disk of {where}, but only {gigabytes(free)} are free; "
             "free some space, or set LLAMA_CACHE to a folder on a larger disk"
         )
 
 
-def _begun(folder: Path, blob: str) -> int:
-    """Bytes of a file that have been downloaded."""
-    files = (folder / "blobs" / f"{blob}{end}" for end in ("", ".part")) if blob else ()
-    return sum(p.stat().st_size for p in files if p.exists())
+def _begun(hub: HubSettings, folder: Path, blob: str) -> int:
+    """Bytes of a file that have been downloaded, and need no more space."""
+    files = [p for end in ("", ".part") if blob and (p := folder / "blobs" / f"{blob}{end}").exists()]
+    # Without links huggingface_hub copies the data.
+    return sum(p.stat().st_size for p in files if p.suffix or are_symlinks_supported(hub.cache))
 
 
 def _file(hub: HubSettings, repo: str, name: str, commit: str) -> Path:
@@ -180,7 +204,7 @@ def _file(hub: HubSettings, repo: str, name: str, commit: str) -> Path:
         if not is_blob(meta.etag or "-") or not _COMMIT.fullmatch(meta.commit_hash or commit):
             raise PeerLostError(f"{hub.endpoint} sends an invalid file name for {name} of {repo}; use another hub")
         if meta.etag and meta.size is not None and meta.size <= MOST_BY_HTTP:
-            _receive(hub, repo, name, url, meta.etag, meta.size)
+            _receive(hub, repo, name, pointer, url, meta.etag, meta.size)
     return Path(
         hf_hub_download(
             repo, name, revision=commit, cache_dir=hub.cache, token=token, endpoint=hub.endpoint, library_name="duo",
@@ -188,24 +212,53 @@ def _file(hub: HubSettings, repo: str, name: str, commit: str) -> Path:
     )  # fmt: skip
 
 
-def _receive(hub: HubSettings, repo: str, name: str, url: str, etag: str, size: int) -> None:
-    """Receives the blob that huggingface_hub will look for. url: the hub's and not that of the storage behind it. The
-    signature of a storage URL is valid for an hour, and a large file may break off later. The redirection drops the
-    token."""
+def _receive(hub: HubSettings, repo: str, name: str, pointer: Path, url: str, etag: str, size: int) -> None:
+    """Receives the blob that huggingface_hub will look for, or the file itself where there are no links. url: the hub's
+    and not that of the storage behind it. The signature of a storage URL is valid for an hour, and a large file may
+    break off later. The redirection drops the token."""
     blob = _folder(hub, repo) / "blobs" / etag
+    if blob.exists():
+        return
     part = blob.with_name(f"{etag}.part")
     lock = hub.cache / ".locks" / _folder(hub, repo).name / f"{etag}.lock"
     blob.parent.mkdir(parents=True, exist_ok=True)
     lock.parent.mkdir(parents=True, exist_ok=True)
+    place = blob if are_symlinks_supported(hub.cache) else pointer
+    place.parent.mkdir(parents=True, exist_ok=True)
     headers = build_hf_headers(token=hub.token or False, library_name="duo")
     headers["accept-encoding"] = "identity"  # a range of compressed data could not be resumed
+    what = f"{name} of {repo}"
     with WeakFileLock(lock):
-        if blob.exists():
+        if place.exists():
             return
-        receive(part, url, size, headers, name, f"{name} of {repo}")
-        os.replace(part, blob)
+        is_resumed = part.exists()
+        receive(part, url, size, headers, name, what)
+        if is_resumed and _is_damaged(part, etag):  # a power failure may have left holes
+            hub.note(f"what was kept of an earlier download of {name} is damaged; it is downloaded again")
+            part.unlink()
+            receive(part, url, size, headers, name, what)
+            if _is_damaged(part, etag):
+                part.unlink()
+                raise damaged(what)
+        os.replace(part, place)
         with suppress(OSError):
-            blob.chmod(0o644)
+            place.chmod(0o644)
+
+
+def _is_damaged(part: Path, etag: str) -> bool:
+    """Whether the ETag is a SHA-256, and not that of the file."""
+    return re.fullmatch("[0-9a-f]{64}", etag) is not None and sha256_of(part) != etag
+
+
+def sha256_of(path: Path) -> str:
+    """Raises OSError."""
+    with path.open("rb") as f:
+        return sha_fileobj(f).hex()
+
+
+def damaged(what: str) -> PeerLostError:
+    """The exception for a file that is not the announced one."""
+    return PeerLostError(f"{what} arrived damaged (its SHA-256 is not the one that was announced); try again")
 
 
 def receive(part: Path, url: str, size: int | None, headers: dict[str, str], name: str, what: str) -> None:

@@ -88,9 +88,9 @@ def choose(names: Sequence[str], quant: str | None) -> str | None:
     models = [n for n in names if is_model(n)]
     for q in (quant,) if quant else DEFAULT_QUANTS:
         pattern = re.compile(re.escape(q) + "[.-]", re.IGNORECASE)
-        for name in models:
-            if pattern.search(name):
-                return name
+        exact = [name for name in models if quant_of(name) == q.upper()]  # llama.cpp finds F16 in BF16
+        if found := exact or [name for name in models if pattern.search(name)]:
+            return found[0]
     return None if quant or not models else models[0]
 
 

@@ -42,13 +42,19 @@ class Hub(HubSettings):
     def fetch(self, source: HubModel) -> Path:
         """The model's file, or the first of its parts. Downloads what the cache does not have.
 
-        Without a network only the cache is used. Raises UnknownModelError, AccessDeniedError, PeerLostError, BusyError,
-        DoesNotFitError or DuoError.
+        What the hub does not give, or what cannot be written, is taken from the cache as it is. Raises
+        UnknownModelError, AccessDeniedError, PeerLostError, BusyError, DoesNotFitError or DuoError.
         """
-        from duo.models.hub.download import download
+        from duo.models.hub.download import download, drop_damaged
 
         path, (files, commit) = self._look(source)
-        return path or download(self, source.repo, files, commit)
+        if path is not None:
+            return path
+        drop_damaged(self, source.repo, files, commit)
+        try:
+            return download(self, source.repo, files, commit)
+        except DuoError as e:
+            return self._instead(source, e)
 
     def fetch_head(self, of_target: HubModel, target: Path, kinds: tuple[str, ...]) -> Path | None:
         """The head for a target that was fetched, from its repository; None if that has none of these kinds. Raises as
@@ -59,7 +65,7 @@ class Hub(HubSettings):
 
     def has(self, repo: str) -> bool:
         """Whether the cache has anything of a repository."""
-        return self._snapshot(repo) is not None
+        return bool(self._snapshots(repo))
 
     def heads(self, source: HubModel, folder: Path) -> Path:
         """For reading the header: the model if the cache has it, otherwise a stand-in without weights in `folder`.
@@ -69,26 +75,19 @@ class Hub(HubSettings):
         from duo.models.hub.download import heads
 
         path, (files, commit) = self._look(source)
-        cached = self._snapshot(source.repo)
-        if path is None and cached is not None and all(hub_files.is_whole(cached / n, f) for n, f in files.items()):
-            path = cached / next(iter(files))
+        for cached in self._snapshots(source.repo) if path is None else ():
+            if all(hub_files.is_whole(cached / name, file) for name, file in files.items()):
+                return cached / next(iter(files))
         return path or heads(self, source.repo, files, commit, folder)
 
     def _look(self, source: HubModel) -> tuple[Path | None, tuple[dict[str, hub_files.HubFile], str]]:
-        """The model in the cache if there is no network; otherwise its files with their sizes, and the commit."""
-        from duo.models.hub.download import UnreachableError
-
+        """The model in the cache if the hub lists nothing; otherwise its files with their sizes, and the commit."""
         if self.offline:
             return self._cached(source), ({}, "")
         try:
             files, commit = self._listed(source.repo)
-        except UnreachableError as e:
-            try:
-                path = self._cached(source)
-            except hub_files.MissingFileError as missing:
-                raise PeerLostError(f"{e}, and {missing.what}; check the network") from None
-            self.note(f"{self.endpoint} cannot be reached; {source} is taken from the cache")
-            return path, ({}, "")
+        except DuoError as e:
+            return self._instead(source, e), ({}, "")
         names = self._chosen(list(files), source, f"{self.endpoint}/{source.repo}")
         return None, ({n: files[n] for n in names}, commit)
 
@@ -121,26 +120,47 @@ class Hub(HubSettings):
 
     # ---- the cache
 
-    def _cached(self, source: HubModel) -> Path:
-        folder = self._snapshot(source.repo)
-        names = [] if folder is None else _files_in(folder)
-        if folder is None or not any(n.lower().endswith(".gguf") for n in names):
-            raise hub_files.MissingFileError(
-                f"the cache {self._has(source.repo)}", "leave out --offline once to download it"
-            )
-        return folder / self._chosen(names, source, f"the cache ({self.cache})")[0]
+    def _instead(self, source: HubModel, e: DuoError) -> Path:
+        """The model in the cache, because the hub does not give it. e: why not, which is raised if the cache lacks
+        it, too."""
+        from duo.models.hub.download import UnreachableError
 
-    def _snapshot(self, repo: str) -> Path | None:
-        """The newest snapshot of a repository in the cache."""
+        is_silent = isinstance(e, UnreachableError)
+        try:
+            path = self._cached(source)
+        except DuoError as lacking:
+            if not is_silent:
+                raise e from None
+            if not isinstance(lacking, hub_files.MissingFileError):
+                raise
+            raise PeerLostError(f"{e}, and {lacking.what}; check the network") from None
+        why = f"{self.endpoint} cannot be reached" if is_silent else str(e)
+        self.note(f"{why}; {path.name} of {source.repo} is taken from the cache")
+        return path
+
+    def _cached(self, source: HubModel) -> Path:
+        """From the newest snapshot that has it. Raises MissingFileError, and DuoError as _chosen."""
+        error: DuoError | None = None
+        for folder in self._snapshots(source.repo):
+            names = _files_in(folder)
+            if any(n.lower().endswith(".gguf") for n in names):
+                try:
+                    return folder / self._chosen(names, source, f"the cache ({self.cache})")[0]
+                except DuoError as e:
+                    error = error or e
+        raise error or hub_files.MissingFileError(
+            f"the cache {self._has(source.repo)}", "leave out --offline once to download it"
+        )
+
+    def _snapshots(self, repo: str) -> list[Path]:
+        """Those of a repository in the cache, the newest first. Raises DuoError: the folder may not be read."""
         root = self.cache / ("models--" + repo.replace("/", "--"))
         try:
-            snapshot = root / "snapshots" / (root / "refs" / "main").read_text().strip()
+            newest = (root / "refs" / "main").read_text("utf-8", errors="replace").strip()
         except OSError:
-            snapshot = root / "no ref"
-        if os.path.isdir(snapshot):
-            return snapshot
+            newest = ""
         folders = [p for p in _found(root / "snapshots", "*") if os.path.isdir(p)]
-        return max(folders, key=lambda p: p.stat().st_mtime, default=None)
+        return sorted(folders, key=lambda p: (p.name == newest, p.stat().st_mtime), reverse=True)
 
     def _has(self, repo: str) -> str:
         """ "(FOLDER) has no X, but Y and Z": the end of a sentence."""
@@ -153,8 +173,7 @@ class Hub(HubSettings):
         """Repositories with a model in the cache."""
         for root in _found(self.cache, "models--*--*"):
             repo = root.name.removeprefix("models--").replace("--", "/", 1)
-            folder = self._snapshot(repo)
-            if folder is not None and any(map(hub_files.is_model, _files_in(folder))):
+            if any(hub_files.is_model(name) for folder in self._snapshots(repo) for name in _files_in(folder)):
                 yield repo
 
 

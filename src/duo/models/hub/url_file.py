@@ -19,7 +19,6 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
     get_session,
     hf_raise_for_status,
 )
-from huggingface_hub.utils.sha import sha_fileobj
 
 from duo.errors import (
     AccessDeniedError,
@@ -30,7 +29,7 @@ from duo.errors import (
     PeerLostError,
     UnknownModelError,
 )
-from duo.models.hub.download import MOST_BY_HTTP, TIMEOUT_S, receive
+from duo.models.hub.download import MOST_BY_HTTP, TIMEOUT_S, damaged, receive, sha256_of
 from duo.models.hub.failures import FAILURES, NO_NETWORK, hub_error
 from duo.models.hub.listing import is_safe, n_parts_of
 from duo.models.hub.repository import Hub, HubModel, parse
@@ -189,9 +188,9 @@ def bring(url: str, answer: Answer, path: Path, headers: dict[str, str], what: s
                 old.unlink()
         _check_size(answer, part, path)
         receive(part, url, answer.size, headers, path.name, what)
-        if answer.sha256 and _sha256(part) != answer.sha256:
+        if answer.sha256 and sha256_of(part) != answer.sha256:
             part.unlink()
-            raise PeerLostError(f"{what} arrived damaged (its SHA-256 is not the one that was announced); try again")
+            raise damaged(what)
         with part.open("rb") as f:
             is_gguf = f.read(len(MAGIC)) == MAGIC
         if not is_gguf:
@@ -199,11 +198,6 @@ def bring(url: str, answer: Answer, path: Path, headers: dict[str, str], what: s
             raise BadValueError(f"{what} is no GGUF file (a page about it?); {advice}")
         os.replace(part, path)
         _etag_file(path).write_text(answer.etag, "utf-8")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as f:
-        return sha_fileobj(f).hex()
 
 
 def _check_size(answer: Answer, part: Path, path: Path) -> None:
