@@ -45,6 +45,7 @@ class FakeHub:
     storage: bool = False  # files are elsewhere, as the real hub's: under another name of this server
     answer: bytes | None = None  # instead of a list of files
     etag: str = ""  # instead of a file's sha256
+    no_head: int = 0  # files are not told of: this status instead
     no_ranges: bool = False  # a whole file is sent, whatever was asked for
     url: str = ""
     requests: Counter[str] = field(default_factory=Counter)  # by kind: list, head, get
@@ -75,7 +76,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         self.hub.requests["head"] += 1
-        self._file(with_body=False)
+        if self.hub.no_head:
+            self._refuse(self.hub.no_head)
+        else:
+            self._file(with_body=False)
 
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -104,6 +105,17 @@ def test_without_a_network_the_cache_is_used(hub: Hub, fake: FakeHub, monkeypatc
     assert error_of(hub, f"{ELSEWHERE}/x.gguf").startswith("127.0.0.1:9 cannot be reached (")
 
 
+@pytest.mark.parametrize(("status", "no_ranges"), [(405, False), (501, True), (403, False)])
+def test_a_server_that_does_not_tell_of_files(hub: Hub, fake: FakeHub, status: int, no_ranges: bool) -> None:
+    fake.no_head, fake.no_ranges = status, no_ranges
+    path = fetch_url(hub, url_in(fake))
+    n_downloads = len(fake.ranges)
+    assert path.read_bytes() == DRAFT
+    assert fetch_url(hub, url_in(fake)) == path and fake.ranges[n_downloads:] == ["" if no_ranges else "bytes=0-0"]
+    fake.gated.add(REPO)  # 401
+    assert error_of(hub, url_in(fake, "other.gguf")).endswith("is denied (401); download it yourself")
+
+
 def test_a_damaged_note_of_a_download(tmp_path: Path) -> None:
     file = tmp_path / "m.gguf"
     file.write_bytes(b"GGUF")
@@ -169,12 +181,13 @@ def test_what_is_left_of_another_version_goes(hub: Hub, fake: FakeHub, tmp_path:
 def test_a_server_that_does_not_know_the_size(hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     session = url_file.get_session()
 
-    def request(*args: Any, **more: Any) -> Any:
-        answer = session.request(*args, **more)
-        answer.headers["Content-Length"] = size
-        return answer
+    @contextmanager
+    def stream(*args: Any, **more: Any) -> Iterator[Any]:
+        with session.stream(*args, **more) as answer:
+            answer.headers["Content-Length"] = size
+            yield answer
 
-    monkeypatch.setattr(url_file, "get_session", lambda: SimpleNamespace(request=request))
+    monkeypatch.setattr(url_file, "get_session", lambda: SimpleNamespace(stream=stream))
     size = str(60 * 10**9)
     assert "has 60.0 GB, and duo downloads at most 50.0 GB from a URL" in error_of(hub, url_in(fake))
     size = "0"

@@ -6,8 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from sizes import size
 from duo import Duo, _core
 from duo.models.demo import demo_pair
 from duo.placement import packed, packed_writer
-from duo.placement.packing import NONE
+from duo.placement.packing import NONE, Packing
 
 pytestmark = needs_kernels
 
@@ -111,11 +110,12 @@ def test_kill_and_a_closed_terminal_leave_nothing(
 ) -> None:
     number = getattr(signal, name)
 
-    @contextmanager
-    def ends(*_: object, **__: object) -> Iterator[Callable[..., None]]:
-        yield lambda *_: signal.raise_signal(number)
+    whole = packed_writer.pack
 
-    monkeypatch.setattr("duo.cli.progress.progress", ends)
+    def pack(model: str, out: Path, packing: Packing, n_threads: int, _: object) -> int:
+        return whole(model, out, packing, n_threads, lambda *_: signal.raise_signal(number))
+
+    monkeypatch.setattr(packed_writer, "pack", pack)
     before = signal.signal(number, signal.SIG_IGN)
     try:
         assert run("pack", target)[0] == 0  # as nohup has it

@@ -28,6 +28,7 @@ def touch(*files: Path) -> None:
 def test_a_folder_of_models(tmp_path: Path) -> None:
     touch(tmp_path / "b.gguf", tmp_path / "notes.txt", tmp_path / "mmproj-x.gguf", tmp_path / "mtp-b.gguf",
           tmp_path / "pair" / "8B.gguf", tmp_path / "pair" / "draft-1B.gguf", tmp_path / "pair" / "mmproj-F16.gguf",
+          tmp_path / "pair" / "X-imatrix.gguf", tmp_path / "X-imatrix.gguf",
           tmp_path / "parts" / "m-00002-of-00002.gguf", tmp_path / "parts" / "m-00001-of-00002.gguf",
           tmp_path / "empty" / "readme.md")  # fmt: skip
     touch(tmp_path / "b.packed.gguf", tmp_path / "c-Q4_0.packed.gguf")
@@ -36,7 +37,10 @@ def test_a_folder_of_models(tmp_path: Path) -> None:
         "b": ("-m", str(tmp_path / "b.gguf")),
         "b.packed": ("-m", str(tmp_path / "b.packed.gguf")),
         "c-Q4_0": ("-m", str(tmp_path / "c-Q4_0.packed.gguf")),
-        "pair": ("-m", str(tmp_path / "pair" / "8B.gguf"), "-md", str(tmp_path / "pair" / "draft-1B.gguf")),
+        "pair": (
+            *("-m", str(tmp_path / "pair" / "8B.gguf"), "-md", str(tmp_path / "pair" / "draft-1B.gguf")),
+            *("--mmproj", "auto"),
+        ),
         "parts": ("-m", str(tmp_path / "parts" / "m-00001-of-00002.gguf")),
     }
     with pytest.raises(BadValueError, match=r"no/such \(--models-dir\) is no folder"):

@@ -153,10 +153,14 @@ def _named_like(target: Path) -> Iterator[Path]:
             yield path
 
 
+def has_model_name(path: Path) -> bool:
+    """False: the name of a projector or an importance matrix."""
+    return NO_MODEL not in path.name and not path.stem.lower().endswith(_MATRIX)
+
+
 def _is_model(path: Path) -> bool:
     """A model or the first part of one, by its name. What may not be looked at is none."""
-    is_other = NO_MODEL in path.name or path.stem.lower().endswith(_MATRIX)
-    return not is_other and is_first_part(path.name) and os.path.isfile(path)
+    return has_model_name(path) and is_first_part(path.name) and os.path.isfile(path)
 
 
 def _follows(name: str, base: str) -> bool:

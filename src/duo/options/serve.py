@@ -135,7 +135,7 @@ class ServeOptions(TypedDict, total=False):
     models_dir: Annotated[
         str | None,
         opt(None, "Serve the models of this folder, and those in the hub's cache, each in a process that starts "
-                  "when a request names it. A folder in it holds the parts of one model and its draft "
+                  "when a request names it. A folder in it holds the parts of one model, its projector and its draft "
                   "(draft-*.gguf, mtp-*.gguf, ...).",
             "--models-dir", env="MODELS_DIR", metavar="FOLDER"),
     ]  # fmt: skip

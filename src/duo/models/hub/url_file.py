@@ -40,6 +40,7 @@ from duo.support.wording import gigabytes, one_line, quoted
 FOLDER = "urls"  # in duo's cache
 N_NAME_MOST = 120  # bytes; file systems take 255
 MAGIC = b"GGUF"
+NO_HEAD = (403, 405, 501)  # of servers that answer GET alone; a signature may be for that
 _OF_HUB = re.compile(r"/([^/]+/[^/]+)/(?:resolve|blob)/main/(.+)")
 
 
@@ -161,15 +162,27 @@ def _headers(hub: Hub, url: str) -> dict[str, str]:
 def _ask(hub: Hub, url: str) -> Answer:
     """Raises DuoError."""
     try:
-        response = get_session().request("HEAD", url, headers=_headers(hub, url), timeout=TIMEOUT_S)
-        hf_raise_for_status(response)
+        try:
+            headers = _answered(hub, url, "HEAD")
+        except HfHubHTTPError as e:
+            if e.response.status_code not in NO_HEAD:
+                raise
+            headers = _answered(hub, url, "GET", Range="bytes=0-0")
     except httpx2.InvalidURL:
         raise BadValueError(f"{quoted(url, 100)} is no web address; check it") from None
     except FAILURES as e:
         raise failure_at(e, hub, url) from None
     # Some servers do not know it before the file is asked for, and say 0.
-    size = response.headers.get("Content-Length", "")
-    return Answer(response.headers.get("ETag", ""), (int(size) or None) if size.isascii() and size.isdigit() else None)
+    size = headers.get("Content-Range", "").rpartition("/")[2] or headers.get("Content-Length", "")
+    return Answer(headers.get("ETag", ""), (int(size) or None) if size.isascii() and size.isdigit() else None)
+
+
+def _answered(hub: Hub, url: str, method: str, **more: str) -> httpx2.Headers:
+    """The headers of the answer, whose body is not read. Raises FAILURES."""
+    asked = {**_headers(hub, url), **more}
+    with get_session().stream(method, url, headers=asked, timeout=TIMEOUT_S) as response:
+        hf_raise_for_status(response)
+        return response.headers
 
 
 def bring(url: str, answer: Answer, path: Path, headers: dict[str, str], what: str, advice: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from duo.errors import BadValueError
-from duo.models.beside import NO_MODEL, PREFIXES
+from duo.models.beside import NO_MODEL, PREFIXES, has_model_name
 from duo.models.file_name import model_name
 
 FIRST_PART = "-00001-of-"
@@ -79,8 +79,8 @@ def _seconds(value: str) -> float:
 
 
 def of_folder(folder: Path) -> list[ModelSource]:
-    """Files, and folders with the parts of one model and perhaps its draft. Raises BadValueError: it is no folder, or
-    may not be read."""
+    """Files, and folders with the parts of one model and perhaps its draft and its projector. Raises BadValueError: it
+    is no folder, or may not be read."""
     if not os.path.isdir(folder):
         raise BadValueError(f"{folder} (--models-dir) is no folder; check the path")
     try:
@@ -90,12 +90,14 @@ def of_folder(folder: Path) -> list[ModelSource]:
     sources: list[ModelSource] = []
     for path in paths:
         files = sorted(path.glob("*.gguf")) if os.path.isdir(path) else [path] if path.suffix == ".gguf" else []
-        models = [f for f in files if NO_MODEL not in f.name and not f.name.startswith(PREFIXES)]
+        models = [f for f in files if has_model_name(f) and not f.name.startswith(PREFIXES)]
         if not models:
             continue
         model = next((f for f in models if FIRST_PART in f.name), models[-1])
         draft = next((f for f in files if f.name.startswith(PREFIXES)), None)
         args = ["-m", str(model), *(["-md", str(draft)] if draft is not None else [])]
+        if any(NO_MODEL in f.name for f in files):  # not the file itself, so that --no-mmproj counts
+            args += ["--mmproj", "auto"]
         name = model_name(path)
         if any(s.name == name for s in sources):  # the model's own file is there, too
             name = path.name.removesuffix(".gguf")
