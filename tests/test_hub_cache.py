@@ -128,6 +128,12 @@ def test_a_new_commit_that_cannot_be_had_leaves_the_one_before(
     fake.gated.add(REPO)
     assert fetched(hub, "Q2_K") == path
     assert len(notes) == 1 and "is gated" in notes[0]
+    # What else the cache has is not what was asked for.
+    assert error_of(hub, "Q4_K_M").startswith(f"{REPO} is gated")
+    with pytest.raises(DuoError, match="is gated"):
+        hub.fetch(parse(REPO))  # Q4_K_M
+    with pytest.raises(DuoError, match="is gated"):
+        hub.fetch_head(parse(f"{REPO}:Q2_K"), path, ("mmproj",))
 
 
 # ---- snapshots of several commits

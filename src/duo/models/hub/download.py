@@ -174,7 +174,7 @@ def _delete(path: Path, folders: Sequence[Path]) -> None:
 def _check_disk(hub: HubSettings, repo: str, files: Mapping[str, HubFile], commit: str) -> None:
     folder = _folder(hub, repo)
     missing = [f for name, f in files.items() if not _pointer(hub, repo, commit, name).exists()]
-    needed = sum(f.size - min(f.size, _begun(hub, folder, f.blob)) for f in missing)
+    needed = sum(f.size - min(f.size, _begun(folder, f.blob)) for f in missing)
     # Both may be links to another disk.
     free = shutil.disk_usage(next(p for p in (folder / "blobs", folder, *folder.parents) if p.exists())).free
     if needed > free:
@@ -185,11 +185,11 @@ def _check_disk(hub: HubSettings, repo: str, files: Mapping[str, HubFile], commi
         )
 
 
-def _begun(hub: HubSettings, folder: Path, blob: str) -> int:
+def _begun(folder: Path, blob: str) -> int:
     """Bytes of a file that have been downloaded, and need no more space."""
     files = [p for end in ("", ".part") if blob and (p := folder / "blobs" / f"{blob}{end}").exists()]
     # Without links huggingface_hub copies the data.
-    return sum(p.stat().st_size for p in files if p.suffix or are_symlinks_supported(hub.cache))
+    return sum(p.stat().st_size for p in files if p.suffix or are_symlinks_supported(folder))
 
 
 def _file(hub: HubSettings, repo: str, name: str, commit: str) -> Path:
@@ -223,7 +223,7 @@ def _receive(hub: HubSettings, repo: str, name: str, pointer: Path, url: str, et
     lock = hub.cache / ".locks" / _folder(hub, repo).name / f"{etag}.lock"
     blob.parent.mkdir(parents=True, exist_ok=True)
     lock.parent.mkdir(parents=True, exist_ok=True)
-    place = blob if are_symlinks_supported(hub.cache) else pointer
+    place = blob if are_symlinks_supported(_folder(hub, repo)) else pointer
     place.parent.mkdir(parents=True, exist_ok=True)
     headers = build_hf_headers(token=hub.token or False, library_name="duo")
     headers["accept-encoding"] = "identity"  # a range of compressed data could not be resumed

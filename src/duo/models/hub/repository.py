@@ -42,7 +42,7 @@ class Hub(HubSettings):
     def fetch(self, source: HubModel) -> Path:
         """The model's file, or the first of its parts. Downloads what the cache does not have.
 
-        What the hub does not give, or what cannot be written, is taken from the cache as it is. Raises
+        If the hub does not answer or refuses, or nothing can be written, what the cache has is taken. Raises
         UnknownModelError, AccessDeniedError, PeerLostError, BusyError, DoesNotFitError or DuoError.
         """
         from duo.models.hub.download import download, drop_damaged
@@ -54,7 +54,8 @@ class Hub(HubSettings):
         try:
             return download(self, source.repo, files, commit)
         except DuoError as e:
-            return self._instead(source, e)
+            # The same file of an earlier commit, and not another quantisation, or a model without its head.
+            return self._instead(HubModel(source.repo, file=next(iter(files))), e)
 
     def fetch_head(self, of_target: HubModel, target: Path, kinds: tuple[str, ...]) -> Path | None:
         """The head for a target that was fetched, from its repository; None if that has none of these kinds. Raises as
