@@ -22,6 +22,7 @@ from duo import Duo, DuoError, Result
 from duo.cli import prompt_lines
 from duo.cli.main import main
 from duo.errors import BadValueError, BusyError, CancelledError
+from duo.generation import many
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,18 @@ def test_generate_many_keeps_the_order(four: Duo, alone: Duo) -> None:
     with pytest.raises(BadValueError):
         four.generate_many(["a", "b", "x" * 100_000], max_tokens=4)
     assert len(four.generate_many([], max_tokens=4)) == 0
+
+
+def test_ctrl_c_ends_the_texts_of_generate_many(four: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(running: object, **_: object) -> None:
+        while len(four.session.turns.owners) < 4:
+            time.sleep(0.001)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(many, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        four.generate_many(PROMPTS[:5], max_tokens=1500, ignore_eos=True, temperature=0)
+    assert four.timings["predicted_n"] < 1500 and not four.session.turns.owners
 
 
 def test_tasks_write_at_once(four: Duo, alone: Duo) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from duo.generation.result import Result
+    from duo.generation.stream import Stream
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -35,3 +39,30 @@ def as_they_end(
             if stop is not None and not isinstance(e, Exception):
                 stop()
             raise
+
+
+class OpenStreams:
+    """Streams that threads read. Another thread closes them all."""
+
+    def __init__(self) -> None:
+        self._open: set[Stream] = set()
+        self._closed = False
+
+    def read(self, stream: Stream) -> Result:
+        """The whole text, or what there is of it when it is closed. Raises as `Stream`."""
+        with stream:
+            self._open.add(stream)
+            try:
+                if self._closed:  # it began meanwhile
+                    stream.close()
+                for _ in stream:
+                    pass
+                return stream.result
+            finally:
+                self._open.discard(stream)
+
+    def close(self) -> None:
+        """Ends what is open, and what opens later."""
+        self._closed = True
+        for stream in [*self._open]:
+            stream.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, Protocol
 
 from typing_extensions import Unpack
@@ -98,19 +98,26 @@ class Texts:
         """Writes a text for each prompt, `n_parallel` at a time, and returns them in the order of the prompts.
 
         Errors are those of `stream`. The first one ends the call when the texts that are being written have ended.
+        Ctrl-C, or an exception of `progress`, stops them. Texts that are done are known to `progress` alone then.
 
         Args:
             prompts: Texts, or lists of token ids.
             progress: Is called with a prompt's index and its result when that text has ended.
             **options: Keywords of a text.
         """
-        from duo.generation.many import as_they_end
+        from duo.generation.many import OpenStreams, as_they_end
+
+        streams, o = OpenStreams(), {**text_defaults(self, options), **options}
+
+        def write(prompt: Prompt) -> Result:
+            return streams.read(start(self.session, prompt, o, "generate"))
 
         results: dict[int, Result] = {}
-        for i, result in as_they_end(lambda p: self.generate(p, **options), prompts, self.session.turns.n):
-            results[i] = result
-            if progress is not None:
-                progress(i, result)
+        with closing(as_they_end(write, prompts, self.session.turns.n, streams.close)) as texts:
+            for i, result in texts:
+                results[i] = result
+                if progress is not None:
+                    progress(i, result)
         return [results[i] for i in sorted(results)]
 
     @keywords(GenerateOptions)
