@@ -1,6 +1,7 @@
 """The texts of a request: one check for all, and a hook and a seed for each."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -49,3 +50,14 @@ def test_prompts_that_are_only_read(two_slots: Duo) -> None:
 def test_a_wrong_value_is_a_sentence(two_slots: Duo) -> None:
     with pytest.raises(BadValueError, match="stop string"):
         texts_of(two_slots, PromptFields(prompt="", stop="\0"), PROMPTS)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"min_keep": 3}, {"grammar_lazy": True}, {"preserved_tokens": ["a"]}, {"reasoning_budget_end_tag": "</t>"}],
+)
+def test_fields_that_would_change_the_text_are_refused(two_slots: Duo, field: dict[str, Any]) -> None:
+    with pytest.raises(BadValueError, match=f"{next(iter(field))}.*leave it out"):
+        texts_of(two_slots, PromptFields.model_validate({"prompt": "", **field}), PROMPTS)
+    no = {"min_keep": 0, "grammar_lazy": False, "grammar_triggers": [], "preserved_tokens": []}  # as in its settings
+    assert texts_of(two_slots, PromptFields.model_validate({"prompt": "", **no}), PROMPTS)

@@ -37,6 +37,12 @@ def test_greedy_is_certain_and_a_grammar_counts(duo_pair: Duo) -> None:
         assert all(duo_pair.decode([i]).isdigit() or duo_pair.local_model.is_end(i) for i, _ in t.top)
 
 
+def test_a_dynamic_temperature_is_one(duo_pair: Duo) -> None:
+    o = {**SAMPLED, "temperature": 0, "dynatemp_range": 2.0, "post_sampling_probs": True}
+    for t in duo_pair.generate(PROMPT, **o).logprobs:
+        assert t.logprob == dict(t.top)[t.token] < 0 and len(t.top) == K
+
+
 @pytest.mark.parametrize("other", [{"mirostat": 2}, {"samplers": "tk"}, {"logits_processor": lambda ids, row: row}])
 def test_what_changes_rows_is_refused(duo_pair: Duo, other: dict[str, Any]) -> None:
     with pytest.raises(BadValueError, match="post_sampling_probs cannot be computed together with"):
@@ -50,3 +56,5 @@ def test_the_server_answers_as_llama_server(server: Server) -> None:
         assert found.keys() == {"id", "token", "bytes", "prob", "top_probs"}
         assert math.fsum(t["prob"] for t in found["top_probs"]) == pytest.approx(1, rel=1e-3)
         assert found["prob"] in [t["prob"] for t in found["top_probs"] if t["id"] == found["id"]]
+    body["logprobs"] = body.pop("n_probs")  # another name
+    assert len(server.post("/completion", body).json()["completion_probabilities"]) == 4

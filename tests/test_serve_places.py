@@ -164,3 +164,18 @@ def test_a_text_whose_time_is_over_ends_behind_a_line(server: Server, stream: bo
     asked = {**ENDLESS, "t_max_predict_ms": 1, "grammar": 'root ::= ("a\\n")+'}
     last = server.events("/completion", asked)[-1][1] if stream else server.post("/completion", asked).json()
     assert last["stop_type"] == "limit" and 0 < last["tokens_predicted"] < 1500
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_text_ends_at_a_line_with_less_indentation(server: Server, stream: bool) -> None:
+    asked = {"prompt": "a", "n_predict": 64, "n_indent": 4, "temperature": 0,
+             "grammar": r'root ::= "x:\n    a\n \t   b\n  c\n    d\n"'}  # fmt: skip
+    if stream:
+        events = [data for _, data in server.events("/completion", asked)]
+        last, text = events[-1], "".join(e["content"] for e in events)
+    else:
+        last = server.post("/completion", asked).json()
+        text = last["content"]
+    assert (text, last["stop_type"]) == ("x:\n    a\n \t   b\n  ", "limit")
+    assert server.post("/completion", {**asked, "n_indent": 2}).json()["content"].endswith("    d\n")
+    assert server.post("/completion", {**asked, "n_indent": -1}).status_code == 400

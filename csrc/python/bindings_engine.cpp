@@ -84,6 +84,12 @@ void register_model(py::module_ & m) {
                                    return py::make_tuple(llama_vocab_fim_pre(vocab), llama_vocab_fim_suf(vocab),
                                                          llama_vocab_fim_mid(vocab));
                                })
+        .def_property_readonly("repository_tokens",
+                               [](const v & x) {
+                                   const auto          m     = x.get();
+                                   const llama_vocab * vocab = m->vocabulary().get();
+                                   return py::make_tuple(llama_vocab_fim_rep(vocab), llama_vocab_fim_sep(vocab));
+                               })
         .def_property_readonly("warning", [](const v & x) { return text_of(x.get()->weights().warning); })
         .def_property_readonly("projector", [](const v & x) { return x.get()->eyes; })
         .def_property_readonly("vocabulary", [](const v & x) { return x.get()->vocabulary(); })
@@ -99,6 +105,13 @@ void register_model(py::module_ & m) {
             "piece",
             [](const v & x, token_id id, bool special) { return py::bytes(x.get()->vocabulary().piece(id, special)); },
             "token"_a, "special"_a = false)
+        .def(
+            "written",
+            [](const v & x, token_id id) {
+                const auto m = x.get();
+                return py::bytes(id < m->facts().n_vocab ? m->piece(id) : std::string());
+            },
+            "token"_a)
         .def(
             "tokenize",
             [](const v & x, const std::string & text, bool add_special, bool parse_special) {

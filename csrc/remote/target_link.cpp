@@ -167,6 +167,9 @@ void target_link::give(std::span<const verdict_msg> verdicts, std::span<const ch
                 send(c);
                 break;
             case chunk_msg::kind::logprob:
+                if (c.token >= lines_->n_vocab) { // nobody here can tell its text
+                    c.token = no_token;
+                }
                 send(c);
                 break;
             case chunk_msg::kind::end:

@@ -160,7 +160,7 @@ void token_walk::look_up(const request & req, int32_t i_row, std::span<const tok
         return;
     }
     chances_.clear();
-    if (req.sampling.temp > 0.0f) {
+    if (!req.sampling.greedy()) {
         model_.chances(i_row, req.sampling, text, chances_);
     }
     if (chances_.empty()) { // greedy, or the end of a grammar's text

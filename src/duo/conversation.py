@@ -102,9 +102,11 @@ class Conversation:
         tokens = list(r.tokens)
         if tokens and self.duo.local_model.is_end(tokens[-1]):
             tokens.pop()
-        if self.duo.decode(tokens) == r.text:
+        model = self.duo.local_model
+        text = b"".join(map(model.written, tokens)).decode("utf-8", "replace")
+        if text == r.text and all(t < model.n_vocab for t in tokens):
             self._text, self._tokens = self._text + r.text, self._tokens + tokens
-        else:  # a stop string was cut off
+        else:  # a stop string was cut off, or only the target elsewhere has a token
             self._text, self._tokens = "", []
 
     @property

@@ -87,9 +87,11 @@ struct draft_elsewhere {
 
 // The draft and the reader here, the target on a host.
 struct target_elsewhere {
-    target_elsewhere(const behaviour & t, const behaviour & d)
+    // n_fewer: tokens that only the target has.
+    target_elsewhere(const behaviour & t, const behaviour & d, int32_t n_fewer = 0)
         : target(t), draft(d), line(nullptr, &draft, {.n_ctx_remote = t.n_ctx}),
-          link(std::make_shared<target_lines>(line.ends(), 1, draft.facts().n_vocab, t.n_ctx), 0), host(target, 1) {}
+          link(std::make_shared<target_lines>(line.ends(), 1, draft.facts().n_vocab - n_fewer, t.n_ctx), 0),
+          host(target, 1) {}
 
     void connect() {
         if (link.running()) {
@@ -167,6 +169,26 @@ template <typename Pair> int32_t run_texts(const weather & w, double agree, int3
 }
 
 } // namespace
+
+// The reader could not tell their texts.
+TEST(alternatives_that_only_the_target_has_are_left_out) {
+    const language            lang{.seed = 5};
+    const behaviour           t{.lang = lang};
+    constexpr int32_t         n_fewer = 10;
+    target_elsewhere          p(t, t, n_fewer);
+    carrier<target_elsewhere> way({}, p);
+    const ask                 q = ask{.n_predict = 60, .n_logprobs = 4}.as(run_mode::plain);
+    p.line.begin(q.make());
+    const answer   a     = read_all(p.line);
+    const token_id least = p.draft.facts().n_vocab - n_fewer;
+    size_t         n     = 0;
+    CHECK_EQ(a.tops.size(), size_t(60));
+    for (const auto & top : a.tops) {
+        n += top.size();
+        CHECK(std::ranges::all_of(top, [least](const candidate & c) { return c.token < least; }));
+    }
+    CHECK(n > 0 && n < 60 * 4, std::to_string(n));
+}
 
 TEST(a_draft_elsewhere_is_used) {
     int32_t n_accepted = 0;

@@ -13,6 +13,7 @@ from duo.generation.errand import check_scores
 from duo.generation.job import Job, job_of
 from duo.generation.pictures import seen_tokens
 from duo.server.errors import ApiError, too_long
+from duo.server.line_indent import LineIndent
 from duo.server.prompt_scores import PromptScores
 from duo.server.request_options import text_options
 from duo.server.text import ServedText
@@ -137,9 +138,17 @@ def texts_of(
     jobs = jobs_of(duo, (tokens or _begin(duo) for _, tokens in prompts), n, options)
     words = (w for w, _ in prompts for _ in range(n))
     return [
-        ServedText(i, job, w, reading() if reading else None, most_ms)
+        ServedText(i, job, w, reading() if reading else None, most_ms, _indent(f))
         for i, (job, w) in enumerate(zip(jobs, words, strict=True))
     ]
+
+
+def _indent(f: TextFields) -> LineIndent | None:
+    """For one text. Raises BadValueError."""
+    n = f.n_indent or 0
+    if n < 0:
+        raise BadValueError(f"n_indent is {n}; give the number of spaces that each line must begin with, or 0")
+    return LineIndent(n) if n else None
 
 
 def _begin(duo: Duo) -> list[int]:

@@ -35,6 +35,11 @@ SAME: tuple[str, ...] = tuple(
     )
     if name in GENERATE_OPTIONS
 )  # fmt: skip
+# llama-server's, which would change the text.
+NOT_TAKEN = (
+    "grammar_lazy", "grammar_triggers", "preserved_tokens", "reasoning_budget_start_tag", "reasoning_budget_end_tag",
+    "reasoning_budget_end_tags",
+)  # fmt: skip
 ANY_SEED = 0xFFFFFFFF  # LLAMA_DEFAULT_SEED
 NO_LIMIT = 2**31 - 1
 
@@ -44,6 +49,7 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
 
     Raises BadValueError.
     """
+    _check_taken(f)
     fields = {name: value for name, value in f.model_dump(exclude_none=True).items() if name in SAME}
     out: dict[str, Any] = {**text_defaults(duo, fields), **fields}
     if out.get("ignore_eos"):
@@ -77,6 +83,14 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
     if out.get("id_slot", -1) >= duo.session.turns.n:
         raise BadValueError(f"id_slot is {f.id_slot}; there are {duo.session.turns.n} slots, from 0")
     return out
+
+
+def _check_taken(f: TextFields) -> None:
+    """Raises BadValueError: a field would change the text, and duo does not have it."""
+    if (f.min_keep or 0) > 1:  # each sampler keeps one token at least
+        raise BadValueError(f"min_keep is {f.min_keep}, and duo's samplers do not have it; leave it out, or give 0")
+    if name := next((n for n in NOT_TAKEN if (f.model_extra or {}).get(n)), None):
+        raise BadValueError(f"duo does not have {name}, which would change the text; leave it out")
 
 
 def _first(*values: Any) -> Any:

@@ -68,6 +68,10 @@ class Writing:
                 return
             if chunks[0].token is not None:
                 text.arrived()
+            if text.indent is not None and (cut := text.indent.cut(chunks)) is not None:
+                last = cut
+                stream.stop()
+                return
             if chunks[-1].finish_reason is not None:
                 last = chunks
                 return

@@ -50,6 +50,7 @@ class TextFields(Fields):
     max_tokens: Whole | None = None
     max_completion_tokens: Whole | None = None
     t_max_predict_ms: float | None = None
+    n_indent: Whole | None = None
     stop: Texts | None = None
     ignore_eos: bool | None = None
     seed: Whole | None = None
@@ -58,6 +59,7 @@ class TextFields(Fields):
     top_k: Whole | None = None
     top_p: float | None = None
     min_p: float | None = None
+    min_keep: Whole | None = None
     typical_p: float | None = None
     top_n_sigma: float | None = None
     xtc_probability: float | None = None
@@ -104,6 +106,7 @@ class TextFields(Fields):
 
 class PromptFields(TextFields):
     prompt: str | list[Any] | Tree | None = None
+    logprobs: bool | Whole | None = None  # n_probs has precedence
 
 
 class CompletionFields(PromptFields):
@@ -118,8 +121,9 @@ class CompletionFields(PromptFields):
 class InfillFields(PromptFields):
     """/infill"""
 
-    input_prefix: str | None = None
-    input_suffix: str | None = None
+    prompt: str | list[Any] | None = None  # what stands between the prefix and the gap
+    input_prefix: str | list[Any] | None = None
+    input_suffix: str | list[Any] | None = None
     input_extra: list[Tree] | None = None
 
 

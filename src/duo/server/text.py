@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from duo.compat.llama_cpp.answer import Reading
     from duo.generation.job import Job
     from duo.generation.stream_async import AsyncStream
+    from duo.server.line_indent import LineIndent
     from duo.server.prompt_scores import PromptScores
 
 
@@ -35,6 +36,7 @@ class ServedText:
     prompt: str  # as text
     reading: Reading | None = None  # None: all of it is the answer
     most_ms: float = 0.0  # milliseconds after the first token; 0: no limit
+    indent: LineIndent | None = None
     scores: PromptScores | None = None  # None: the prompt's own tokens are not scored
     task_id: int = 0
     plain_pass_ms: RecentMedian = field(default_factory=RecentMedian)  # of all texts of the server

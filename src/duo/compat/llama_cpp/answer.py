@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class Spelled:
-    """The text of a stream with its control tokens spelled out where they stand, which the text itself leaves out."""
+    """The text of a stream with its control tokens spelled out where they stand, which the text itself leaves out
+    unless the model was loaded with `special`."""
 
     def __init__(self, model: _core.Model) -> None:
         self._model = model
@@ -27,9 +28,9 @@ class Spelled:
 
     def add(self, chunk: Chunk) -> None:
         if chunk.token is not None and not self._model.is_end(chunk.token):
-            piece = self._model.piece(chunk.token)
+            piece = self._model.written(chunk.token)
             self._n_tokens += len(piece)
-            if not piece:
+            if not piece and chunk.token < self._model.n_vocab:
                 self._marks.append((self._n_tokens, self._model.piece(chunk.token, True)))
         data = chunk.text.encode()
         while self._marks and self._marks[0][0] <= self._n_text + len(data):

@@ -25,7 +25,7 @@ class LogprobLists:
         self._characters = codecs.getincrementaldecoder("utf-8")("ignore")
 
     def _piece(self, token: int) -> str:
-        return self._model.piece(token).decode("utf-8", "ignore")
+        return self._model.written(token).decode("utf-8", "ignore")
 
     def of(self, tokens: Sequence[TokenLogprobs]) -> Logprobs:
         """The lists of the next tokens."""
@@ -36,7 +36,7 @@ class LogprobLists:
             lists["text_offset"].append(self._offset)
             lists["token_logprobs"].append(t.logprob)
             lists["top_logprobs"].append(self._best([*t.top, (t.token, t.logprob)]))
-            self._offset += len(self._characters.decode(self._model.piece(t.token)))
+            self._offset += len(self._characters.decode(self._model.written(t.token)))
         return lists
 
     def _best(self, tokens: Iterable[tuple[int, float]]) -> dict[str, float]:
@@ -101,7 +101,7 @@ def rows_of_tokens(model: _core.Model, tokens: Iterable[TokenLogprobs]) -> list[
     """A row for each token, as llama-server and OpenAI's chats have it: with its id and its bytes, finite."""
 
     def row(token: int, logprob: float) -> dict[str, Any]:
-        data = model.piece(token)
+        data = model.written(token)
         text = data.decode("utf-8", "replace")
         return {"id": token, "token": text, "bytes": list(data), "logprob": max(logprob, LOWEST)}
 

@@ -7,7 +7,6 @@ from math import exp
 from typing import TYPE_CHECKING, Any
 
 from duo.chat.reading import Part
-from duo.errors import BadValueError
 from duo.generation.pictures import words_of
 from duo.generation.result import Chunk
 from duo.server.formats.shape import AnswerFormat, Event
@@ -121,17 +120,6 @@ def picked(answer: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
         if value is not None:
             out[path] = value
     return out
-
-
-def infill_texts(prefix: str | None, suffix: str | None, extra: Sequence[Mapping[str, Any]] | None) -> tuple[str, str]:
-    """What stands before and behind the gap; other files come first. Raises BadValueError."""
-    before = []
-    for i, chunk in enumerate(extra or ()):
-        text, name = chunk.get("text"), chunk.get("filename", "tmp")
-        if not isinstance(text, str) or not isinstance(name, str):
-            raise BadValueError(f"input_extra {i} has no text; write {{'filename': ..., 'text': ...}}")
-        before.append(f"--- {name}\n{text}\n")
-    return "".join(before) + (prefix or ""), suffix or ""
 
 
 def _as_probability(row: dict[str, Any]) -> dict[str, Any]:

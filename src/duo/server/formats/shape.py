@@ -143,7 +143,7 @@ class AnswerFormat:
         stops = text.job.stop
         if text.finish != "stop" or not stops or (text.chunks and not self.is_written(text.chunks[-1])):
             return ""
-        full_text = b"".join(self.model.piece(c.token) for c in text.chunks if c.token is not None).decode(
+        full_text = b"".join(self.model.written(c.token) for c in text.chunks if c.token is not None).decode(
             "utf-8", "replace"
         )
         rest = full_text[len(text.text) :]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,12 +12,13 @@ from duo.compat.llama_cpp.infill import infill
 from duo.errors import BadValueError
 from duo.server.build_jobs import listed, score_prompts, texts_of, tokens_of
 from duo.server.chat_options import chat_texts, count_of
-from duo.server.errors import ApiError
 from duo.server.formats.chat import ChatShape
 from duo.server.formats.completion import CompletionShape
-from duo.server.formats.native import NativeShape, infill_texts
+from duo.server.formats.native import NativeShape
 from duo.server.formats.shape import AnswerFormat
+from duo.server.infill_prompt import infill_prompt
 from duo.server.request_body import fields_of
+from duo.server.request_options import text_options
 from duo.server.respond import respond
 from duo.server.schemas import ChatFields, CompletionFields, InfillFields, PromptFields, TextFields
 from duo.server.text import ServedText
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from duo.model import Duo
     from duo.server.route_table import RouteTable
     from duo.server.service import Service
+
+F = TypeVar("F", bound=PromptFields)
 
 
 def add(router: RouteTable, service: Service) -> None:
@@ -66,7 +69,7 @@ def add(router: RouteTable, service: Service) -> None:
 
     async def completion(request: Request) -> Response:
         """A text for each prompt, as llama-server's."""
-        f = await fields_of(service, request, PromptFields)
+        f = _with_n_probs(await fields_of(service, request, PromptFields))
         prompts = listed(f.prompt)
 
         def make() -> tuple[list[ServedText], AnswerFormat]:
@@ -77,18 +80,11 @@ def add(router: RouteTable, service: Service) -> None:
 
     async def fill(request: Request) -> Response:
         """What stands between two pieces of code."""
-        f = await fields_of(service, request, InfillFields)
+        f = _with_n_probs(await fields_of(service, request, InfillFields))
 
         def make() -> tuple[list[ServedText], AnswerFormat]:
-            duo = service.duo
-            if min(duo.local_model.fim_tokens[:2]) < 0:
-                raise ApiError(
-                    501, "this model has no tokens for infill; load one that was trained to fill in the middle"
-                )
-            before, behind = infill_texts(f.input_prefix, f.input_suffix, f.input_extra)
-            ids = [*infill(duo.local_model, before, behind, suffix_first=duo.spm_infill)]
-            more = [] if f.prompt is None else tokens_of(duo, f.prompt, add_special=False)
-            texts = texts_of(duo, f, [(before, ids + more)])
+            duo, n_most = service.duo, text_options(f, service.duo).get("max_tokens", -1)
+            texts = texts_of(duo, f, [(_words(f.input_prefix), infill_prompt(duo, f, n_most))])
             return texts, native(service, texts, f)
 
         return await respond(service, request, f, count_of(f), make)
@@ -126,6 +122,13 @@ def native(service: Service, texts: list[ServedText], f: TextFields) -> NativeSh
         with_tokens=bool(f.return_tokens),
         **of_stream(f),
     )
+
+
+def _with_n_probs(f: F) -> F:
+    """llama-server's own routes take logprobs for n_probs."""
+    if f.n_probs is None and f.logprobs is not None:
+        f.n_probs = int(f.logprobs)
+    return f
 
 
 def _is_ids(prompt: object) -> bool:
