@@ -59,6 +59,20 @@ def test_ctrl_c_ends_the_texts_of_generate_many(four: Duo, monkeypatch: pytest.M
     assert four.timings["predicted_n"] < 1500 and not four.session.turns.owners
 
 
+def test_an_exception_of_progress_ends_the_texts_of_generate_many(four: Duo) -> None:
+    short = four.tokenize(PROMPTS[0])
+
+    def full(_i: int, _r: Result) -> None:
+        raise OSError
+
+    options: dict[str, Any] = {"max_tokens": 1500, "ignore_eos": True, "temperature": 0}
+    with pytest.raises(OSError):
+        four.generate_many(
+            PROMPTS[:4], progress=full, stopping_criteria=lambda ids, _: list(ids[: len(short)]) == short, **options
+        )
+    assert four.timings["predicted_n"] < 1500 and not four.session.turns.owners
+
+
 def test_tasks_write_at_once(four: Duo, alone: Duo) -> None:
     async def all_of_them() -> list[Result]:
         return await asyncio.gather(*(four.agenerate(p, max_tokens=20, temperature=0) for p in PROMPTS))
