@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from duo import Duo, DuoError
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 from duo.options.model import ModelOptions
-from duo.placement.cache import bytes_of
+from duo.placement.cache import BLOCKS, bytes_of
 from duo.placement.fit import MARGIN, PlacementRequest, Room, place_layers
 from duo.placement.memory import Need, cells, context, most_layers, need_of, places
 from duo.placement.resolve_auto import needs
@@ -99,6 +100,7 @@ def test_contexts_are_those_that_the_engine_makes() -> None:
     assert (cells(512, draft=False), cells(512, draft=True)) == (768, 1280)
     assert bytes_of(1024, "f16") == 2048
     assert bytes_of(1024, "q8_0") == 1088
+    assert all(GGML_QUANT_SIZES[GGMLQuantizationType[t.upper()]] == size for t, size in BLOCKS.items())
 
 
 # ---- places

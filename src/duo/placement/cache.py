@@ -9,6 +9,11 @@ from duo.placement.states import COMPRESSED
 
 STEP = 256  # cells: caches are made in such steps
 _RATIOS = (4, 128)  # tokens of which COMPRESSED makes one key; layers with the first one have an index, too
+# Numbers of a block, and its bytes. gguf has the same, but imports numpy, which takes time at every start.
+BLOCKS = {
+    "f32": (1, 4), "f16": (1, 2), "bf16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18), "q4_1": (32, 20),
+    "iq4_nl": (32, 18), "q5_0": (32, 22), "q5_1": (32, 24),
+}  # fmt: skip
 _FLOAT = 4  # bytes: what compresses keys is not quantised
 
 # Architectures that keep an index of their keys, of one head.
@@ -29,10 +34,7 @@ class CacheShape:
 
 def bytes_of(n: int, cache_type: str) -> int:
     """Bytes of n numbers in a cache of this type."""
-    # Imported late: gguf imports numpy, whose OpenBLAS starts a thread for each CPU.
-    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-
-    n_block, n_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[cache_type.upper()]]
+    n_block, n_bytes = BLOCKS[cache_type]
     return n * n_bytes // n_block
 
 
