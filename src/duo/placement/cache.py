@@ -16,6 +16,7 @@ BLOCKS = {
 }  # fmt: skip
 _FLOAT = 4  # bytes: what compresses keys is not quantised
 
+KEEP_HEADS = ("bailingmoe3",)  # a target's cache has room for its MTP layers, too, although nothing is kept there
 # Architectures that keep an index of their keys, of one head.
 _INDEXED = ("deepseek32", "glm-dsa", "hy_v4", "dots3note", "minimax-m3", "qwen4exp", "glm5-next")
 

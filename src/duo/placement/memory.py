@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from duo.models.header import Header
-from duo.placement.cache import CacheShape, cache_bytes, padded
+from duo.placement.cache import KEEP_HEADS, CacheShape, cache_bytes, padded
 from duo.placement.states import N_MARKS, keeps_states, n_sequences, n_states, state_bytes
 from duo.support.context import N_CTX_DEFAULT
 
@@ -185,7 +185,7 @@ def need_of(
     n_texts = n_sequences(h, draft=draft, guesses=guesses, n_parallel=n_parallel)
     shape = CacheShape(n_cells, type_k, type_v, flash_attn=flash_attn, n_sequences=n_texts, n_states=n_copies)
     attention_cache = cache_bytes(h, shape, mtp=of_mtp)
-    caches = range(heads, h.n_layer) if of_mtp else range(heads)
+    caches = range(heads, h.n_layer) if of_mtp else range(h.n_layer if h.architecture in KEEP_HEADS else heads)
     states = [0] * h.n_layer if of_mtp else state_bytes(h)  # MTP layers only attend
     by_layer = [
         (n if i in caches else 0) + n_copies * state
