@@ -182,7 +182,7 @@ def test_a_projector_has_room_beside_the_layers(tmp_path: Path, monkeypatch: pyt
     assert layers(mmproj=file) < 5  # a half of it again is for what it computes
     assert layers(mmproj=file, n_gpu_layers="all", device="B") == 5
     gpus[0] = Device("A", "", "gpu", 35_000_000, 60_000_000)
-    with pytest.raises(DoesNotFitError, match=r"the target with its projector needs 4\d MB on A, but only 35 MB are"):
+    with pytest.raises(DoesNotFitError, match=r"the target with the projector needs 4\d MB on A, but only 35 MB are"):
         layers(mmproj=file, n_gpu_layers="all")
     assert layers(n_gpu_layers="all") == 5
     monkeypatch.setattr(_core, "memory_available", lambda: 30_000_000)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from duo.models.header import Header, read_header
+from duo.errors import DuoError
+from duo.models.header import Header, TensorInfo, read_header
 from duo.options.model import ModelOptions
 from duo.placement.memory import Need, kept_on_cpu
 
@@ -20,9 +21,17 @@ def n_adapter_bytes(m: ModelOptions) -> int:
     return sum(os.path.getsize(f) for f in _files(m))
 
 
+def _tensors(file: str) -> tuple[TensorInfo, ...]:
+    """None of a file that cannot be read, which loading reports."""
+    try:
+        return read_header(file).tensors
+    except DuoError:
+        return ()
+
+
 def with_adapters(need: Need, m: ModelOptions, h: Header) -> Need:
-    """The need of the model, whose header is h, with its adapters. Raises BadValueError: one cannot be read."""
-    tensors = [t for f in _files(m) for t in read_header(f).tensors]
+    """The need of the model, whose header is h, with its adapters."""
+    tensors = [t for f in _files(m) for t in _tensors(f)]
     if not tensors:
         return need
     on_cpu = kept_on_cpu(h, m.override_tensors)

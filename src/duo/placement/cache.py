@@ -49,7 +49,7 @@ def cache_bytes(h: Header, shape: CacheShape, *, mtp: bool = False) -> tuple[int
         return _compressed_bytes(h, shape)
     widths = [_widths(h, i) for i in range(h.n_layer)]
     if not shape.flash_attn:  # values are transposed then, and all layers have room for the widest ones
-        widest = max(v for _, v in widths)
+        widest = max((v for _, v in widths), default=0)
         widths = [(k, widest if v else 0) for k, v in widths]
     indexed = _indexed_layers(h) if not mtp or h.architecture == "glm5-next" else frozenset()
     n_index = _index_bytes(h, shape) if indexed else 0

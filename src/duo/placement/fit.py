@@ -154,7 +154,7 @@ def _fixed(w: PlacementRequest, free: dict[str, Room]) -> ModelPlacement:
         if exact and exact + d.driver + d.beside > d.free:
             most = _fitted(replace(w, device_given=True), free).n_gpu_layers
             raise DoesNotFitError(
-                f"the {w.what}{' with its projector' if d.beside else ''} needs "
+                f"the {w.what}{' with the projector' if d.beside else ''} needs "
                 f"{gigabytes(exact + d.driver + d.beside)} on {d.name}, but only {gigabytes(d.free)} are free; "
                 f"give at most {w.flag} {most} (of {w.need.n_all} layers), or {w.flag} auto"
             )
