@@ -75,11 +75,12 @@ def test_caches_with_mtp_layers_are_as_large_as_libllama_says(name: str, tmp_pat
     assert n_bytes / 2**20 == pytest.approx(sum(sizes), abs=0.0051 * len(sizes))
 
 
-def test_heads_and_layers_of_gemma_are_of_two_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those with a sliding window have shorter heads, and the last ones use the cache of earlier ones."""
-
-    def keys(name: str, *args: int, **kwargs: bool) -> dict[str, Value]:
-        more: dict[str, Value] = {
+# Gemma: layers with a sliding window have shorter heads, and the last ones use the cache of earlier ones. Nanbeige: all
+# layers are computed twice.
+KINDS: dict[str, tuple[int, dict[str, Value]]] = {
+    "gemma4": (
+        6,
+        {
             "attention.key_length": (U32, 256),
             "attention.value_length": (U32, 256),
             "attention.key_length_swa": (U32, 128),
@@ -88,11 +89,31 @@ def test_heads_and_layers_of_gemma_are_of_two_kinds(tmp_path: Path, monkeypatch:
             "rope.dimension_count_swa": (U32, 128),
             "attention.sliding_window_pattern": (BOOL, [i % 3 != 2 for i in range(6)]),
             "attention.shared_kv_layers": (U32, 3),
-        }
+        },
+    ),
+    "gemma3n": (
+        24,
+        {
+            "embedding_length_per_layer_input": (U32, 32),
+            "altup.num_inputs": (U32, 4),
+            "altup.active_idx": (U32, 0),
+        },
+    ),
+    "nanbeige": (2, {"num_loops": (U32, 2)}),
+}
+
+
+@pytest.mark.parametrize("name", mostly_daily(KINDS, ("gemma4",)))
+def test_layers_with_other_caches_are_as_large_as_libllama_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_trunk, more = KINDS[name]
+
+    def keys(name: str, *args: int, **kwargs: bool) -> dict[str, Value]:
         return keys_of(name, *args, **kwargs) | {f"{name}.{key}": value for key, value in more.items()}
 
     monkeypatch.setattr("tiny_models.keys_of", keys)
-    target = tiny("gemma4", DRAFT, tmp_path / "target.gguf", seed=81, n_trunk=6, mixture=True)
+    target = tiny(name, DRAFT, tmp_path / "target.gguf", seed=81, n_trunk=n_trunk, mixture=name == "gemma4")
     assert_exact(target, tmp_path / "log")
 
 
