@@ -170,9 +170,8 @@ def need_of(
     layers of the file. shared: the weights are the target's.
 
     n_parallel: texts at once, of each of which a target keeps n_marks states. guesses: a draft model guesses for it.
-    helped: a device may compute prompts with weights of the CPU.
-
-    offload_kqv: the cache of a layer is where the layer is; or else on the CPU.
+    helped: a device may compute prompts with weights of the CPU. offload_kqv: the cache of a layer is where the layer
+    is; or else on the CPU.
 
     Weights and cache are exact: layers with a sliding window keep the whole context, too, so that guesses can be taken
     back. Working memory is an estimate.
