@@ -52,7 +52,8 @@ def test_embeddings_that_stay_on_the_disk_need_no_memory(tmp_path: Path, monkeyp
     monkeypatch.setattr(host_memory, "LAZY_LEAST", size - 1)
     assert [lazy_bytes(made(target), h, on_device=x) for x in (False, True)] == [size, 0]
     monkeypatch.undo()
-    monkeypatch.setattr(_core, "memory_available", lambda: target.stat().st_size - size)
+    n_cache = needs(made(target), None, [h])[0].total_cache
+    monkeypatch.setattr(_core, "memory_available", lambda: target.stat().st_size + n_cache - size)
     resolve_auto(made(target, lazy_mode="on", cpu_kernels="stock"), None, [CPU])
     with pytest.raises(DoesNotFitError):
         resolve_auto(made(target, cpu_kernels="stock"), None, [CPU])

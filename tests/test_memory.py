@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from duo import Duo, DuoError
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 from duo.options.model import ModelOptions
+from duo.placement.cache import BLOCKS, bytes_of
 from duo.placement.fit import MARGIN, PlacementRequest, Room, place_layers
-from duo.placement.memory import Need, bytes_of, cells, context, most_layers, need_of, places
+from duo.placement.memory import Need, cells, context, most_layers, need_of, places
 from duo.placement.resolve_auto import needs
 
 GB = 10**9
@@ -79,6 +81,17 @@ def test_tensors_that_stay_on_the_cpu_are_the_hosts() -> None:
     )  # the first that fits counts
 
 
+def test_a_cache_that_is_not_offloaded_is_the_hosts() -> None:
+    h = read_header(TARGET)
+    on_device, on_host = need_of(h, 512), need_of(h, 512, offload_kqv=False)
+    assert on_host.total_cache == on_device.total_cache > 0
+    whole = places(on_host, on_host.n_all, [1.0])
+    assert whole.fixed[0] == places(on_device, on_device.n_all, [1.0]).fixed[0] - on_device.total_cache
+    assert whole.host == on_host.host + on_host.total_cache + on_host.work  # the CPU computes attention
+    assert whole.host_cache == on_host.total_cache and places(on_device, on_device.n_all, [1.0]).host_cache == 0
+    assert places(on_device, 0, [1.0]).host_cache == on_device.total_cache
+
+
 def test_contexts_are_those_that_the_engine_makes() -> None:
     assert context(None, 131072) == 4096
     assert context(0, 131072) == 131072
@@ -87,6 +100,7 @@ def test_contexts_are_those_that_the_engine_makes() -> None:
     assert (cells(512, draft=False), cells(512, draft=True)) == (768, 1280)
     assert bytes_of(1024, "f16") == 2048
     assert bytes_of(1024, "q8_0") == 1088
+    assert all(GGML_QUANT_SIZES[GGMLQuantizationType[t.upper()]] == size for t, size in BLOCKS.items())
 
 
 # ---- places

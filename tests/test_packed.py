@@ -265,11 +265,13 @@ def test_no_model_and_no_weights(tmp_path: Path, run: Run) -> None:
 
 
 def test_weights_larger_than_memory_are_mapped(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_core, "memory_available", lambda: 4_000_000)
+    monkeypatch.setattr(_core, "memory_available", lambda: 6_500_000)
     with pytest.raises(DoesNotFitError, match="duo pack"):
-        Duo(target)
+        Duo(target, n_ctx=64)
     packed_file(target)
-    Duo(target, cpu_kernels="duo").close()
+    Duo(target, n_ctx=64, cpu_kernels="duo").close()
+    with pytest.raises(DoesNotFitError, match="duo pack"):
+        Duo(target, n_ctx=4096, cpu_kernels="duo")  # the cache is not
 
 
 def test_the_file_is_read_to_its_end_once(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,10 +75,10 @@ def test_it_takes_no_other_packed_file(target: Path, run: Run) -> None:
 
 def test_what_is_not_mapped_needs_memory(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = whole_file(target)
-    monkeypatch.setattr(_core, "memory_available", lambda: 1 << 20)
-    Duo(target, cpu_kernels="stock", load_mode="mmap").close()
-    with pytest.raises(DoesNotFitError, match="free"):
-        Duo(file, cpu_kernels="stock", load_mode="mmap")
+    monkeypatch.setattr(_core, "memory_available", lambda: 5 << 19)
+    Duo(target, n_ctx=64, cpu_kernels="stock", load_mode="mmap").close()
+    with pytest.raises(DoesNotFitError, match="the models need"):
+        Duo(file, n_ctx=64, cpu_kernels="stock", load_mode="mmap")
 
 
 def test_adapters_and_vectors(target: Path, tmp_path: Path) -> None:

@@ -26,7 +26,9 @@ from duo.conversation import Conversation
 from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
+from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
+from duo.placement.devices import devices
 from duo.placement.projector_device import projector_device
 
 PROMPT = "Once upon a time <__media__> there was a dog who saw <__media__> and said"
@@ -278,11 +280,11 @@ def test_a_handler_of_llama_cpp_gives_its_projector(tmp_path: Path, template: st
 
 def test_the_device_that_encodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for options, device in (({}, ""), ({"mmproj_device": "none"}, "none"), ({"device": "none"}, "none")):
-        assert projector_device(engine_options(options), "target") == device
-    assert projector_device(engine_options({"device": "none"}), "draft") == ""
+        assert projector_device(ModelOptions.of(engine_options(options), "target"), devices()) == device
+    assert projector_device(ModelOptions.of(engine_options({"device": "none"}), "draft"), devices()) == ""
     for name, why in (("CUDA7", "unknown device CUDA7"), ("none,none", "names 2 devices, but one encodes pictures")):
         with pytest.raises(BadValueError, match=why):
-            projector_device(engine_options({"mmproj_device": name}), "target")
+            projector_device(ModelOptions.of(engine_options({"mmproj_device": name}), "target"), devices())
     file = projector(tmp_path / "good.gguf", "mlp", read_header(demo_pair()[0]).n_embd)
     shown: dict[str, Any] = {"images": [png()], "temperature": 0, "max_tokens": 4}
     texts = []

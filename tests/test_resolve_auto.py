@@ -1,19 +1,25 @@
 """-ngl auto, -ngld auto and devices: what becomes of the options, on made-up devices and here."""
 
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from gguf_files import U32, rewrite
+from test_drop_in_load import lora_of
 from test_memory import GB, both
+from tiny_models import tiny
 
 from duo import Duo, DuoError, _core
 from duo.errors import DoesNotFitError
 from duo.models.demo import demo_pair
+from duo.models.header import read_header
 from duo.options.model import ModelOptions
 from duo.options.tables import ENGINE_OPTIONS
 from duo.placement.devices import Device, default_devices
-from duo.placement.resolve_auto import resolve_auto
+from duo.placement.resolve_auto import needs, resolve_auto
+from duo.placement.states import state_bytes
 
 
 def options(**given: Any) -> tuple[ModelOptions, ModelOptions]:
@@ -145,6 +151,80 @@ def test_layers_are_refused_where_the_driver_would_have_no_memory(free: int) -> 
     assert resolve_auto(*options(n_gpu_layers=2), other)[0].n_gpu_layers == 2
 
 
+def test_a_cache_on_the_cpu_needs_no_room_on_the_device() -> None:
+    gpu = Device("A", "", "gpu", 100_000_000, 100_000_000)
+    given = {"n_ctx": 100_000, "flash_attn": "on", "n_ubatch": 32}
+    with pytest.raises(DoesNotFitError, match="the target needs"):
+        resolve_auto(options(n_gpu_layers="all", **given)[0], None, [CPU, gpu])
+    for layers in ("all", "auto"):
+        o = options(n_gpu_layers=layers, offload_kqv=False, **given)[0]
+        _, _, p = resolve_auto(o, None, [CPU, gpu])
+        assert p is not None and p.target.n_gpu_layers == 5 and p.target.bytes.host > 200_000_000
+
+
+def file_of(path: Path, n_bytes: int) -> str:
+    path.touch()
+    os.truncate(path, n_bytes)
+    return str(path)
+
+
+def test_a_projector_has_room_beside_the_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = file_of(tmp_path / "mmproj.gguf", 30_000_000)
+    gpus = [Device("A", "", "gpu", 60_000_000, 60_000_000), Device("B", "", "gpu", GB, GB)]
+
+    def layers(**given: Any) -> int:
+        o = options(**{"n_ctx": 512, "device": "A", **given})[0]
+        _, _, p = resolve_auto(o, None, [*gpus, CPU])
+        assert p is not None
+        return p.target.n_gpu_layers
+
+    assert layers() == layers(mmproj=file, mmproj_device="B") == layers(mmproj=file, mmproj_offload=False) == 5
+    assert layers(mmproj=file) < 5  # a half of it again is for what it computes
+    assert layers(mmproj=file, n_gpu_layers="all", device="B") == 5
+    gpus[0] = Device("A", "", "gpu", 35_000_000, 60_000_000)
+    with pytest.raises(DoesNotFitError, match=r"the target with the projector needs 4\d MB on A, but only 35 MB are"):
+        layers(mmproj=file, n_gpu_layers="all")
+    assert layers(n_gpu_layers="all") == 5
+    monkeypatch.setattr(_core, "memory_available", lambda: 30_000_000)
+    for given in ({}, {"device": "none"}):
+        with pytest.raises(DoesNotFitError, match=r"the models need \d+ MB of the machine's memory"):
+            resolve_auto(options(n_ctx=512, mmproj=file, mmproj_offload=False, **given)[0], None, [*gpus, CPU])
+
+
+def test_adapters_are_beside_the_layers_that_they_change(tmp_path: Path) -> None:
+    adapter = str(lora_of(tmp_path / "lora.gguf", 1))
+    h, devices = read_header(demo_pair()[0]), [CPU, Device("A", "", "gpu", GB, GB)]
+    without, one, two = (
+        needs(options(n_ctx=512, **given)[0], None, [h], devices)[0]
+        for given in ({}, {"lora": [adapter]}, {"lora_scaled": {adapter: 0.5, f"{tmp_path}/./lora.gguf": 1.0}})
+    )
+    n_bytes = sum(t.n_bytes for t in read_header(adapter).tensors)
+    assert one.total_weights == without.total_weights + n_bytes > without.total_weights
+    assert {b - a for a, b in zip(without.weights, one.weights, strict=True)} == {n_bytes // h.n_layer}
+    assert two.total_weights == without.total_weights + 2 * n_bytes
+    kept = needs(options(n_ctx=512, lora=[adapter], override_tensor="ffn_down=CPU")[0], None, [h], devices)[0]
+    assert kept.host > one.host + sum(t.n_bytes for t in h.tensors if "ffn_down" in t.name)
+
+
+@pytest.mark.parametrize("name", ["deepseek2", "qwen35"])  # caches of keys only, and of some layers
+def test_a_context_on_the_cpu_is_refused_only_if_it_does_not_fit(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tiny(name, demo_pair()[1], tmp_path / "target.gguf")
+    o = {n: x.default for n, x in ENGINE_OPTIONS.items()} | {"n_ctx": 100_000, "cpu_kernels": "stock"}
+    m, h = ModelOptions.of(o, "target", str(target)), read_header(target)
+    width = h.key_length if name == "deepseek2" else 2 * 2 * h.key_length  # of one head's keys, or keys and values
+    n_attending = sum(n > 0 for n in h.n_head_kv)
+    states = 2 * sum(state_bytes(h))
+    n_bytes = target.stat().st_size + 100_096 * 2 * width * n_attending + states
+    assert n_attending == (2 if name == "deepseek2" else 1)
+    monkeypatch.setattr(_core, "memory_available", lambda: n_bytes)
+    resolve_auto(m, None, [CPU])
+    monkeypatch.setattr(_core, "memory_available", lambda: n_bytes - 200_000)
+    with pytest.raises(DoesNotFitError, match="lower -c, choose smaller files"):
+        resolve_auto(m, None, [CPU])
+
+
 def test_default_devices_are_those_of_llama_cpp() -> None:
     small, remote = Device("iGPU", "", "igpu", 0, 0), Device("RPC0", "", "rpc", GB, GB)
     gpus = [Device("CUDA0", "", "gpu", GB, GB, "0000:01:00.0"), Device("Vulkan0", "", "gpu", GB, GB, "0000:01:00.0")]
@@ -204,8 +284,13 @@ def test_auto_runs_here() -> None:
 def test_models_that_the_machine_cannot_hold_are_refused_before_loading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_core, "memory_available", lambda: 1_000_000)
-    with pytest.raises(DuoError, match=r"need \d+ MB of the machine's memory, but only 1 MB are free; choose"):
+    monkeypatch.setattr(_core, "memory_available", lambda: 5_000_000)
+    with pytest.raises(DuoError, match=r"need \d+ MB of the machine's memory, but only 5 MB are free; choose"):
         Duo(n_ctx=256)
     with Duo(n_ctx=256, load_mode="mmap") as d:
         assert d.generate("Once", max_tokens=2).tokens
+    with pytest.raises(DuoError, match=r"the cache needs \d+ MB of the machine's memory, but only 5 .*; lower -c/"):
+        Duo(n_ctx=4096, load_mode="mmap")  # it is in no file
+    monkeypatch.setattr(_core, "memory_available", lambda: 15_000_000)
+    with pytest.raises(DuoError, match=r"need \d+ MB .*, but only 15 MB are free; lower -c, choose"):
+        Duo(n_ctx=4096)

@@ -1,9 +1,9 @@
 #include "memory.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <string>
 
 namespace duo {
 
@@ -75,33 +75,12 @@ uint64_t left_in_groups() {
     return least;
 }
 
-int64_t meta(const llama_model * model, const std::string & key, int64_t otherwise) {
-    char text[32] = {};
-    return llama_model_meta_val_str(model, key.c_str(), text, sizeof text) > 0 ? std::atoll(text) : otherwise;
-}
-
 } // namespace
 
 uint64_t memory_available() {
     const uint64_t kib    = field("/proc/meminfo", "MemAvailable:");
     const uint64_t system = kib == unknown ? unknown : kib * 1024;
     return std::min(system, left_in_groups());
-}
-
-uint64_t cache_bytes(const llama_model * model, const std::string & arch, int64_t n_layer, uint64_t n_ctx,
-                     int32_t n_gpu_layers, ggml_type k, ggml_type v) {
-    const int64_t n_head = llama_model_n_head(model);
-    if (n_head <= 0 || llama_model_is_recurrent(model) || llama_model_is_hybrid(model)) {
-        return 0;
-    }
-    const auto     n_here  = uint64_t(n_gpu_layers < 0 ? 0 : std::max<int64_t>(0, n_layer - n_gpu_layers));
-    const int64_t  n_embd  = llama_model_n_embd(model) / n_head;
-    const int64_t  n_kv    = llama_model_n_head_kv(model);
-    const auto     width_k = uint64_t(n_kv * meta(model, arch + ".attention.key_length", n_embd));
-    const auto     width_v = uint64_t(n_kv * meta(model, arch + ".attention.value_length", n_embd));
-    const uint64_t bytes   = width_k * ggml_type_size(k) / uint64_t(ggml_blck_size(k)) +
-                           width_v * ggml_type_size(v) / uint64_t(ggml_blck_size(v));
-    return n_here * n_ctx * bytes;
 }
 
 } // namespace duo

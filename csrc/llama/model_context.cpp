@@ -14,7 +14,6 @@
 #include "hidden.h"
 #include "log.h"
 #include "lora.h"
-#include "memory.h"
 
 namespace duo {
 
@@ -97,7 +96,6 @@ model_context::model_context(const model_weights & w, llama_context * target, bo
     llama_context_params params = context_params(w, shape_, own_attention);
     params.ctx_other            = w.head ? target : nullptr;
     call_back(params);
-    check_memory(params);
     if (w.mapped != nullptr) {
         pages_.emplace(w.mapped->pages());
         experts_.emplace(*pages_, w.mapped->pages());
@@ -136,18 +134,6 @@ std::string model_context::what() const {
 std::string model_context::option() const {
     return std::string(weights_.is_draft ? "-cd/--ctx-size-draft" : "-c/--ctx-size") +
            (weights_.options.n_contexts > 1 ? " or -np/--parallel" : "");
-}
-
-void model_context::check_memory(const llama_context_params & params) const {
-    const model_options & opt     = weights_.options;
-    const int32_t         n_gpu   = weights_.devices.names.empty() || !opt.offload_kqv ? 0 : opt.n_gpu_layers;
-    const uint64_t        n_cache = cache_bytes(weights_.model.get(), weights_.architecture(), weights_.n_layer(),
-                                                params.n_ctx, n_gpu, params.type_k, params.type_v);
-    if (const uint64_t n_free = memory_available(); n_cache > n_free) {
-        throw error(error_kind::does_not_fit, what() + " needs " + std::to_string(n_cache >> 20) +
-                                                  " MiB for its cache and " + std::to_string(n_free >> 20) +
-                                                  " MiB are free; lower " + option());
-    }
 }
 
 void model_context::create(llama_context_params params) {

@@ -86,7 +86,6 @@ class model_context {
   private:
     void    create(llama_context_params params);
     void    call_back(llama_context_params & params);
-    void    check_memory(const llama_context_params & params) const;
     void    keep_hidden() const;
     void    tell_rows(const llama_batch & batch);
     int32_t guarded(int32_t n_tokens, const std::function<int32_t()> & pass, const std::function<std::string()> & what);

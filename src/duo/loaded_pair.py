@@ -15,12 +15,13 @@ from duo.generation.session import EngineSession
 from duo.generation.trace_file import TraceFile
 from duo.models.head import check_kind
 from duo.models.paths import PathLike, pair, path, written
-from duo.models.projector import see_with
+from duo.models.projector import see_with, with_projectors
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.model import ModelOptions, Role, with_mtp
 from duo.placement import packed, profiles
 from duo.placement.belongings import Belongings
+from duo.placement.devices import devices
 from duo.placement.place import place
 from duo.placement.projector_device import projector_device
 from duo.remote import attach, host_of, in_child, n_ctx_remote
@@ -50,7 +51,8 @@ def _projector(
     """file: None if the model is on another machine, or there is none. Raises DuoError."""
     if file is None:
         return see_with(o, role, None, placed.n_threads_batch, "")
-    return see_with(o, role, path(file, role), placed.n_threads_batch, projector_device(o, role))
+    device = projector_device(ModelOptions.of(o, role), devices())
+    return see_with(o, role, path(file, role), placed.n_threads_batch, device)
 
 
 class LoadedPair:
@@ -94,6 +96,9 @@ class LoadedPair:
             draft = None if vocab_only else self._draft_file(model, draft, draft_of(defaults))
             if self.child is not None:
                 self.child.start()
+            if not vocab_only:
+                files = (None if p is None else path(p, role) for p, role in ((model, "target"), (draft, "draft")))
+                o = with_projectors(o, *files)
             self.placed = self._place(model, draft, o, defaults)
             self.placed.tracing = trace is not None
             self.placed.target.vocab_only = vocab_only

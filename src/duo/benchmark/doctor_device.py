@@ -12,8 +12,8 @@ from duo.benchmark.doctor import N_CONTEXT, Progress, context_of, divergence, op
 from duo.errors import BadValueError, UnknownModelError
 from duo.models.header import read_header
 from duo.placement import kernels
+from duo.placement.device_rooms import devices_for
 from duo.placement.devices import default_flash_attn, devices
-from duo.placement.resolve_auto import devices_for
 from duo.support.wording import plural
 
 

@@ -6,12 +6,16 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from duo import _core
 from duo.errors import BadValueError
 
 _ATTENTION = re.compile(r"\.attn_(k|qkv|kv)")
+_STATE = re.compile(r"\.(ssm_|shortconv|time_mix)")
+BOTH = ("falcon-h1",)  # each layer keeps a state and attends
+REPEATED = ("hrm_text",)  # has tensors of two layers, which are computed again as the others, each with its own cache
 _LAYER = re.compile(r"blk\.([0-9]{1,5})\.")
 
 
@@ -52,6 +56,11 @@ class Header:
     value_length: int  # 0: values are not cached (multi-head latent attention)
     tensors: tuple[TensorInfo, ...]
     values: Mapping[str, Any]  # by key, without the vocabulary; of a split model those of the first part
+
+    @cached_property
+    def state_layers(self) -> frozenset[int]:
+        """Layers that keep a recurrent state."""
+        return _state_layers(self.architecture, self.tensors)
 
     @property
     def n_parts(self) -> int:
@@ -117,6 +126,19 @@ def _by_layer(values: dict[str, Any], key: str, n_layer: int, otherwise: int) ->
     return (value if isinstance(value, int) else otherwise,) * n_layer
 
 
+def _state_layers(architecture: str, tensors: Iterable[TensorInfo]) -> frozenset[int]:
+    # Recurrent layers of MiniMax-01 have nothing but a matrix for all of Q, K and V.
+    state = re.compile(r"\.attn_qkv\.") if architecture == "minimax-01" else _STATE
+    return frozenset(t.layer for t in tensors if t.layer is not None and state.search(t.name))
+
+
+def _attending_layers(architecture: str, n_layer: int, tensors: Sequence[TensorInfo]) -> frozenset[int]:
+    if architecture in REPEATED:
+        return frozenset(range(n_layer))
+    layers = frozenset(t.layer for t in tensors if t.layer is not None and _ATTENTION.search(t.name))
+    return layers if architecture in BOTH else layers - _state_layers(architecture, tensors)
+
+
 def read_header(path: str | os.PathLike[str]) -> Header:
     """Raises UnknownModelError (no such file, not a GGUF file, a part is missing) or BadValueError (truncated or
     corrupt)."""
@@ -126,7 +148,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     tensors = tuple(TensorInfo(name, kind, n, tuple(shape), *where) for name, kind, n, shape, *where in raw["tensors"])
     n_layer, n_embd = _number(v, f"{arch}.block_count", 1), _number(v, f"{arch}.embedding_length", 1)
     n_head = max(1, _number(v, f"{arch}.attention.head_count", 1))
-    attends = {t.layer for t in tensors if _ATTENTION.search(t.name)}  # the other layers are recurrent
+    attends = _attending_layers(arch, n_layer, tensors)
     latent = f"{arch}.attention.key_length_mla" in v
     key_length = _number(v, f"{arch}.attention.key_length", n_embd // n_head)
     return Header(

@@ -49,6 +49,23 @@ def projector_of(model: str, asked: str | None, flag: str = "--mmproj") -> str |
     return asked
 
 
+def local_projector(model: str, asked: str | None) -> str | None:
+    """The file of projector_of, if it is on this machine; nothing is downloaded."""
+    if asked == AUTO:
+        return projector_of(model, asked)
+    return asked if asked is not None and os.path.isfile(asked) else None
+
+
+def with_projectors(o: EngineOptions, target: str | None, draft: str | None) -> EngineOptions:
+    """The options with the files of the projectors, so that their size is known before the models are placed. target,
+    draft: the models' files; None: not in this process. Raises as projector_of."""
+    if target is not None:
+        o = {**o, "mmproj": projector_of(target, o["mmproj"])}
+    if draft is not None:
+        o = {**o, "mmproj_draft": projector_of(draft, o["mmproj_draft"], "--mmproj-draft")}
+    return o
+
+
 def is_url(asked: str | None) -> bool:
     return asked is not None and "://" in asked
 

@@ -35,6 +35,7 @@ _AS_GIVEN = (
     "type_k", "type_v", "load_mode", "offload_kqv", "op_offload", "cpu_kernels", "strict",
     "n_parallel", "draft_pack", "draft_vocab", "check_tensors", "host_buffers", "repack", "packed",
     "special", "fit_ctx", "lazy_mode", "ctx_checkpoints", "checkpoint_min_step", "prio_batch",
+    "mmproj", "mmproj_offload", "mmproj_device",
 )  # fmt: skip
 
 
@@ -82,6 +83,9 @@ class ModelOptions:
     special: bool
     fit_target: tuple[int, ...]  # MiB that auto leaves free on each device, or on all; empty: its own choice
     fit_ctx: int | None  # tokens: the least context that is chosen by the free memory; None: it is not
+    mmproj: str | None  # a file, a URL, or auto
+    mmproj_offload: bool
+    mmproj_device: str | None
     context: ContextOptions  # complete
     n_contexts: int = 1  # the cache has room for so many texts of n_ctx tokens
     n_cpu_moe: int = 0  # auto keeps the experts of so many layers on the CPU, by override_tensors

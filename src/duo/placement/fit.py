@@ -21,11 +21,12 @@ class Room(NamedTuple):
     total: int
     driver: int = 0  # bytes of the free ones that its libraries take when the first model computes there
     margin: int | None = None  # bytes that stay free; None: auto
+    beside: int = 0  # bytes of other files that are loaded there: projectors
 
     @property
     def usable(self) -> int:
         margin = min(MARGIN, self.total // 16) if self.margin is None else self.margin
-        return max(0, self.free - max(self.driver, margin))
+        return max(0, self.free - max(self.driver, margin) - self.beside - self.beside // 2)  # and what they compute
 
 
 @dataclass(frozen=True)
@@ -150,10 +151,11 @@ def _fixed(w: PlacementRequest, free: dict[str, Room]) -> ModelPlacement:
     usage, crowded = _places(w, n, shares, rooms)
     placed = ModelPlacement(w.what, n, w.need.n_all, w.devices, (), usage, auto=False, crowded=crowded)
     for d, exact in zip(rooms, usage.fixed, strict=True):
-        if exact and exact + d.driver > d.free:
+        if exact and exact + d.driver + d.beside > d.free:
             most = _fitted(replace(w, device_given=True), free).n_gpu_layers
             raise DoesNotFitError(
-                f"the {w.what} needs {gigabytes(exact + d.driver)} on {d.name}, but only {gigabytes(d.free)} are free; "
+                f"the {w.what}{' with the projector' if d.beside else ''} needs "
+                f"{gigabytes(exact + d.driver + d.beside)} on {d.name}, but only {gigabytes(d.free)} are free; "
                 f"give at most {w.flag} {most} (of {w.need.n_all} layers), or {w.flag} auto"
             )
     return placed

@@ -22,13 +22,21 @@ def lazy_bytes(m: ModelOptions, h: Header, *, on_device: bool) -> int:
     return n if is_lazy else 0
 
 
-def check_host(m: ModelOptions, n_bytes: int, n_target: int, advice: str, *, on_device: bool) -> None:
+def check_host(m: ModelOptions, n_bytes: int, n_cache: int, n_target: int, advice: str, *, on_device: bool) -> None:
     """Raises DoesNotFitError if loading would exhaust the machine's memory. A mapped file may be larger than that.
 
-    m: the target. n_target: its part of n_bytes. on_device: whether a device takes part.
+    m: the target. n_cache: the part of n_bytes that no file has. n_target: the target's part of n_bytes. on_device:
+    whether a device takes part.
     """
     free = _core.memory_available()
-    if n_bytes <= free or (m.load_mode == "mmap" and not is_packed(m.path)):  # of a packed file, a part is read
+    if m.load_mode == "mmap" and not is_packed(m.path):  # of a packed file, a part is read
+        if n_cache > free:
+            raise DoesNotFitError(
+                f"the cache needs {gigabytes(n_cache)} of the machine's memory, but only {gigabytes(free)} are free; "
+                "lower -c/--ctx-size"
+            )
+        return
+    if n_bytes <= free:
         return
     on_disk = max(packed.mapped_bytes(m), lazy_bytes(m, read_header(m.path), on_device=on_device))
     if n_bytes - min(on_disk, n_target) > free:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from duo.models.header import Header
-from duo.placement.states import N_MARKS, n_states, state_bytes
+from duo.placement.cache import KEEP_HEADS, CacheShape, cache_bytes, padded
+from duo.placement.states import N_MARKS, keeps_states, n_sequences, n_states, state_bytes
 from duo.support.context import N_CTX_DEFAULT
 
-# Cells that the engine adds to the context (csrc/llama/context_shape.cpp), in steps of 256.
-SPARE_TARGET, SPARE_DRAFT, STEP = 65, 513, 256
+# Cells that the engine adds to the context (csrc/llama/context_shape.cpp).
+SPARE_TARGET, SPARE_STATE, SPARE_DRAFT = 65, 1, 513
 N_TEXTS_MOST = 4  # of -np auto, as in llama-server
 
 
@@ -30,6 +31,7 @@ class Need:
     # The largest matrix of each layer, which is copied to a device that computes prompts; empty: none does.
     matrix: tuple[int, ...] = ()
     kept_matrix: int = 0  # the same of what -ot keeps on the CPU, whatever layer it is of
+    host_cache: int = 0  # on the CPU, wherever the layers are
 
     @property
     def n_all(self) -> int:
@@ -42,7 +44,7 @@ class Need:
 
     @property
     def total_cache(self) -> int:
-        return sum(self.cache)
+        return sum(self.cache) + self.host_cache
 
     @property
     def total(self) -> int:
@@ -57,12 +59,12 @@ class Places:
     devices: tuple[int, ...]
     fixed: tuple[int, ...]  # the part that is exact: weights and cache
     host: int
+    host_cache: int = 0  # part of host
 
 
-def cells(n_ctx: int, *, draft: bool) -> int:
+def cells(n_ctx: int, *, draft: bool, keeps_states: bool = False) -> int:
     """Cells of the cache for a context of n_ctx tokens."""
-    n = n_ctx + (SPARE_DRAFT if draft else SPARE_TARGET)
-    return -(-n // STEP) * STEP
+    return padded(n_ctx + (SPARE_DRAFT if draft else SPARE_STATE if keeps_states else SPARE_TARGET))
 
 
 def context(n_ctx: int | None, n_train: int, n_target: int | None = None) -> int:
@@ -87,15 +89,6 @@ def most_texts(headers: Sequence[Header], contexts: Sequence[int]) -> int:
             if isinstance(short, int) and n_ctx <= short:
                 n = min(n, max(1, (short - SPARE_DRAFT) // max(1, n_ctx)))
     return n
-
-
-def bytes_of(n: int, cache_type: str) -> int:
-    """Bytes of n numbers in a cache of this type."""
-    # Imported late: gguf imports numpy, whose OpenBLAS starts a thread for each CPU.
-    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-
-    n_block, n_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[cache_type.upper()]]
-    return n * n_bytes // n_block
 
 
 def _pattern(text: str) -> re.Pattern[str] | None:
@@ -170,28 +163,33 @@ def need_of(
     shared: bool = False,
     helped: bool = False,
     n_marks: int = N_MARKS,
+    offload_kqv: bool = True,
 ) -> Need:
     """n_ctx: tokens; the cache has n_contexts times as many. overrides: (pattern, memory) from -ot, of which the first
     that fits counts; tensors for the CPU are the host's. mtp: a target's MTP layers are loaded; a draft is the MTP
     layers of the file. shared: the weights are the target's.
 
     n_parallel: texts at once, of each of which a target keeps n_marks states. guesses: a draft model guesses for it.
-    helped: a device may compute prompts with weights of the CPU.
+    helped: a device may compute prompts with weights of the CPU. offload_kqv: the cache of a layer is where the layer
+    is; or else on the CPU.
 
-    Weights and cache are exact, except for sliding windows. Every layer that attends counts as if it kept the whole
-    context; with many branches that is true up to rather long contexts. Working memory is an estimate.
+    Weights and cache are exact: layers with a sliding window keep the whole context, too, so that guesses can be taken
+    back. Working memory is an estimate.
     """
     weights = _weights(h, overrides, mtp=mtp) if not shared else _WeightBytes([0] * h.n_layer, [0] * h.n_layer)
     heads = _first_head(h)
-    n_cells = cells(n_ctx * n_contexts, draft=draft)
-    by_token = [
-        bytes_of(n * h.key_length, type_k) + (bytes_of(n * h.value_length, type_v) if h.value_length else 0)
-        for n in h.n_head_kv
-    ]
     of_mtp = draft and (mtp or not h.has_trunk)
-    caches = range(heads, h.n_layer) if of_mtp else range(heads)
-    states = [0] * h.n_layer if of_mtp else state_bytes(h)  # MTP layers only attend
+    n_cells = cells(n_ctx * n_contexts, draft=draft, keeps_states=keeps_states(h))
     n_copies = n_states(h, draft=draft, guesses=guesses, n_parallel=n_parallel)
+    n_texts = n_sequences(h, draft=draft, guesses=guesses, n_parallel=n_parallel)
+    shape = CacheShape(n_cells, type_k, type_v, flash_attn=flash_attn, n_sequences=n_texts, n_states=n_copies)
+    attention_cache = cache_bytes(h, shape, mtp=of_mtp)
+    caches = range(heads, h.n_layer) if of_mtp else range(h.n_layer if h.architecture in KEEP_HEADS else heads)
+    states = [0] * h.n_layer if of_mtp else state_bytes(h)  # MTP layers only attend
+    by_layer = [
+        (n if i in caches else 0) + n_copies * state
+        for i, (n, state) in enumerate(zip(attention_cache, states, strict=True))
+    ]
     host = weights.host + (0 if draft else n_marks * n_parallel * sum(states))
     # The largest live numbers of a row (measured with llama.cpp's graph of a llama): in attention, and between the
     # matrices of the feed-forward part. Flash attention keeps no scores, and its mask has half precision.
@@ -199,16 +197,14 @@ def need_of(
     forward = 4 * (2 * h.n_ff + 3 * h.n_embd) + 2 * n_cells
     return Need(
         weights=tuple(weights.layers),
-        cache=tuple(
-            (n_cells * b if i in caches else 0) + n_copies * state
-            for i, (b, state) in enumerate(zip(by_token, states, strict=True))
-        ),
+        cache=tuple(by_layer) if offload_kqv else (0,) * h.n_layer,
         output=weights.output,
         host=host,
         work=n_ubatch * max(attention, forward),
         logits=n_ubatch * 4 * (h.n_vocab + 2 * h.n_embd),
         matrix=tuple(weights.matrix) if helped else (),
         kept_matrix=weights.kept_matrix if helped else 0,
+        host_cache=0 if offload_kqv else sum(by_layer),
     )
 
 
@@ -219,7 +215,7 @@ def places(need: Need, n_gpu_layers: int, shares: Sequence[float]) -> Places:
     first = need.n_all - n
     total = sum(shares) or 1.0
     ends = [x / total for x in accumulate(shares)]
-    fixed, host, last = [0] * len(shares), need.host, need.n_all - 1
+    fixed, host, last = [0] * len(shares), need.host + need.host_cache, need.n_all - 1
     used, has_output = [False] * len(shares), [False] * len(shares)
     for i in range(need.n_all):
         size = need.output if i == last else need.weights[i] + need.cache[i]
@@ -239,9 +235,9 @@ def places(need: Need, n_gpu_layers: int, shares: Sequence[float]) -> Places:
         copied = max([need.kept_matrix, *need.matrix[:first], *need.cache[:first]])
         work[0] = max(work[0], need.work + copied, 0 if n else need.logits + need.output)
     devices = tuple(f + w for f, w in zip(fixed, work, strict=True))
-    return Places(
-        devices, tuple(fixed), host + (0 if n == need.n_all else max(need.work, need.logits if n == 0 else 0))
-    )
+    computes = n < need.n_all or bool(need.host_cache)
+    host += max(need.work, need.logits if n == 0 else 0) if computes else 0
+    return Places(devices, tuple(fixed), host, need.host_cache + sum(need.cache[:first]))
 
 
 def most_layers(need: Need, room: Sequence[int], shares: Sequence[float] | None = None) -> int:

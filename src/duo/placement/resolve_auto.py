@@ -14,53 +14,20 @@ from duo.models.header import Header, read_header
 from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
 from duo.placement import kernels
+from duo.placement.adapters import n_adapter_bytes, with_adapters
 from duo.placement.context_fit import with_largest_context, with_least_context
-from duo.placement.devices import Device, default_devices, default_flash_attn
+from duo.placement.device_rooms import devices_for, rooms_of
+from duo.placement.devices import Device, default_flash_attn
 from duo.placement.fit import ModelPlacement, PairPlacement, PlacementRequest, Room, place_layers
 from duo.placement.host_memory import check_host
 from duo.placement.memory import Need, context, kept_on_cpu, most_texts, need_of
 from duo.placement.mixture import without_experts
 from duo.placement.packing import saved_bytes
+from duo.placement.projector_device import CPU, projector_bytes
 from duo.placement.states import N_MARKS, state_bytes
 from duo.support.wording import plural
 
 N_PADDING = 128  # csrc/llama/pair_check.cpp: sizes of one vocabulary differ by so much at most
-# What ggml-cuda's libraries need for themselves: benchmarks/gpu/README.md.
-DRIVER = 256 << 20  # bytes, for handles, kernels and scratch
-DRIVEN = ("CUDA", "ROCm", "MUSA")  # devices of ggml-cuda, by the beginning of their names
-
-
-def rooms_of(devices: Sequence[Device], margins: Sequence[int] = ()) -> dict[str, Room]:
-    """Devices that can hold layers, by name. margins: MiB that stay free on each of them, or on all; empty: auto."""
-    host = next((d for d in devices if d.type == "cpu"), None)
-    rooms: dict[str, Room] = {}
-    for d in devices:
-        if d.type in ("cpu", "accel"):
-            continue
-        # Devices that share the machine's memory may report none. CUDA's do that if they are too full to be asked.
-        borrows = not d.total and host is not None and not d.name.startswith(DRIVEN)
-        free, total = (host.free, host.total) if borrows and host is not None else (d.free, d.total)
-        margin = None if not margins else margins[min(len(rooms), len(margins) - 1)] << 20
-        rooms[d.name] = Room(d.name, free, total, DRIVER if d.name.startswith(DRIVEN) else 0, margin)
-    return rooms
-
-
-def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, ...]:
-    """The devices that -dev means to the engine: without names default_devices(); cuda0 is CUDA0. Raises
-    BadValueError."""
-    if not names:
-        return default_devices(devices)
-    if list(names) == ["none"]:
-        return ()
-    rooms = rooms_of(devices)
-    name_of = {name.lower(): name for name in rooms}
-    for name in names:
-        if name.lower() not in name_of:
-            choices = (
-                ", ".join(["none", *rooms]) if rooms else "none (this build of llama-cpp-python has no other devices)"
-            )
-            raise BadValueError(f"unknown device {name}; choose from {choices}; duo --list-devices shows them")
-    return tuple(name_of[name.lower()] for name in names)
 
 
 def contexts(target: ModelOptions, draft: ModelOptions | None, headers: Sequence[Header]) -> list[int]:
@@ -106,14 +73,20 @@ def needs(
             flash_attn=m.flash_attn != "off", overrides=m.override_tensors, n_contexts=m.n_contexts,
             n_parallel=1 if m.n_parallel == "auto" else m.n_parallel, guesses=m.role == "target" and draft is not None,
             mtp=m.mtp, shared=m is draft and m.mtp and m.path == target.path, helped=_helped(m, devices),
-            n_marks=min(m.ctx_checkpoints, N_MARKS),
+            n_marks=min(m.ctx_checkpoints, N_MARKS), offload_kqv=m.offload_kqv,
         )
         for m, h, n_ctx in zip(models, headers, contexts(target, draft, headers), strict=True)
     ]  # fmt: skip
+    estimates = [with_adapters(n, m, h) for m, h, n in zip(models, headers, estimates, strict=True)]
     return [
-        replace(n, host=n.host - _saved(m, devices) + _added(m, h, devices))
+        replace(n, host=n.host - _saved(m, devices) + _added(m, h, devices) + projector_bytes([m], devices)[CPU])
         for m, h, n in zip(models, headers, estimates, strict=True)
     ]
+
+
+def _rooms(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> dict[str, Room]:
+    models = [m for m in (target, draft) if m is not None]
+    return rooms_of(devices, target.fit_target, projector_bytes(models, devices))
 
 
 def _saved(m: ModelOptions, devices: Sequence[Device]) -> int:
@@ -159,7 +132,7 @@ def placement_of(
     need = needs(target, draft, headers, devices)
     request = _request(target, need[0], devices)
     draft_request = None if draft is None else _request(draft, need[1], devices)
-    return place_layers(request, draft_request, list(rooms_of(devices, target.fit_target).values()))
+    return place_layers(request, draft_request, list(_rooms(target, draft, devices).values()))
 
 
 def with_experts_placed(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> ModelOptions:
@@ -214,7 +187,7 @@ def _fits(
     except DoesNotFitError:
         return False
     free = _core.memory_available()
-    rooms = {"": Room("", free, free), **rooms_of(devices, target.fit_target)}
+    rooms = {"": Room("", free, free), **_rooms(target, draft, devices)}
     used = {"": sum(p.bytes.host for p in placed)}
     for p in placed:
         for name, n_bytes in zip(p.devices, p.bytes.devices, strict=True):
@@ -251,21 +224,31 @@ def resolve_auto(
     )
     if not uses_device or not readable:
         if readable:
-            # Without a device all files are in the machine's memory.
-            # One file is in memory twice if its draft is packed in another way.
-            saved = sum(_saved(m, devices) for m in models)
-            apart = models if saved else list({m.path: m for m in models}.values())
-            n_bytes = sum(model_bytes(m.path) + _added(m, read_header(m.path), devices) for m in apart) - saved
-            check_host(target, n_bytes, model_bytes(target.path), "", on_device=False)
+            _check_cpu(target, draft, devices)
         return _without_auto(target), None if draft is None else _without_auto(draft), None
     headers = [read_header(m.path) for m in models]
     p = placement_of(target, draft, headers, devices)
     advice = "lower -c, " if p.target.auto or target.n_gpu_layers == "all" else "raise -ngl, lower -c, "
     if target.ctx_checkpoints and any(state_bytes(headers[0])):
         advice = advice.replace("lower -c,", "lower -c or -ctxcp,")
-    check_host(target, sum(x.bytes.host for x in p.models), p.target.bytes.host, advice, on_device=True)
+    n_cache = sum(x.bytes.host_cache for x in p.models)
+    check_host(target, sum(x.bytes.host for x in p.models), n_cache, p.target.bytes.host, advice, on_device=True)
     placed_draft = None if draft is None or p.draft is None else _placed(draft, p.draft)
     return _placed(target, p.target), placed_draft, p
+
+
+def _check_cpu(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> None:
+    """Whether the machine's memory holds everything. Without a device all of the files is there, and one file twice if
+    its draft is packed in another way. Raises DoesNotFitError."""
+    models = [m for m in (target, draft) if m is not None]
+    headers = [read_header(m.path) for m in models]
+    saved = sum(_saved(m, devices) for m in models)
+    apart = models if saved else list({m.path: m for m in models}.values())
+    n_weights = sum(model_bytes(m.path) + _added(m, read_header(m.path), devices) for m in apart) - saved
+    n_weights += sum(n_adapter_bytes(m) for m in models) + projector_bytes(models, devices)[CPU]
+    n_cache = sum(n.total_cache for n in needs(target, draft, headers, devices))
+    advice = "lower -c, " if n_weights <= _core.memory_available() else ""
+    check_host(target, n_weights + n_cache, n_cache, model_bytes(target.path), advice, on_device=False)
 
 
 def _without_auto(m: ModelOptions) -> ModelOptions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from duo.models.header import Header
@@ -12,35 +11,44 @@ from duo.support.wording import gigabytes
 SNAPSHOTS = {"kimi-k3", "qwen35", "qwen35moe", "qwen4exp", "glm5-next", "nemotron_h", "nemotron_h_moe"} | {
     "lfm2", "lfm2moe", "bailingmoe3",
 }  # fmt: skip
+COMPRESSED = "deepseek4"  # keeps states, too: of what compresses its keys (duo.placement.cache)
 N_SNAPSHOTS = 8  # csrc/llama/context_shape.cpp: n_snapshots_most
 N_MARKS = 4  # the default of --ctx-checkpoints
 N_BRANCHES = 16  # of a draft (csrc/llama/context_shape.cpp: n_branch_state)
-_STATE = re.compile(r"\.(ssm_|shortconv|time_mix)")
 _FLOAT = 4  # bytes: states are not quantised
-
-
-def _layers(h: Header) -> set[int | None]:
-    """Layers that keep a state."""
-    if h.architecture == "minimax-01":  # its recurrent layers have nothing but a matrix for all of Q, K and V
-        return {t.layer for t in h.tensors if ".attn_qkv." in t.name}
-    return {t.layer for t in h.tensors if _STATE.search(t.name)}
 
 
 def way_back(h: Header) -> Literal["cells", "snapshots", "copy"]:
     """How a target takes back a wrong guess (csrc/model/token_model.h: undo_kind)."""
-    return "cells" if not _layers(h) else "snapshots" if h.architecture in SNAPSHOTS else "copy"
+    return "cells" if not h.state_layers else "snapshots" if h.architecture in SNAPSHOTS else "copy"
+
+
+def keeps_states(h: Header) -> bool:
+    """As the engine sees it (llama_model_is_recurrent, llama_model_is_hybrid)."""
+    return bool(h.state_layers) or h.architecture == COMPRESSED
+
+
+def _has_snapshots(h: Header, *, guesses: bool) -> bool:
+    return guesses and (way_back(h) == "snapshots" or h.architecture == COMPRESSED)
 
 
 def n_states(h: Header, *, draft: bool, guesses: bool, n_parallel: int) -> int:
     """States that a context makes room for. guesses: whether a draft model guesses for it."""
     if draft:
         return n_parallel if h.architecture == "plamo2" else max(N_BRANCHES, 4 * n_parallel)
-    return n_parallel * (1 + N_SNAPSHOTS if guesses and way_back(h) == "snapshots" else 2)
+    return n_parallel * (1 + N_SNAPSHOTS if _has_snapshots(h, guesses=guesses) else 2)
+
+
+def n_sequences(h: Header, *, draft: bool, guesses: bool, n_parallel: int) -> int:
+    """Sequences of the context of a model that keeps states."""
+    if draft:
+        return n_states(h, draft=True, guesses=guesses, n_parallel=n_parallel)
+    return n_parallel * (1 if _has_snapshots(h, guesses=guesses) else 2)
 
 
 def state_bytes(h: Header) -> tuple[int, ...]:
     """Bytes of one state, by layer; 0: the layer keeps none."""
-    layers = _layers(h)
+    layers = h.state_layers
     one = _FLOAT * sum(_numbers(h)) if layers else 0
     hashed, more = _hashed(h)
     return tuple((one if i in layers else 0) + (_FLOAT * more if i in hashed else 0) for i in range(h.n_layer))
