@@ -1,6 +1,7 @@
 """What a cheaper draft costs in right guesses: the types that `--draft-pack` stores, and the sizes of `--draft-vocab`.
 
-    python -m benchmarks.measure_cheap_draft --target T.gguf --draft D.gguf [--questions 14] [-n 64] [--only q4_0] [--out FILE]
+    python -m benchmarks.measure_cheap_draft --target T.gguf --draft D.gguf [--questions 14] [-n 64] [--only q4_0]
+        [--out FILE]
 
 The models take turns, four guesses in a pass, with each way of loading the draft, on the questions of run_real. The
 script counts how often the first guess of a pass was right, and how many tokens a pass brought. These are counts, not
