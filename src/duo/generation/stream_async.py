@@ -113,8 +113,8 @@ async def turn_async(session: EngineSession, task: asyncio.Task[Any] | None, *, 
     turn = session.turns.new(alone=alone)
     try:
         session.turns.ask(turn, on_granted=granted)
-        # What this task, or this thread outside tasks, begins from now on queues behind: one look tells whether it reads
-        # any of the texts before. Thousands of tasks may wait, so only who does looks again.
+        # What this task, or this thread outside tasks, begins from now on queues behind. So one look tells whether it
+        # reads any of the texts before; thousands may wait, and only who does looks again.
         if not any(owner == (thread, None) or owner[1] is task for owner in session.turns.owners):
             await came.wait()
         while not turn.granted:
