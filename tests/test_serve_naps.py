@@ -85,7 +85,7 @@ def test_models_that_cannot_be_freed_are_tried_again(monkeypatch: pytest.MonkeyP
         raise DuoError("the trace cannot be written")
 
     async def until_tried_again() -> None:
-        naps = Naps(Service(ServerSettings.of({}, "demo")), 0, None, None)  # type: ignore[arg-type]
+        naps = Naps(Service(ServerSettings.of({}, "demo")), 0, None, None)
         watching = asyncio.create_task(naps.watch())
         while len(tried) < 2 and not watching.done():
             await asyncio.sleep(0.01)

@@ -53,22 +53,26 @@ class Gate:
             scope["duo.body"] = await self._body(scope, receive)
             await self._inside(scope, _after(receive), sent)
         except Exception as e:
-            if sent.status or isinstance(e, _Gone):
-                return  # the client has gone, or has a part of its answer
-            error = self._service.error_of(e)
-            if error.status == 500:
-                log.error("a request for %s failed", scope["path"], exc_info=e)
-            stopped = isinstance(e, Cancelled) and self._service.is_ending
-            if stopped or (error.status == 500 and self._service.is_closing):  # because the models are freed
-                error = self._service.not_ready()
-            if error.reason:
-                self._service.metrics.refused(error.reason)
-            await _send_error(sent, self._route(scope), error)
+            await self._refuse(scope, sent, e)
+            e.__traceback__ = None  # its frames hold what was read, and one of them holds it: a cycle
         finally:
             scope.pop("duo.body", None)
             route = scope.get("route")  # of another app, if it has mounted this one and no route was found here
             name = route.path if isinstance(route, ServedRoute) else "other"
             self._service.metrics.answered(name, sent.status or 499)
+
+    async def _refuse(self, scope: Any, sent: _Sent, e: Exception) -> None:
+        if sent.status or isinstance(e, _Gone):
+            return  # the client has gone, or has a part of its answer
+        error = self._service.error_of(e)
+        if error.status == 500:
+            log.error("a request for %s failed", scope["path"], exc_info=e)
+        stopped = isinstance(e, Cancelled) and self._service.is_ending
+        if stopped or (error.status == 500 and self._service.is_closing):  # because the models are freed
+            error = self._service.not_ready()
+        if error.reason:
+            self._service.metrics.refused(error.reason)
+        await _send_error(sent, self._route(scope), error)
 
     async def _inside(self, scope: Any, receive: Receive, send: Send) -> None:
         """A request whose route finds that the models are asleep waits until they are loaded, and is served again."""
