@@ -90,7 +90,7 @@ def test_nobody_keeps_what_a_refused_request_had_read() -> None:
         gc.enable()
 
 
-def test_a_connection_that_has_ended_waits_for_no_next_request() -> None:
+def test_a_connection_that_was_reset_waits_for_no_next_request() -> None:
     class Wire(asyncio.Transport):
         def write(self, data: Any) -> None:
             pass
@@ -109,7 +109,7 @@ def test_a_connection_that_has_ended_waits_for_no_next_request() -> None:
         protocol.data_received(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         while protocol.timeout_keep_alive_task is None:
             await asyncio.sleep(0)
-        protocol.connection_lost(None)
+        protocol.connection_lost(ConnectionResetError())
         assert protocol.timeout_keep_alive_task is None
 
     asyncio.run(asyncio.wait_for(talk(), HANG_S))
