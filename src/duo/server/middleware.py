@@ -93,7 +93,8 @@ class Gate:
                         reason="origin",
                     ) from None
                 await naps.wake()
-                visit.counts, scope["duo.body"] = True, body
+                visit.counts = True
+                scope["duo.body"], body = body, b""
                 await self._app(scope, receive, send)
             visit.counts = isinstance(scope.get("route"), ServedRoute)
 
