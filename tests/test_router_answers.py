@@ -1,7 +1,7 @@
 """What a router makes of its models' answers, without a model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -23,10 +23,20 @@ class BrokenStream(httpx2.AsyncByteStream):
         raise httpx2.ReadError("gone")
 
 
-def sent_on(path: str) -> list[Any]:
-    """What a client gets whose model ends while it answers."""
-    head = {"content-type": "text/event-stream"}
-    transport = httpx2.MockTransport(lambda _request: httpx2.Response(200, headers=head, stream=BrokenStream()))
+class ModelProcess(httpx2.AsyncBaseTransport):
+    """One that reads a request and begins an answer."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        assert isinstance(request.stream, httpx2.AsyncByteStream)
+        n = sum([len(part) async for part in request.stream])
+        assert str(n) == request.headers.get("content-length", "0") and "transfer-encoding" not in request.headers
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=BrokenStream())
+
+
+def sent_on(path: str, body: list[bytes] | None = None, began: Callable[[], None] = lambda: None) -> list[Any]:
+    """What a client gets whose model ends while it answers. body: a list of one, which nobody else holds.
+    began: called when the answer begins."""
+    transport = ModelProcess()
     child = SimpleNamespace(http=httpx2.AsyncClient(transport=transport, base_url="http://model"))
 
     @contextmanager
@@ -38,16 +48,20 @@ def sent_on(path: str) -> list[Any]:
     )
     member: Any = SimpleNamespace(is_there=True)
     scope = {
-        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "headers": [], "duo.body": b"",
+        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "headers": [],
+        "duo.body": body.pop() if body else b"",
         "asgi": {"spec_version": "2.4"},
     }  # fmt: skip
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
+        if not sent:
+            began()
         sent.append(message)
 
     async def ask() -> None:
         answer = await answer_of(service, member, Request(scope), ExitStack(), loads=False)
+        scope.pop("duo.body")  # as who asks for the answer does
         await answer(scope, None, send)
 
     asyncio.run(ask())
@@ -62,3 +76,14 @@ def test_a_model_that_ends_in_the_middle_of_a_stream(path: str, name: str) -> No
     error = events[-1][1]["error"]
     assert error["message"] == "the model's process has ended; try again"
     assert events[-1][1].get("type") == (name or None) and ("code" in error) is not bool(name)
+
+
+def test_a_body_is_held_no_longer_than_it_is_sent() -> None:
+    events: list[str] = []
+
+    class Body(bytes):
+        def __del__(self) -> None:
+            events.append("freed")
+
+    sent_on("/llm/completion", [Body(b"0123456789")], lambda: events.append("answered"))
+    assert events == ["freed", "answered"]

@@ -215,7 +215,21 @@ def _sent_on(service: Router, request: Request, child: ModelProcess) -> httpx2.R
     path = request.scope["raw_path"].decode("latin-1").removeprefix(service.settings.api_prefix)
     query = request.scope.get("query_string", b"").decode("latin-1")
     url = f"{path}?{query}" if query else path
-    return child.http.build_request(request.method, url, headers=headers, content=request.scope["duo.body"])
+    if not (body := request.scope["duo.body"]):
+        return child.http.build_request(request.method, url, headers=headers)
+    headers.append((b"content-length", str(len(body)).encode()))
+    return child.http.build_request(request.method, url, headers=headers, content=_SentOnce(body))
+
+
+class _SentOnce:
+    """A body that nobody holds when it has been sent, while its request lives as long as the answer."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        body, self._body = self._body, b""
+        yield body
 
 
 class _Passed(StreamingResponse):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
@@ -27,7 +29,7 @@ def add(app: Starlette, settings: ServerSettings) -> None:
 class FolderFiles:
     """For a server whose last route takes all paths. folder: None: there is none."""
 
-    def __init__(self, folder: Any) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self._files = None if folder is None else _files(folder)
 
     async def find(self, request: Request, path: str) -> Response | None:
@@ -46,7 +48,7 @@ class FolderFiles:
         return None
 
 
-def _files(folder: Any) -> StaticFiles:
+def _files(folder: Path) -> StaticFiles:
     from starlette.staticfiles import StaticFiles
 
     return StaticFiles(directory=folder, html=True)
