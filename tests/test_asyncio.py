@@ -102,6 +102,41 @@ def test_a_cancelled_task_frees_its_slot(strict_pair: Duo) -> None:
     assert strict_pair.generate(PROMPT, **GREEDY).tokens == right
 
 
+def test_tasks_that_wait_for_their_turn_do_nothing_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of them that looked around four times a second each would leave the loop no time."""
+    monkeypatch.setattr("duo.generation.stream_async.LOOK_S", 0.001)
+    n_looks = 0
+
+    async def main(d: Duo) -> None:
+        held = d.session.turns.ask()  # somebody else's text
+        tasks = [asyncio.create_task(d.agenerate(PROMPT, max_tokens=1)) for _ in range(20)]
+        while len(asked) < 1 + len(tasks):
+            await asyncio.sleep(0.001)
+        for _ in range(50):  # time for 50 looks of each
+            await asyncio.sleep(0.002)
+        assert not any(t.done() for t in tasks)
+        d.session.turns.end(held)
+        assert all(len(r.tokens) == 1 for r in await asyncio.gather(*tasks))
+
+    with Duo(n_ctx=256) as d:
+        asked: list[Turn] = []
+        ask, check = d.session.turns.ask, d.session.turns.check
+
+        def counted_ask(turn: Turn | None = None, **more: Any) -> Turn:
+            asked.append(ask(turn, **more))
+            return asked[-1]
+
+        def counted_check(*args: Any) -> None:
+            nonlocal n_looks
+            n_looks += 1
+            check(*args)
+
+        monkeypatch.setattr(d.session.turns, "ask", counted_ask)
+        monkeypatch.setattr(d.session.turns, "check", counted_check)
+        asyncio.run(main(d))
+    assert n_looks <= len(asked)
+
+
 def test_a_stream_that_is_left_while_its_text_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The text has ended, and its turn has not: another thread is still at it. Found by benchmarks/torture."""
 

@@ -52,8 +52,9 @@ def test_llama_servers_completion(server: Server, alone: Duo) -> None:
     assert "".join(e["content"] for _, e in events) == right.text
     assert [t for _, e in events for t in e["tokens"]] == found["tokens"]
     assert [e["stop"] for _, e in events] == [False] * (len(events) - 1) + [True]
-    picked = server.post("/completion", {**body, "response_fields": ["content", "generation_settings/seed"]}).json()
-    assert picked == {"content": right.text, "generation_settings/seed": 7}
+    fields = ["content", "generation_settings/seed", "generation_settings/dry_base"]
+    picked = server.post("/completion", {**body, "dry_base": 0.5, "response_fields": fields}).json()
+    assert picked == dict(zip(fields, (right.text, 7, 1.75), strict=True))  # dry_base below 1: the server's
 
 
 def test_stop_words(server: Server, alone: Duo) -> None:

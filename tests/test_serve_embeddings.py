@@ -143,6 +143,37 @@ def test_vectors_of_clients_that_have_gone_are_not_computed(server: Server, monk
     assert len(computed) == 2
 
 
+def test_a_long_request_lets_others_in_and_ends_with_its_client(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[int] = []  # texts of each pass
+    may_go = threading.Semaphore(0)
+    vectors = server.duo.vectors
+
+    def one_pass(texts: Any, norm: int) -> Any:
+        computed.append(len(texts))
+        assert may_go.acquire(timeout=HANG_S)
+        return vectors(texts, norm)
+
+    monkeypatch.setattr(server.duo, "vectors", one_pass)
+    n = server.duo.embedder.n_most
+    inside = server.service.admission
+    with ExitStack() as stack:
+        stack.callback(may_go.release, 10)
+        long = stack.enter_context(raw(server, request_for("/v1/embeddings", {"input": [[5] * n] * 4})))
+        wait_until(lambda: computed == [1])
+        short = stack.enter_context(raw(server, request_for("/v1/embeddings", {"input": [[5], [6]]})))
+        wait_until(lambda: inside.n_inside == 2)
+        may_go.release(2)
+        assert one_answer(short).startswith(b"HTTP/1.1 200")
+        wait_until(lambda: computed == [1, 2, 1])  # the long one's second pass
+        long.close()
+        wait_until(lambda: inside.n_inside == 0)
+        may_go.release(10)
+        assert server.post("/v1/embeddings", {"input": [[5]] * 3}).status_code == 200
+    assert computed == [1, 2, 1, 3]
+
+
 def test_a_server_for_texts_says_what_to_start() -> None:
     with served() as s:
         for path in ("/embedding", "/v1/embeddings", "/v1/rerank"):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from conftest import HANG_S
 from served import GREEDY, PROMPT, Server, served
@@ -18,6 +19,12 @@ from duo.server.settings import ServerSettings
 
 BODY = {"prompt": PROMPT, **GREEDY}
 QUIET = ("/health", "/props", "/v1/models", "/models", "/slots", "/metrics", "/livez")
+# Requests that need no models to be answered.
+MISTAKES = (
+    ("GET", "/robots.txt", b"", 404), ("POST", "/nothing", b"{}", 404), ("GET", "/completion", b"", 405),
+    ("GET", "/tools", b"", 501), ("GET", "/health/", b"", 307), ("POST", "/completion", b"no JSON", 400),
+    ("POST", "/v1/embeddings", b'{"input": "a"}', 501), ("POST", "/lora-adapters", b"{}", 400),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +56,45 @@ def test_it_sleeps_answers_quiet_questions_and_wakes(server: Server) -> None:
     assert "duo_ready 1.0" in server.get("/metrics").text
     for headers in ({"Sec-Fetch-Site": "cross-site"}, {"User-Agent": "Mozilla/5.0"}):  # a page's picture
         assert server.get("/lora-adapters", headers=headers).status_code == 403
+    for method, path, data, status in MISTAKES:
+        answer = httpx.request(method, server.url + path, content=data, timeout=HANG_S)
+        assert answer.status_code == status, (method, path)
     assert server.service.is_asleep  # nothing of that woke it
     assert server.post("/completion", BODY).json()["content"] == first
     assert not server.service.is_asleep and server.duo is not loaded
+
+
+def test_mistakes_do_not_keep_it_awake(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    naps = server.service.naps
+    assert isinstance(naps, Naps)
+    monkeypatch.setattr(naps, "_last", time.monotonic() + HANG_S)  # so it stays awake meanwhile
+    last = naps._last
+    server.post("/tokenize", {"content": "x"})
+    assert naps._last < last
+    last = naps._last = last + HANG_S
+    for method, path, data, _ in MISTAKES:
+        httpx.request(method, server.url + path, content=data, timeout=HANG_S)
+    assert naps._last == last
+
+
+def test_models_that_cannot_be_freed_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    async def fails(_naps: Naps) -> None:
+        tried.append(1)
+        raise DuoError("the trace cannot be written")
+
+    async def until_tried_again() -> None:
+        naps = Naps(Service(ServerSettings.of({}, "demo")), 0, None, None)
+        watching = asyncio.create_task(naps.watch())
+        while len(tried) < 2 and not watching.done():
+            await asyncio.sleep(0.01)
+        watching.cancel()
+
+    monkeypatch.setattr(Naps, "_is_idle", True)
+    monkeypatch.setattr(Naps, "_fall_asleep", fails)
+    asyncio.run(asyncio.wait_for(until_tried_again(), HANG_S))
+    assert len(tried) == 2
 
 
 def test_many_that_wake_it_at_once_are_all_answered(server: Server) -> None:

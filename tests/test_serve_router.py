@@ -55,6 +55,10 @@ def test_requests_go_to_the_model_that_they_name(server: Served, right: str) -> 
     stream = server.post("/completion", {**BODY, "model": "pair", "stream": True})
     assert stream.headers["content-type"].startswith("text/event-stream")
     assert "".join(e["content"] for _, e in parsed(stream.text)) == right
+    asked = {"X-Request-Id": "abc", "Origin": "http://localhost"}
+    headers = server.post("/completion", {**BODY, "model": "pair"}, headers=asked).headers
+    for name in ("date", "x-request-id", "vary", "content-type"):
+        assert len(headers.get_list(name, split_commas=name != "date")) == 1, headers
     chat = {"model": "pair", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
     assert server.post("/v1/chat/completions", chat).json()["choices"][0]["message"]["content"]
 
@@ -179,6 +183,31 @@ def test_without_autoload_somebody_else_loads_and_keys_are_asked_for(folder: Pat
         pid = s.pid("alone")
     with pytest.raises(ProcessLookupError):  # its children end with it
         os.kill(pid, 0)
+
+
+def test_files_are_for_everybody_and_models_for_those_with_the_key(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "style.css").write_text("body {}")
+    (tmp_path / "own" / "index.html").write_text("a page")
+    key = {"Authorization": "Bearer secret"}
+    queries = ("", "?model=alone", "?model=alone&autoload=1")
+    with routed(folder, path=str(tmp_path / "own"), api_key="secret") as s:
+        for path in ("/", "/index.html"):
+            for query in queries:
+                assert s.get(path + query).text == "a page"
+                assert httpx.head(s.url + path + query).status_code == 200
+                assert s.post(path + query, {"model": "alone"}).status_code == 401
+        for path in ("/style.css", "//", "//index.html", "/%2e", "/ui/page.js", "/slots", "/lora-adapters", "/v1"):
+            for query in queries:
+                assert s.get(path + query).status_code in (400, 401), path
+        assert httpx.get(s.url + "/style.css", headers=key).text == "body {}"
+        (tmp_path / "own" / "index.html").unlink()
+        for path in ("/", "/index.html"):
+            assert [s.get(path + query).status_code for query in queries] == [404] * len(queries)
+        unloaded = httpx.get(s.url + "/lora-adapters?model=alone&autoload=0", headers=key)
+        assert "is not loaded" in unloaded.json()["error"]["message"]
+        assert set(httpx.get(s.url + "/v1/models", headers=key).json()["data"][0]["status"]) == {"value"}
+        assert not s.router.fleet.n_started
 
 
 @pytest.mark.daily

@@ -105,21 +105,32 @@ void embedder::check(std::span<const std::vector<token_id>> texts) const {
     }
 }
 
-std::vector<std::vector<float>> embedder::embed(std::span<const std::vector<token_id>> texts,
-                                                const std::function<bool()> &          goes_on) {
+std::vector<size_t> embedder::passes(std::span<const std::vector<token_id>> texts) const {
     check(texts);
-    const std::lock_guard<std::mutex> lock(mutex_);
-    std::vector<std::vector<float>>   out;
-    const auto                        n_seq = size_t(llama_n_seq_max(context_.get()));
+    const auto          n_seq = size_t(llama_n_seq_max(context_.get()));
+    std::vector<size_t> ends;
     for (size_t first = 0, end = 0; first < texts.size(); first = end) {
-        if (stopped_ || !goes_on()) {
-            throw error(error_kind::cancelled, stopped_text);
-        }
         size_t n_rows = 0;
         while (end < texts.size() && end - first < n_seq && n_rows + texts[end].size() <= size_t(n_most())) {
             n_rows += texts[end++].size();
         }
+        ends.push_back(end);
+    }
+    return ends;
+}
+
+std::vector<std::vector<float>> embedder::embed(std::span<const std::vector<token_id>> texts,
+                                                const std::function<bool()> &          goes_on) {
+    const std::vector<size_t>         ends = passes(texts);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<std::vector<float>>   out;
+    size_t                            first = 0;
+    for (const size_t end : ends) {
+        if (stopped_ || !goes_on()) {
+            throw error(error_kind::cancelled, stopped_text);
+        }
         evaluate(texts.subspan(first, end - first), out);
+        first = end;
     }
     return out;
 }

@@ -25,6 +25,9 @@ class embedder {
     // unless the context is shorter. Throws duo::error.
     embedder(const model_options & opt, const std::string & pooling);
 
+    // Where the passes over these texts end, as numbers of texts. Throws duo::error: one cannot be read.
+    [[nodiscard]] std::vector<size_t> passes(std::span<const std::vector<token_id>> texts) const;
+
     // A vector for each text, or, with pooling none, for each token. Each has n_out() numbers. goes_on: asked before
     // each pass. Throws duo::error; cancelled: after stop(), or goes_on said no.
     std::vector<std::vector<float>> embed(std::span<const std::vector<token_id>> texts,

@@ -36,6 +36,10 @@ void register_embedder(py::module_ & m) {
              }),
              "options"_a, "pooling"_a = "", "progress"_a = py::none())
         .def(
+            "passes",
+            [](const embedder & e, const std::vector<std::vector<token_id>> & texts) { return e.passes(texts); },
+            "texts"_a)
+        .def(
             "embed",
             [](embedder & e, const std::vector<std::vector<token_id>> & texts) {
                 std::vector<std::vector<float>> rows;

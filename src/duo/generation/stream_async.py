@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Seconds that a task waits for its own earlier stream to close before it raises BusyError.
 ABANDONED_S = 5.0
-# Seconds between two checks of who reads the texts that a task waits for.
+# Seconds between two checks of who reads the texts that a task waits for, if it or its thread reads one of them.
 LOOK_S = 0.25
 
 
@@ -113,6 +113,10 @@ async def turn_async(session: EngineSession, task: asyncio.Task[Any] | None, *, 
     turn = session.turns.new(alone=alone)
     try:
         session.turns.ask(turn, on_granted=granted)
+        # What this task, or this thread outside tasks, begins from now on queues behind. So one look tells whether it
+        # reads any of the texts before; thousands may wait, and only who does looks again.
+        if not any(owner == (thread, None) or owner[1] is task for owner in session.turns.owners):
+            await came.wait()
         while not turn.granted:
             session.turns.check(turn, lambda owner: owner == (thread, None), "task")
             # If this task left a stream by `break`, the loop closes it a moment later. One that is in use stays open.

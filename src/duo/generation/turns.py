@@ -87,10 +87,11 @@ class Turns:
             self._end(turn)
 
     def _end(self, turn: Turn) -> None:
-        if turn in self._queue:
+        if turn.granted:
+            if turn in self._running:
+                self._running.remove(turn)
+        elif turn in self._queue:  # it may be long
             self._queue.remove(turn)
-        if turn in self._running:
-            self._running.remove(turn)
         self._grant()
 
     @property

@@ -72,6 +72,10 @@ class ApiError(Exception):
         return {"type": "error", "error": {"type": kind, "message": self.message}}
 
 
+class Asleep(ApiError):  # noqa: N818 - the gate wakes them
+    """The models are needed, and not loaded until somebody wakes them."""
+
+
 def too_long(n_prompt: int, n_ctx: int) -> ApiError:
     """The prompt does not fit. Clients look for these words and fields."""
     return ApiError(

@@ -9,12 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duo.errors import Cancelled
-from duo.server.errors import ApiError
+from duo.server.errors import ApiError, Asleep
 from duo.server.json_text import dumped
 from duo.server.listening import is_loopback_address
 from duo.server.page_files import KINDS
 from duo.server.protocol import is_ambiguous
 from duo.server.route_table import ServedRoute
+from duo.server.routes.files import OWN_PAGE
 from duo.server.sse import Message, Receive, Send
 from duo.server.visitors import READING, PageHeaders
 from duo.support.wording import quoted
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 App = Callable[[Any, Receive, Send], Awaitable[None]]
 PUBLIC = ("/health", "/v1/health", "/livez")  # for everybody, with and without a key
-OWN_PAGE = ("/", "/index.html")  # of --path, as in llama-server
 PAGE = ("/", *(f"/ui/{name}" for name in KINDS))  # for everybody, where there is a page
 OF_ANTHROPIC = "/v1/messages"
 CLOSE = {"Connection": "close"}
@@ -32,7 +32,7 @@ log = logging.getLogger("duo.server")
 
 
 class Gate:
-    """ASGI. The body of a request is read whole and lies in scope["duo.body"]."""
+    """ASGI. The body of a request is read whole and lies in scope["duo.body"] until somebody takes it."""
 
     def __init__(self, app: App, service: Service) -> None:
         self._app, self._service = app, service
@@ -53,37 +53,50 @@ class Gate:
             scope["duo.body"] = await self._body(scope, receive)
             await self._inside(scope, _after(receive), sent)
         except Exception as e:
-            if sent.status or isinstance(e, _Gone):
-                return  # the client has gone, or has a part of its answer
-            error = self._service.error_of(e)
-            if error.status == 500:
-                log.error("a request for %s failed", scope["path"], exc_info=e)
-            stopped = isinstance(e, Cancelled) and self._service.is_ending
-            if stopped or (error.status == 500 and self._service.is_closing):  # because the models are freed
-                error = self._service.not_ready()
-            if error.reason:
-                self._service.metrics.refused(error.reason)
-            await _send_error(sent, self._route(scope), error)
+            await self._refuse(scope, sent, e)
+            e.__traceback__ = None  # its frames hold what was read, and one of them holds it: a cycle
         finally:
+            scope.pop("duo.body", None)
             route = scope.get("route")  # of another app, if it has mounted this one and no route was found here
             name = route.path if isinstance(route, ServedRoute) else "other"
             self._service.metrics.answered(name, sent.status or 499)
 
+    async def _refuse(self, scope: Any, sent: _Sent, e: Exception) -> None:
+        if sent.status or isinstance(e, _Gone):
+            return  # the client has gone, or has a part of its answer
+        error = self._service.error_of(e)
+        if error.status == 500:
+            log.error("a request for %s failed", scope["path"], exc_info=e)
+        stopped = isinstance(e, Cancelled) and self._service.is_ending
+        if stopped or (error.status == 500 and self._service.is_closing):  # because the models are freed
+            error = self._service.not_ready()
+        if error.reason:
+            self._service.metrics.refused(error.reason)
+        await _send_error(sent, self._route(scope), error)
+
     async def _inside(self, scope: Any, receive: Receive, send: Send) -> None:
-        """A request that needs the models waits until they are loaded."""
+        """A request whose route finds that the models are asleep waits until they are loaded, and is served again."""
         naps = self._service.naps
-        if naps is None or scope["method"] == "OPTIONS" or not naps.wakes(self._route(scope)):
+        if naps is None or naps.is_quiet(self._route(scope)):
             await self._app(scope, receive, send)
             return
-        if self._service.is_asleep and not self._may_wake(scope):
-            raise ApiError(
-                403,
-                "this may come from a page of another site, which may not wake the models; see --cors-origins",
-                reason="origin",
-            )
-        with naps.visit():
-            await naps.wake()
-            await self._app(scope, receive, send)
+        body = scope["duo.body"] if self._service.is_asleep else b""
+        with naps.visit() as visit:
+            visit.counts = False  # unless it is more than a mistake
+            try:
+                await self._app(scope, receive, send)
+            except Asleep:
+                if not self._may_wake(scope):
+                    raise ApiError(
+                        403,
+                        "this may come from a page of another site, which may not wake the models; see --cors-origins",
+                        reason="origin",
+                    ) from None
+                await naps.wake()
+                visit.counts = True
+                scope["duo.body"], body = body, b""
+                await self._app(scope, receive, send)
+            visit.counts = isinstance(scope.get("route"), ServedRoute)
 
     def _may_wake(self, scope: Any) -> bool:
         """What pages may send to change something has been checked."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from duo.server.errors import ApiError
@@ -15,11 +17,19 @@ if TYPE_CHECKING:
     from duo.model import Duo
     from duo.server.service import Service
 
-# Monitors and lists of models ask for these again and again. They wake nobody, as in llama-server.
+# Monitors and lists of models ask for these again and again. They keep nobody awake, as in llama-server.
 QUIET = (
     "/health", "/v1/health", "/livez", "/metrics", "/props", "/models", "/v1/models", "/slots", "/", "/duo/trace",
     "/favicon.ico", "/openapi.json",
 )  # fmt: skip
+log = logging.getLogger("duo.server")
+
+
+@dataclass
+class Visit:
+    """Who may need the models. counts: the time without a request begins again at its end."""
+
+    counts: bool = True
 
 
 class Naps:
@@ -41,19 +51,21 @@ class Naps:
         self.remembered: dict[str, Any] = {}  # answers of quiet routes, from before the models were freed
 
     @staticmethod
-    def wakes(path: str) -> bool:
-        """Whether a request for this route needs the models."""
-        return path not in QUIET and not path.startswith(("/ui/", "/v1/models/"))
+    def is_quiet(path: str) -> bool:
+        """Whether requests for this route neither wake the models nor keep them awake."""
+        return path in QUIET or path.startswith(("/ui/", "/v1/models/"))
 
     @contextmanager
-    def visit(self) -> Iterator[None]:
-        """A request that needs the models, from its head to the end of its answer."""
+    def visit(self) -> Iterator[Visit]:
+        """A request, from its head to the end of its answer. Meanwhile the models stay."""
+        visit = Visit()
         self._n_inside += 1
         try:
-            yield
+            yield visit
         finally:
             self._n_inside -= 1
-            self._last = time.monotonic()
+            if visit.counts:
+                self._last = time.monotonic()
 
     async def wake(self) -> None:
         """Returns when the models are there. Raises ApiError 503: they could not be loaded."""
@@ -83,8 +95,13 @@ class Naps:
             due = self._last + self._idle_s
             await asyncio.sleep(max(0.05, min(1.0, due - time.monotonic())))
             if self._is_idle:
-                with suppress(ApiError):  # it is loading, or ends
+                try:
                     await self._fall_asleep()
+                except ApiError:  # it is loading, or ends
+                    pass
+                except Exception as e:  # the next time may be better
+                    log.error("the models could not be freed: %s", one_line(e))
+                    self._last = time.monotonic()
 
     @property
     def _is_idle(self) -> bool:

@@ -147,6 +147,7 @@ def protocol_with(header_timeout_s: float, write_timeout_s: float, on_slow: Call
         def connection_lost(self, exc: Exception | None) -> Any:
             self._stop()
             self._go_on()
+            self._unset_keepalive_if_required()  # it would hold the last request until it is due
             return super().connection_lost(exc)
 
     return Timed

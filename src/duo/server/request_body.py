@@ -20,9 +20,15 @@ F = TypeVar("F", bound=Fields)
 N_QUICK = 1 << 16  # bytes; a larger body is read in a thread
 
 
+def body_of(request: Request) -> bytes:
+    """Once: its scope lives as long as the connection, and does not hold it any more."""
+    body: bytes = request.scope.pop("duo.body")
+    return body
+
+
 async def fields_of(service: Service, request: Request, kind: type[F]) -> F:
     """Raises ApiError 400: no JSON, or a field of a wrong type."""
-    body: bytes = request.scope["duo.body"]
+    body = body_of(request)
     if len(body) > N_QUICK:
         return await service.in_thread(_read, body, kind)
     return _read(body, kind)
@@ -31,7 +37,7 @@ async def fields_of(service: Service, request: Request, kind: type[F]) -> F:
 def parsed(body: bytes) -> Any:
     """Raises ApiError 400: it is no JSON, or has a number that is not finite."""
     try:
-        return json.loads(body.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
+        return json.loads(body.decode("utf-8-sig"), parse_constant=_finite, parse_float=_finite)
     except UnicodeDecodeError as e:
         raise ApiError(400, f"the body is not UTF-8 (byte {e.start}); send JSON as UTF-8") from None
     except RecursionError:

@@ -51,6 +51,8 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
     """
     _check_taken(f)
     fields = {name: value for name, value in f.model_dump(exclude_none=True).items() if name in SAME}
+    if fields.get("dry_base", 1.0) < 1.0:  # stands for the server's, as in llama-server
+        del fields["dry_base"]
     out: dict[str, Any] = {**text_defaults(duo, fields), **fields}
     if out.get("ignore_eos"):
         end_tokens(duo)  # answers name them, on the event loop

@@ -94,7 +94,7 @@ def _body_of(kind: type[Fields]) -> dict[str, Any]:
 
 
 class ServedRoute(Route):
-    """Calls its handler with what it takes. Unlike Starlette's own, a route for GET is none for HEAD."""
+    """Calls its handler with what it takes. A route for GET answers HEAD, too."""
 
     def __init__(self, entry: Entry) -> None:
         parameters = inspect.signature(entry.handler).parameters
@@ -104,7 +104,7 @@ class ServedRoute(Route):
             return await entry.handler(**{name: arguments[name] for name in parameters})
 
         super().__init__(entry.path, endpoint, methods=entry.methods)
-        self.methods = set(entry.methods)
+        self.methods = {*entry.methods, *(("HEAD",) if "GET" in entry.methods else ())}
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
         """The scope then names the route: not all versions of Starlette do that, and the metrics want to know it."""

@@ -14,7 +14,7 @@ from duo.errors import DuoError
 from duo.generation.decoding import N_CHILDREN
 from duo.generation.recent_events import RecentEvents
 from duo.server.admission import Admission, Ticket
-from duo.server.errors import ApiError, as_api_error
+from duo.server.errors import ApiError, Asleep, as_api_error
 from duo.server.media import names_media
 from duo.server.metrics import Metrics, load_client
 from duo.server.model_files import files_of, without_folders
@@ -40,14 +40,20 @@ class Stage(Enum):
     DRAINING = "the server is shutting down"
 
 
+class Visit(Protocol):
+    """A request. counts: the time without a request begins again at its end."""
+
+    counts: bool
+
+
 class Sleeper(Protocol):
     """Frees the models while nobody asks (duo.server.naps)."""
 
     remembered: dict[str, Any]  # answers of before, by route
 
-    def wakes(self, path: str) -> bool: ...
+    def is_quiet(self, path: str) -> bool: ...
 
-    def visit(self) -> AbstractContextManager[None]: ...
+    def visit(self) -> AbstractContextManager[Visit]: ...
 
     async def wake(self) -> None: ...
 
@@ -141,13 +147,14 @@ class Service:
 
     def not_ready(self, reason: str = "") -> ApiError:
         """What a client gets while the server loads or ends. reason: one of REASONS, if that is to be counted."""
-        return ApiError(503, self.stage.value, headers={"Retry-After": RETRY_S}, reason=reason)
+        kind = Asleep if self.is_asleep else ApiError
+        return kind(503, self.stage.value, headers={"Retry-After": RETRY_S}, reason=reason)
 
     def enter(self, n: int, *, vectors: bool = False) -> Ticket:
         """For n texts, before anything is computed. vectors: that are only read. Raises ApiError 429, 501 and 503."""
-        self.check_ready()
         if self.settings.embeds and not vectors:
             raise ApiError(501, "this server was started for embeddings; start one without --embedding and --rerank")
+        self.check_ready()
         return self.admission.enter(n)
 
     async def in_thread(

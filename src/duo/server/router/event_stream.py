@@ -27,6 +27,9 @@ class EventStream(Response):
         self._router = router
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD":
+            await super().__call__(scope, receive, send)
+            return
         with self._router.fleet.events.listen() as listener:  # whoever has the head of the answer misses nothing
             self._router.writings.add(listener)
             try:

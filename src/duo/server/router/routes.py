@@ -14,12 +14,14 @@ from starlette.responses import Response, StreamingResponse
 
 from duo import __version__
 from duo.server.errors import ApiError
+from duo.server.middleware import OF_ANTHROPIC
 from duo.server.request_body import fields_of
 from duo.server.respond import CLIENT_GONE, Json
 from duo.server.router.event_stream import EventStream
 from duo.server.routes.about import CREATED
+from duo.server.routes.files import FolderFiles
 from duo.server.schemas import Fields
-from duo.server.sse import first_of
+from duo.server.sse import encoded, first_of
 from duo.server.visitors import READING, PageHeaders
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ NOT_HANDED_ON = (
     "host", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "proxy-authorization",
     "proxy-authenticate", "content-length", "authorization", "x-api-key", "origin", "sec-fetch-site", "expect",
 )  # fmt: skip
+# Of an answer, beside those: this server adds its own.
+OWN = ("date", "x-request-id", "vary")
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 ON = ("true", "1")
 
@@ -45,7 +49,7 @@ def add(router: RouteTable, service: Router) -> None:
         return Json({"status": "ok"})
 
     for path in ("/health", "/v1/health", "/livez"):
-        router.add(path, health, methods=["GET", "HEAD"], include_in_schema=path == "/health")
+        router.get(path, include_in_schema=path == "/health")(health)
 
     async def models(request: Request) -> Response:
         """All models and what has become of them; a loaded one says more of itself. reload=1: looks for models again,
@@ -114,8 +118,10 @@ def add(router: RouteTable, service: Router) -> None:
             }
         )
 
-    async def others(request: Request) -> Response:
-        return await _handed_on(service, request)
+    files = FolderFiles(service.settings.files)
+
+    async def others(request: Request, path: str) -> Response:
+        return await files.find(request, path) or await _handed_on(service, request)
 
     router.add("/{path:path}", others, methods=METHODS, include_in_schema=False)
 
@@ -165,6 +171,7 @@ async def _handed_on(service: Router, request: Request) -> Response:
         if not await first_of(work, request.receive):
             return Response(status_code=CLIENT_GONE)
         answer = work.result()
+        request.scope.pop("duo.body")  # the model has it
         is_sent = True
         return answer
     finally:
@@ -198,7 +205,8 @@ async def answer_of(service: Router, member: Member, request: Request, stack: Ex
                 why = child.last_line if died else type(e).__name__
                 raise ApiError(502, f"the model {member.source.name} gave no answer ({why}); try again") from None
             stack.enter_context(using.pop_all())
-            return _Passed(answer, stack)
+            path = request.scope["path"].removeprefix(service.settings.api_prefix)
+            return _Passed(answer, stack, of_anthropic=path.startswith(OF_ANTHROPIC))
     raise AssertionError
 
 
@@ -207,17 +215,32 @@ def _sent_on(service: Router, request: Request, child: ModelProcess) -> httpx2.R
     path = request.scope["raw_path"].decode("latin-1").removeprefix(service.settings.api_prefix)
     query = request.scope.get("query_string", b"").decode("latin-1")
     url = f"{path}?{query}" if query else path
-    return child.http.build_request(request.method, url, headers=headers, content=request.scope["duo.body"])
+    if not (body := request.scope["duo.body"]):
+        return child.http.build_request(request.method, url, headers=headers)
+    headers.append((b"content-length", str(len(body)).encode()))
+    return child.http.build_request(request.method, url, headers=headers, content=_SentOnce(body))
+
+
+class _SentOnce:
+    """A body that nobody holds when it has been sent, while its request lives as long as the answer."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        body, self._body = self._body, b""
+        yield body
 
 
 class _Passed(StreamingResponse):
     """Sends an answer on as it comes, and ends it when the client goes."""
 
-    def __init__(self, answer: httpx2.Response, stack: ExitStack) -> None:
-        """stack: is closed when all has been sent."""
-        self._answer, self._stack = answer, stack
+    def __init__(self, answer: httpx2.Response, stack: ExitStack, *, of_anthropic: bool) -> None:
+        """stack: is closed when all has been sent. of_anthropic: the shape of an error in a stream."""
+        self._answer, self._stack, self._of_anthropic = answer, stack, of_anthropic
         super().__init__(self._parts(), answer.status_code)
-        headers = [(k, v) for k, v in answer.headers.raw if k.lower().decode("latin-1") not in NOT_HANDED_ON]
+        left_out = (*NOT_HANDED_ON, *OWN)
+        headers = [(k, v) for k, v in answer.headers.raw if k.lower().decode("latin-1") not in left_out]
         self.raw_headers = [(k.lower(), v) for k, v in headers]
 
     async def _parts(self) -> AsyncIterator[bytes]:
@@ -228,7 +251,7 @@ class _Passed(StreamingResponse):
             if not self._answer.headers.get("content-type", "").startswith("text/event-stream"):
                 raise  # the connection is cut, so that nobody takes this for the whole answer
             why = ApiError(502, "the model's process has ended; try again")
-            yield f"data: {json.dumps(why.body)}\n\n".encode()
+            yield encoded(("error", why.anthropic_body) if self._of_anthropic else ("", why.body))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:

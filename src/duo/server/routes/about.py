@@ -70,8 +70,7 @@ def add(router: RouteTable, service: Service) -> None:
         return Json({"status": "ok"})
 
     for path in ("/health", "/v1/health"):
-        router.add(path, health, methods=["GET"], include_in_schema=path == "/health")
-        router.add(path, health, methods=["HEAD"], include_in_schema=False)
+        router.get(path, include_in_schema=path == "/health")(health)
 
     @router.get("/livez")
     async def alive() -> Response:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,9 +27,13 @@ if TYPE_CHECKING:
     from duo.server.route_table import RouteTable
     from duo.server.service import Service
 
+T = TypeVar("T")
 Texts = list[list[int]]  # token ids
+# Work in steps of a pass each. Between two of them others have theirs, and what a client has left ends.
+Steps = Generator[None, None, T]
 FORMATS = ("float", "base64")
 N_MOST = 2048  # inputs of one request, as OpenAI takes them
+N_STEP = 1 << 13  # tokens that are made of texts at a time, which takes some milliseconds
 
 
 def add(router: RouteTable, service: Service) -> None:
@@ -64,21 +68,13 @@ def add(router: RouteTable, service: Service) -> None:
         router.post(path, body=RerankFields, include_in_schema=path == "/v1/rerank")(rerank)
 
 
-async def _answer(service: Service, request: Request, make: Callable[[Duo], tuple[Any, Texts]]) -> Response:
+async def _answer(service: Service, request: Request, make: Callable[[Duo], Steps[tuple[Any, Texts]]]) -> Response:
     """make: the answer, and the texts that the model has read for it."""
     if not service.settings.embeds:
         raise ApiError(501, "this server writes texts; start one with --embedding or --rerank for vectors")
-
-    def computed(duo: Duo) -> tuple[Response, Texts, float]:
-        """And the seconds that it took, without the wait for the thread."""
-        began = time.monotonic()
-        answer, texts = make(duo)
-        seconds = time.monotonic() - began
-        return Json(answer), texts, seconds
-
     ticket = service.enter(1, vectors=True)
     try:
-        work = asyncio.create_task(service.in_thread(computed, service.duo, vectors=True))
+        work = asyncio.create_task(_computed(service, make(service.duo)))
         if not await first_of(work, request.receive):  # what has not begun is not computed
             return Response(status_code=CLIENT_GONE)
         response, texts, seconds = work.result()
@@ -86,6 +82,16 @@ async def _answer(service: Service, request: Request, make: Callable[[Duo], tupl
         return response
     finally:
         ticket.leave()
+
+
+async def _computed(service: Service, steps: Steps[tuple[Any, Texts]]) -> tuple[Response, Texts, float]:
+    """And the seconds that it took, without the waits for the thread."""
+    seconds, done = 0.0, None
+    while done is None:
+        done, took = await service.in_thread(_step, steps, vectors=True)
+        seconds += took
+    answer, texts = done
+    return await service.in_thread(Json, answer), texts, seconds
 
 
 # ---- what can be checked without the model
@@ -129,13 +135,43 @@ def _question(f: RerankFields) -> tuple[str, list[str], int]:
 # ---- in the thread of vectors
 
 
-def _texts(duo: Duo, inputs: list[Any]) -> Texts:
+def _step(steps: Steps[T]) -> tuple[T | None, float]:
+    """What has come of all steps, or None after one that is not the last; and the seconds of this one."""
+    began, done = time.monotonic(), None
+    try:
+        next(steps)
+    except StopIteration as end:
+        done = end.value
+    return done, time.monotonic() - began
+
+
+def _texts(duo: Duo, parts: Iterable[T], tokens: Callable[[T], list[int]]) -> Steps[Texts]:
     """The texts of a request as token ids. Raises BadValueError."""
-    texts = []
-    for one in inputs:
+    texts: Texts = []
+    n_new = 0
+    for one in parts:
+        if n_new >= N_STEP:
+            n_new = 0
+            yield
         _ = duo.embedder  # raises if the server ends: many texts take seconds
-        texts.append(tokens_of(duo, _plain(one)))
+        texts.append(tokens(one))
+        n_new += len(texts[-1])
     return texts
+
+
+def _of_inputs(duo: Duo, inputs: list[Any]) -> Steps[Texts]:
+    """Raises BadValueError."""
+    return _texts(duo, inputs, lambda one: tokens_of(duo, _plain(one)))
+
+
+def _vectors(duo: Duo, texts: Texts, norm: int = 2) -> Steps[list[Vectors]]:
+    """Raises BadValueError: one cannot be read."""
+    vectors: list[Vectors] = []
+    for end in duo.embedder.passes(texts):
+        if vectors:
+            yield
+        vectors += duo.vectors(texts[len(vectors) : end], norm)
+    return vectors
 
 
 def _plain(one: Any) -> Any:
@@ -150,31 +186,33 @@ def _plain(one: Any) -> Any:
     return "".join(map(str, texts))
 
 
-def _native(duo: Duo, inputs: list[Any], norm: int) -> tuple[list[dict[str, Any]], Texts]:
-    texts = _texts(duo, inputs)
+def _native(duo: Duo, inputs: list[Any], norm: int) -> Steps[tuple[list[dict[str, Any]], Texts]]:
+    texts = yield from _of_inputs(duo, inputs)
     own = duo.embedder.pooling == "none"  # of tokens: as the model makes them, as in llama-server
-    vectors = duo.vectors(texts, -1 if own else norm)
+    vectors = yield from _vectors(duo, texts, -1 if own else norm)
     return [{"index": i, "embedding": v.tolist()} for i, v in enumerate(vectors)], texts
 
 
-def _shortened(duo: Duo, texts: Texts, norm: int, n: int | None) -> list[Vectors]:
+def _shortened(duo: Duo, texts: Texts, norm: int, n: int | None) -> Steps[list[Vectors]]:
     """A vector of each text. n: its first numbers alone, with the same norm. Raises BadValueError."""
     if n is None:
-        return duo.vectors(texts, norm)
+        return (yield from _vectors(duo, texts, norm))
     width = duo.embedder.n_out
     if not 1 <= n <= width:
         raise BadValueError(f"dimensions is {n}; the vectors of this model have {width} numbers, give 1 to {width}")
-    return [normalized(rows[:, :n], norm) for rows in duo.vectors(texts, -1)]
+    vectors = yield from _vectors(duo, texts, -1)
+    return [normalized(rows[:, :n], norm) for rows in vectors]
 
 
 def _openai(
     duo: Duo, inputs: list[Any], norm: int, form: str, name: str, n_dimensions: int | None
-) -> tuple[dict[str, Any], Texts]:
+) -> Steps[tuple[dict[str, Any], Texts]]:
     if duo.embedder.pooling == "none":
         raise BadValueError("OpenAI's embeddings are one vector for each text; start the server with another --pooling")
-    texts = _texts(duo, inputs)
+    texts = yield from _of_inputs(duo, inputs)
+    vectors = yield from _shortened(duo, texts, norm, n_dimensions)
     data = []
-    for i, rows in enumerate(_shortened(duo, texts, norm, n_dimensions)):
+    for i, rows in enumerate(vectors):
         one: dict[str, Any] = {"object": "embedding", "index": i}
         if form == "base64":
             packed = base64.b64encode(rows[0].astype("<f4").tobytes()).decode()
@@ -186,12 +224,15 @@ def _openai(
     return {"object": "list", "data": data, "model": name, "usage": usage}, texts
 
 
-def _ranked(duo: Duo, f: RerankFields, query: str, documents: list[str], n_most: int, name: str) -> tuple[Any, Texts]:
+def _ranked(
+    duo: Duo, f: RerankFields, query: str, documents: list[str], n_most: int, name: str
+) -> Steps[tuple[Any, Texts]]:
     """As Jina answers, or, for `texts`, as Hugging Face's text-embeddings-inference."""
     if duo.embedder.pooling != "rank":
         raise ApiError(501, "this server was started for embeddings; start one with --rerank")
-    tokens = [duo.rank_tokens(query, d) for d in documents]
-    scores = [float(v[0, 0]) for v in duo.vectors(tokens)]
+    tokens = yield from _texts(duo, documents, lambda d: duo.rank_tokens(query, d))
+    vectors = yield from _vectors(duo, tokens)
+    scores = [float(v[0, 0]) for v in vectors]
     best = sorted(range(len(scores)), key=lambda i: -scores[i])[:n_most]
     if f.texts is not None and f.documents is None:
         scores_by_text: list[dict[str, Any]] = [{"index": i, "score": scores[i]} for i in best]

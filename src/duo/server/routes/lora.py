@@ -10,7 +10,7 @@ from starlette.responses import Response
 from duo.errors import BadValueError
 from duo.server.adapters import scales_of, shown
 from duo.server.errors import ApiError
-from duo.server.request_body import parsed
+from duo.server.request_body import body_of, parsed
 from duo.server.respond import Json
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ def add(router: RouteTable, service: Service) -> None:
     @router.post("/lora-adapters")
     async def scales(request: Request) -> Response:
         """Sets the scales of the texts that begin later; an adapter that is not named gets 0."""
-        duo = service.check_ready()
-        entries = parsed(request.scope["duo.body"])
+        entries = parsed(body_of(request))
         if not isinstance(entries, list):
             raise ApiError(400, 'the body is not a list; send [{"id": 0, "scale": 1.0}]')
+        duo = service.check_ready()
         try:
             duo.lora_scales = scales_of(entries, duo)
         except BadValueError as e:

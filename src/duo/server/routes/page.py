@@ -41,7 +41,7 @@ def add(router: RouteTable, service: Service) -> None:
     events = service.events
     for name in KINDS:
         path = "/" if name == "index.html" else f"/ui/{name}"
-        router.add(path, _file(name), methods=["GET", "HEAD"], include_in_schema=False)
+        router.get(path, include_in_schema=False)(_file(name))
 
     @router.get("/duo/trace")
     async def trace(request: Request) -> Response:
