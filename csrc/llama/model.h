@@ -62,6 +62,7 @@ class llama_token_model : public foreseeing_model {
     void    fork(int32_t from, int32_t to, int32_t pos) override { decoder_->rows().fork(from, to, pos); }
     int32_t n_held(int32_t branch) const override { return decoder_->rows().n_held(branch); }
     std::string save(int32_t branch) const override { return decoder_->rows().save(branch); }
+    int64_t     saved_bytes(int32_t branch) const override { return decoder_->cache().saved_bytes(branch); }
     void restore(int32_t branch, std::span<const char> saved) override { decoder_->rows().restore(branch, saved); }
 
     bool        is_end(token_id token) const override { return vocabulary_.is_end(token); }
