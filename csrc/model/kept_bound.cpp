@@ -13,15 +13,13 @@ constexpr double n_nats_summed = 17.0;
 
 } // namespace
 
-kept_bound kept_bound::of(const sampling_params & s, size_t n_vocab, float best, double reach, bool xtc,
-                          bool races) {
+kept_bound kept_bound::of(const sampling_params & s, size_t n_vocab, float best, double reach, bool xtc, bool races) {
     kept_bound b{.n_most = s.top_k > 0 ? std::min(size_t(s.top_k), n_vocab) : n_vocab};
-    b.n_least = races ? n_raced : std::min(n_raced, b.n_most); // a steep row is read once, too
-    const bool typical = s.typical_p < 1.0f; // it looks at all, and may drop the best
+    b.n_least          = races ? n_raced : std::min(n_raced, b.n_most); // a steep row is read once, too
+    const bool typical = s.typical_p < 1.0f;                            // it looks at all, and may drop the best
     const bool sums    = s.top_p < 1.0f;
     const bool sigma   = s.top_n_sigma > 0.0f;
-    b.in_order =
-        b.n_most < n_vocab || typical || sums || sigma || s.min_p > 0.0f || xtc || s.dynatemp_range > 0.0f;
+    b.in_order = b.n_most < n_vocab || typical || sums || sigma || s.min_p > 0.0f || xtc || s.dynatemp_range > 0.0f;
     if (!std::isfinite(best)) {
         return b;
     }

@@ -214,6 +214,7 @@ void register_probe(py::module_ & m) {
         .def("features", &probe::features)
         .def("candidates", &probe::candidates, "row"_a, "sampling"_a, "text"_a, "n"_a)
         .def("chances", &probe::chances, "row"_a, "sampling"_a, "text"_a)
+        .def_property_readonly("n_sorted", [](const probe & p) { return p.model().sampler()->n_sorted(); })
         .def_property_readonly("n_vocab", [](const probe & p) { return p.model().facts().n_vocab; })
         .def_property_readonly("n_ctx", [](const probe & p) { return p.model().facts().n_ctx; })
         .def_property_readonly("n_bytes", [](const probe & p) { return p.model().weights().n_bytes(); })

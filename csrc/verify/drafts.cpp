@@ -97,8 +97,8 @@ void drafts::forget_late_begins() {
     });
 }
 
-// What a draft reads of a text that has come to its end is of use for the next one. Of one that was cancelled, it is not
-// worth its time.
+// What a draft reads of a text that has come to its end is of use for the next one. Of one that was cancelled, it is
+// not worth its time.
 void drafts::end(verify_slot & s) {
     const request * told  = s.draft.told();
     const auto      begun = std::ranges::find(late_begins_, told, [](const auto & r) { return r.get(); });
