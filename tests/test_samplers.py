@@ -147,6 +147,24 @@ def test_candidates_are_libllamas(probe: _core.Probe, vocab: llama_cpp.Llama, na
     assert n_changed > 2 or name == "no xtc"
 
 
+@pytest.mark.parametrize("is_draft", [False, True])
+def test_little_of_a_row_is_sorted_without_top_k(is_draft: bool) -> None:
+    probe = _core.Probe(options(str(TARGET), 1, [], 512), is_draft)
+    text = probe.tokenize(TEXTS[0])
+    probe.decode(text)
+
+    def n_sorted(**o: Any) -> int:
+        before = probe.n_sorted
+        how = sampling(generate_options({**OFF, **o}), 1)
+        probe.candidates(len(text) - 1, how, text, 1)
+        return probe.n_sorted - before
+
+    assert n_sorted() == 0
+    assert n_sorted(min_p=0.05) < probe.n_vocab / 2
+    assert n_sorted(top_p=0.5, min_p=0.05) < probe.n_vocab / 2
+    assert n_sorted(typical_p=0.9) == probe.n_vocab
+
+
 def test_xtc_takes_one_of_two_outcomes_by_seed_and_position(probe: _core.Probe) -> None:
     text = probe.tokenize(TEXTS[0])
     probe.decode(text)

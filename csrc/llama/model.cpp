@@ -27,7 +27,7 @@ model_facts facts_of(const model_weights & weights, model_decoder * decoder) {
 
 llama_token_model::llama_token_model(std::shared_ptr<const model_weights> weights, const llama_token_model * target,
                                      std::shared_ptr<projector> sees)
-    : weights_(std::move(weights)), vocabulary_(weights_->model, weights_->options.path), eyes(std::move(sees)) {
+    : weights_(std::move(weights)), vocabulary(weights_->model, weights_->options.path), eyes(std::move(sees)) {
     if (!weights_->options.vocab_only) {
         decoder_ = model_decoder::make(*weights_, target == nullptr ? nullptr : target->decoder_->context().get());
         experts_ = decoder_->context().experts();

@@ -21,8 +21,7 @@ class llama_token_model : public foreseeing_model {
     explicit llama_token_model(std::shared_ptr<const model_weights> weights, const llama_token_model * target = nullptr,
                                std::shared_ptr<projector> eyes = nullptr);
 
-    [[nodiscard]] const model_weights &   weights() const { return *weights_; }
-    [[nodiscard]] const duo::vocabulary & vocabulary() const { return vocabulary_; }
+    [[nodiscard]] const model_weights & weights() const { return *weights_; }
 
     // None without a context.
     [[nodiscard]] row_sampler * sampler() const { return sampler_.get(); }
@@ -62,21 +61,22 @@ class llama_token_model : public foreseeing_model {
     void    fork(int32_t from, int32_t to, int32_t pos) override { decoder_->rows().fork(from, to, pos); }
     int32_t n_held(int32_t branch) const override { return decoder_->rows().n_held(branch); }
     std::string save(int32_t branch) const override { return decoder_->rows().save(branch); }
+    int64_t     saved_bytes(int32_t branch) const override { return decoder_->cache().saved_bytes(branch); }
     void restore(int32_t branch, std::span<const char> saved) override { decoder_->rows().restore(branch, saved); }
 
-    bool        is_end(token_id token) const override { return vocabulary_.is_end(token); }
+    bool        is_end(token_id token) const override { return vocabulary.is_end(token); }
     std::string piece(token_id token) const override {
-        return vocabulary_.piece(token, weights_->options.special && !is_end(token));
+        return vocabulary.piece(token, weights_->options.special && !is_end(token));
     }
 
   private:
     std::shared_ptr<const model_weights> weights_;
-    duo::vocabulary                      vocabulary_;
     std::unique_ptr<model_decoder>       decoder_; // none without a context
     std::unique_ptr<row_sampler>         sampler_;
     model_facts                          facts_;
 
   public:
+    const duo::vocabulary            vocabulary;
     const std::shared_ptr<projector> eyes; // null: it sees nothing. The weights outlive it
 };
 

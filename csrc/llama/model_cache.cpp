@@ -184,6 +184,10 @@ std::string model_cache::save(int32_t branch) const {
     return save_branch(weights_, context_, branch, state_of(branch), can_rollback_);
 }
 
+int64_t model_cache::saved_bytes(int32_t branch) const {
+    return branch_bytes(weights_, context_, branch, state_of(branch), can_rollback_);
+}
+
 void model_cache::restore(int32_t branch, std::span<const char> saved) {
     restore_branch(weights_, context_, branch, state_of(branch), saved);
 }

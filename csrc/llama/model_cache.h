@@ -39,6 +39,7 @@ class model_cache {
     [[nodiscard]] int32_t n_held(int32_t branch) const;
 
     [[nodiscard]] std::string save(int32_t branch) const;
+    [[nodiscard]] int64_t     saved_bytes(int32_t branch) const;
     void                      restore(int32_t branch, std::span<const char> saved);
 
     // Around each pass over these rows. padded: one more row follows them. n_batch: rows with the padding.

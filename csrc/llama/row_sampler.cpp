@@ -48,6 +48,11 @@ int64_t row_sampler::n_setups() const {
                            [](int64_t n, const auto & s) { return n + s->n_setups(); });
 }
 
+int64_t row_sampler::n_sorted() const {
+    return std::accumulate(samplers_.begin(), samplers_.end(), int64_t(0),
+                           [](int64_t n, const auto & s) { return n + s->n_sorted(); });
+}
+
 std::span<float> row_sampler::logits(int32_t i_row, int32_t level) const {
     const int32_t i   = decoder_.batch().find(i_row);
     float *       row = i >= 0 ? llama_get_logits_ith(decoder_.context().get(), i + level) : nullptr;

@@ -35,6 +35,8 @@ class row_sampler {
 
     // How often parameters of sampling were set up: about once for each text.
     [[nodiscard]] int64_t n_setups() const;
+    // How many logits were sorted: few, unless a filter looks at the order of all.
+    [[nodiscard]] int64_t n_sorted() const;
 
   private:
     // At which of the levels of the row the text ends.

@@ -20,14 +20,14 @@ constexpr double logit_softness = 0.33;
 constexpr double race_softness = 0.5;
 constexpr size_t n_rivals      = 8; // candidates that share the whole probability
 
-// Target and draft filter their own logits, so a draft races tokens, too, that only its own filters would drop: so many
-// of the best. How likely the target's filters leave a token is a logistic function of its distance from the edge of
-// the draft's own selection; this is its width in nats.
-constexpr size_t n_raced    = 64;
+// How likely the target's filters leave a token that a draft races (kept_bound) is a logistic function of its distance
+// from the edge of the draft's own selection; this is its width in nats.
 constexpr double edge_width = 0.6;
 // Noise makes one of many dropped tokens look good. The best token that the draft's own filters leave is the target's
 // more often than any other, so it leads by this, in units of the race's error.
 constexpr double least_lead = 0.6;
+
+constexpr auto by_logit = [](const llama_token_data & a, const llama_token_data & b) { return a.logit < b.logit; };
 
 constexpr size_t n_states_draft = 32; // number of texts of a tree whose grammar states are kept
 
@@ -79,13 +79,34 @@ void sampler::read(float * logits, const sampling_params & sampling, std::span<c
 
 // Puts the k best tokens into data_, without those that are forbidden.
 void sampler::look(size_t k) {
+    bound_ = {.n_most = k};
     row_.top_k(k, top_);
+    take_top();
+}
+
+// Puts the tokens within the bound into data_, and perhaps some more.
+void sampler::look(const kept_bound & bound) {
+    bound_ = bound;
+    row_.within(bound, top_);
+    take_top();
+}
+
+void sampler::take_top() {
     data_.clear();
     for (const top_logit & t : top_) {
         if (t.logit != minus_infinity) {
             data_.push_back({t.token, t.logit, t.logit});
         }
     }
+}
+
+// Puts what the filters may keep into data_. in_order: best first, even if no filter needs that.
+void sampler::look_for_kept(const sampling_params & sampling, size_t n_text, bool in_order) {
+    const bool xtc = xtc_applies(sampling, n_text);
+    reach_         = sampling.top_n_sigma > 0.0f ? double(sampling.top_n_sigma) * row_.deviation() : 0.0;
+    kept_bound all = kept_bound::of(sampling, size_t(n_vocab_), row_.max(), reach_, xtc, with_logp_);
+    all.in_order   = all.in_order || in_order;
+    look(all);
 }
 
 // In llama.cpp's order, from top-n-sigma on; top-k came before, as both keep the best. Forbidden tokens are not among
@@ -99,6 +120,12 @@ void sampler::filter(const sampling_params & sampling, size_t n_text) {
     }
     llama_token_data_array kept{data_.data(), data_.size(), -1, true};
     llama_sampler_apply(filter_.get(), &kept);
+    if (kept.size == data_.size() && !bound_.whole) { // and perhaps more
+        look(bound_.without_floor());
+        data_.resize(std::min(data_.size(), bound_.n_most));
+        filter(sampling, n_text);
+        return;
+    }
     data_.resize(kept.size);
     if (xtc_applies(sampling, n_text)) {
         filters_.exclude_top_choices(data_, sampling.xtc_threshold);
@@ -113,13 +140,13 @@ void sampler::score(const sampling_params & sampling, std::span<const token_id> 
     if (sampling.greedy() || data_.empty()) {
         return;
     }
-    if (with_logp_) {
-        dropped_.assign(data_.begin(), data_.begin() + ptrdiff_t(std::min(data_.size(), n_raced)));
+    if (with_logp_ && bound_.in_order) {
+        dropped_.assign(data_.begin(), data_.begin() + ptrdiff_t(std::min(data_.size(), kept_bound::n_raced)));
         data_.resize(std::min(data_.size(), n_own));
     }
     const size_t pos = sampling.position_after(text.size());
     filter(sampling, pos);
-    const float best = data_[0].logit / temperature_;
+    const float best = std::max_element(data_.begin(), data_.end(), by_logit)->logit / temperature_;
     const auto  race = [&](llama_token_data & d) {
         d.logit /= temperature_;
         d.p = d.logit - best + gumbel_noise(sampling.seed, pos, d.id);
@@ -140,9 +167,8 @@ void sampler::weigh(const sampling_params & sampling) {
     if (dropped_.empty()) {
         return;
     }
-    const auto  by_logit = [](const auto & a, const auto & b) { return a.logit < b.logit; };
-    const float last     = std::min_element(data_.begin(), data_.end(), by_logit)->logit;
-    float       next     = minus_infinity; // the best of those below it
+    const float last = std::min_element(data_.begin(), data_.end(), by_logit)->logit;
+    float       next = minus_infinity; // the best of those below it
     for (const llama_token_data & d : dropped_) {
         next = d.logit <= last ? std::max(next, d.logit) : next;
     }
@@ -193,23 +219,17 @@ int32_t sampler::candidates(float * logits, const sampling_params & sampling, st
     return chosen(sampling, text, out);
 }
 
-// Tokens that top-k leaves.
-size_t sampler::n_kept_most(const sampling_params & sampling) const {
-    return size_t(sampling.top_k > 0 ? std::min(sampling.top_k, n_vocab_) : n_vocab_);
-}
-
 // Chooses candidates from row_.
 int32_t sampler::chosen(const sampling_params & sampling, std::span<const token_id> text, std::span<candidate> out) {
-    const size_t k = !sampling.greedy() ? std::max(n_kept_most(sampling), with_logp_ ? n_raced : 0)
-                     : with_logp_       ? std::max(out.size(), n_rivals)
-                                        : out.size();
-    look(k);
-    if (!sampling.greedy() && sampling.top_n_sigma > 0.0f) {
-        reach_ = double(sampling.top_n_sigma) * row_.deviation();
+    if (sampling.greedy()) {
+        look(with_logp_ ? std::max(out.size(), n_rivals) : out.size());
+    } else {
+        look_for_kept(sampling, sampling.position_after(text.size()), false);
     }
-    score(sampling, text, n_kept_most(sampling));
+    const kept_bound looked_at = bound_;
+    score(sampling, text, looked_at.n_most);
     if (grammar_ && !grammar_too_slow()) {
-        return held(sampling, text, k, out);
+        return held(sampling, text, looked_at.n_all(), out);
     }
     sort(out.size());
     return rank(sampling, out);

@@ -44,6 +44,8 @@ class sampler {
     [[nodiscard]] bool stands_for(const sampling_params & sampling) const { return ready_ && params_ == sampling; }
     // How often it was set up.
     [[nodiscard]] int64_t n_setups() const { return n_setups_; }
+    // How many logits it has sorted.
+    [[nodiscard]] int64_t n_sorted() const { return row_.n_sorted(); }
 
     // See token_model::logprobs.
     float logprobs(const float * logits, token_id token, std::span<candidate> out);
@@ -58,13 +60,15 @@ class sampler {
     void    read(float * logits, const sampling_params & sampling, std::span<const token_id> text);
     int32_t chosen(const sampling_params & sampling, std::span<const token_id> text, std::span<candidate> out);
     void    look(size_t k);
+    void    look(const kept_bound & bound);
+    void    look_for_kept(const sampling_params & sampling, size_t n_text, bool in_order);
+    void    take_top();
     void    filter(const sampling_params & sampling, size_t n_text);
     void    score(const sampling_params & sampling, std::span<const token_id> text, size_t n_own);
     void    weigh(const sampling_params & sampling);
     void    sort(size_t n);
     int32_t rank(const sampling_params & sampling, std::span<candidate> out);
     bool    grammar_too_slow();
-    size_t  n_kept_most(const sampling_params & sampling) const;
     bool    any_kept(const std::vector<llama_token_data> & some) const;
     void    stand_behind(const sampling_params & sampling, std::span<const token_id> text);
     void    look_for_allowed(size_t k);
@@ -82,8 +86,9 @@ class sampler {
     int64_t                held_us_  = 0; // time for cloning its states
     int64_t                n_setups_ = 0;
 
-    double reach_       = 0.0;  // top-n-sigma: how far below the best logit of row_
-    float  temperature_ = 0.0f; // of row_
+    double     reach_       = 0.0;  // top-n-sigma: how far below the best logit of row_
+    float      temperature_ = 0.0f; // of row_
+    kept_bound bound_;              // of what is looked at of row_
 
     logit_changes                 changes_;
     candidate_filters             filters_;

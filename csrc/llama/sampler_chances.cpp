@@ -13,13 +13,12 @@ void sampler::chances(float * logits, const sampling_params & sampling, std::spa
     const logit_changes::restored restored(changes_, logits);
     prepare(sampling);
     read(logits, sampling, text);
-    const size_t k = n_kept_most(sampling);
-    look(k);
-    if (sampling.top_n_sigma > 0.0f) {
-        reach_ = double(sampling.top_n_sigma) * row_.deviation();
-    }
+    const size_t n_text = sampling.position_after(text.size());
+    look_for_kept(sampling, n_text, true);
+    const size_t k = bound_.n_most;
+    data_.resize(std::min(data_.size(), k));
     if (!data_.empty()) {
-        filter(sampling, sampling.position_after(text.size()));
+        filter(sampling, n_text);
     }
     if (grammar_ && !grammar_too_slow()) {
         stand_behind(sampling, text);
@@ -29,11 +28,10 @@ void sampler::chances(float * logits, const sampling_params & sampling, std::spa
         if (data_.empty()) {
             look_for_allowed(k);
             if (!data_.empty()) {
-                filter(sampling, sampling.position_after(text.size()));
+                filter(sampling, n_text);
             }
         }
     }
-    std::stable_sort(data_.begin(), data_.end(), [](const auto & a, const auto & b) { return a.logit > b.logit; });
     out.clear();
     double sum = 0.0;
     for (const llama_token_data & d : data_) {
@@ -41,8 +39,9 @@ void sampler::chances(float * logits, const sampling_params & sampling, std::spa
         sum += std::exp(double(logp));
         out.push_back({.token = d.id, .logp = logp});
     }
+    const auto norm = float(std::log(sum));
     for (candidate & c : out) {
-        c.logp -= float(std::log(sum));
+        c.logp -= norm;
     }
 }
 

@@ -62,20 +62,35 @@ bool restore_sequence(const model_weights & w, model_context & context, int32_t 
     return true;
 }
 
-} // namespace
-
 // Of one text in all, the whole context is saved. A single sequence comes without the cells that a sliding window has
 // passed, and a later text that shares only a part of this one needs them. With a recurrent state, no such text can
 // use it.
-std::string save_branch(const model_weights & w, const model_context & context, int32_t branch, kept_state * state,
-                        bool can_rollback) {
-    log_clear_errors();
-    const bool whole = w.options.n_parallel == 1 && can_rollback;
-    auto *     c     = context.get();
+bool is_saved_whole(const model_weights & w, bool can_rollback) {
+    return w.options.n_parallel == 1 && can_rollback;
+}
+
+// Of the memory, as it will be saved.
+size_t memory_bytes(const model_context & context, int32_t branch, kept_state * state, bool whole) {
     if (state != nullptr) {
         state->drop_padding();
     }
-    std::string  saved(whole ? llama_state_get_size(c) : llama_state_seq_get_size(c, branch), '\0');
+    return whole ? llama_state_get_size(context.get()) : llama_state_seq_get_size(context.get(), branch);
+}
+
+} // namespace
+
+int64_t branch_bytes(const model_weights & w, const model_context & context, int32_t branch, kept_state * state,
+                     bool can_rollback) {
+    return int64_t(memory_bytes(context, branch, state, is_saved_whole(w, can_rollback))) +
+           (state != nullptr ? state->mark_bytes() : 0);
+}
+
+std::string save_branch(const model_weights & w, const model_context & context, int32_t branch, kept_state * state,
+                        bool can_rollback) {
+    log_clear_errors();
+    const bool   whole = is_saved_whole(w, can_rollback);
+    auto *       c     = context.get();
+    std::string  saved(memory_bytes(context, branch, state, whole), '\0');
     auto *       to = reinterpret_cast<uint8_t *>(saved.data());
     const size_t n =
         whole ? llama_state_get_data(c, to, saved.size()) : llama_state_seq_get_data(c, to, saved.size(), branch);

@@ -16,6 +16,10 @@ namespace duo {
 std::string save_branch(const model_weights & w, const model_context & context, int32_t branch, kept_state * state,
                         bool can_rollback);
 
+// About how many bytes that would be, and at least the memory's.
+int64_t branch_bytes(const model_weights & w, const model_context & context, int32_t branch, kept_state * state,
+                     bool can_rollback);
+
 // Throws duo::error and leaves the branch empty.
 void restore_branch(const model_weights & w, model_context & context, int32_t branch, kept_state * state,
                     std::span<const char> saved);

@@ -123,6 +123,9 @@ class token_model {
         throw error("this model's cache cannot be saved");
     }
 
+    // About how many bytes save() would return; nothing is copied. 0: unknown.
+    [[nodiscard]] virtual int64_t saved_bytes(int32_t /*branch*/) const { return 0; }
+
     // Replaces what the cache holds of `branch` with what save() of an equal model returned for one of its branches.
     // Throws duo::error and leaves the branch empty.
     virtual void restore(int32_t /*branch*/, std::span<const char> /*saved*/) {

@@ -215,15 +215,7 @@ float logit_row::floor_of(size_t k) const {
     return std::bit_cast<float>(in_order(int32_t(low)));
 }
 
-void logit_row::top_k(size_t k, std::vector<top_logit> & out) const {
-    out.clear();
-    if (k <= 1) {
-        if (const token_id best = k == 1 ? argmax() : no_token; best != no_token) {
-            out.push_back({best, x_[best]});
-        }
-        return;
-    }
-    const float floor = floor_of(k);
+void logit_row::collect(float floor, std::vector<top_logit> & out) const {
     for (size_t b = 0; b < maxima_.size(); ++b) {
         if (!(maxima_[b] >= floor)) {
             continue;
@@ -236,11 +228,30 @@ void logit_row::top_k(size_t k, std::vector<top_logit> & out) const {
             }
         }
     }
-    if (out.size() > k) {
-        std::nth_element(out.begin(), out.begin() + std::ptrdiff_t(k), out.end(), better);
-        out.resize(k);
+}
+
+void logit_row::top_k(size_t k, std::vector<top_logit> & out) {
+    out.clear();
+    if (k <= 1) {
+        if (const token_id best = k == 1 ? argmax() : no_token; best != no_token) {
+            out.push_back({best, x_[best]});
+        }
+        return;
     }
-    std::sort(out.begin(), out.end(), better);
+    collect(floor_of(k), out);
+    sort_.keep_best(out, k);
+}
+
+void logit_row::within(const kept_bound & bound, std::vector<top_logit> & out) {
+    out.clear();
+    float floor = bound.n_all() < size_t(n_) ? floor_of(bound.n_all()) : kept_bound::no_floor;
+    if (bound.floor > floor && bound.n_all() > bound.n_least) {
+        floor = std::min(bound.floor, floor_of(bound.n_least));
+    }
+    collect(floor, out);
+    if (bound.in_order) {
+        sort_.keep_best(out, bound.n_all());
+    }
 }
 
 double logit_row::deviation() const {

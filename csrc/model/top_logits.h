@@ -5,20 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/messages.h"
+#include "kept_bound.h"
+#include "logit_sort.h"
 
 namespace duo {
-
-struct top_logit {
-    token_id token = no_token;
-    float    logit = 0.0f;
-};
-
-// Higher logit first; equal logits by id, so that the order is a function of the logits alone. An object, because
-// algorithms call a function by its address.
-inline constexpr auto better = [](const top_logit & a, const top_logit & b) {
-    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
-};
 
 // One thread. NaN is never among the best and adds nothing to the sum.
 class logit_row {
@@ -30,8 +20,17 @@ class logit_row {
     // The best, by `better`; no_token: all NaN.
     [[nodiscard]] token_id argmax() const;
 
+    // The largest logit; -inf: there is none.
+    [[nodiscard]] float max() const { return max_; }
+
     // The k best (all, if there are no more), best first.
-    void top_k(size_t k, std::vector<top_logit> & out) const;
+    void top_k(size_t k, std::vector<top_logit> & out);
+
+    // What is within the bound and perhaps some more, best first or in the order of the ids, as the bound says.
+    void within(const kept_bound & bound, std::vector<top_logit> & out);
+
+    // How many logits were sorted so far.
+    [[nodiscard]] int64_t n_sorted() const { return sort_.n_sorted(); }
 
     // The standard deviation of the logits that are not -inf or NaN. Infinite if a logit is +inf or none are left.
     [[nodiscard]] double deviation() const;
@@ -41,11 +40,13 @@ class logit_row {
 
   private:
     [[nodiscard]] float floor_of(size_t k) const;
+    void                collect(float floor, std::vector<top_logit> & out) const;
 
     const float *      x_   = nullptr;
     int32_t            n_   = 0;
     float              max_ = 0.0f;
     std::vector<float> maxima_; // of the blocks
+    logit_sort         sort_;
 };
 
 } // namespace duo

@@ -75,12 +75,12 @@ void register_model(py::module_ & m) {
                                    const auto m = x.get();
                                    return m->sampler() != nullptr ? m->sampler()->n_setups() : 0;
                                })
-        .def_property_readonly("token_bos", [](const v & x) { return x.get()->vocabulary().bos(); })
-        .def_property_readonly("token_eos", [](const v & x) { return x.get()->vocabulary().eos(); })
+        .def_property_readonly("token_bos", [](const v & x) { return x.get()->vocabulary.bos(); })
+        .def_property_readonly("token_eos", [](const v & x) { return x.get()->vocabulary.eos(); })
         .def_property_readonly("fim_tokens",
                                [](const v & x) {
                                    const auto          m     = x.get();
-                                   const llama_vocab * vocab = m->vocabulary().get();
+                                   const llama_vocab * vocab = m->vocabulary.get();
                                    return py::make_tuple(llama_vocab_fim_pre(vocab), llama_vocab_fim_suf(vocab),
                                                          llama_vocab_fim_mid(vocab));
                                })
@@ -92,18 +92,18 @@ void register_model(py::module_ & m) {
                                })
         .def_property_readonly("warning", [](const v & x) { return text_of(x.get()->weights().warning); })
         .def_property_readonly("projector", [](const v & x) { return x.get()->eyes; })
-        .def_property_readonly("vocabulary", [](const v & x) { return x.get()->vocabulary(); })
+        .def_property_readonly("vocabulary", [](const v & x) { return x.get()->vocabulary; })
         .def(
             "is_end", [](const v & x, token_id id) { return x.get()->is_end(id); }, "token"_a)
         .def(
             "reads_grammar",
-            [](const v & x, const std::string & gbnf) { return grammar::reads(x.get()->vocabulary().get(), gbnf); },
+            [](const v & x, const std::string & gbnf) { return grammar::reads(x.get()->vocabulary.get(), gbnf); },
             "gbnf"_a, py::call_guard<py::gil_scoped_release>())
         .def(
             "meta", [](const v & x, const std::string & key) { return text_of(x.get()->weights().meta(key)); }, "key"_a)
         .def(
             "piece",
-            [](const v & x, token_id id, bool special) { return py::bytes(x.get()->vocabulary().piece(id, special)); },
+            [](const v & x, token_id id, bool special) { return py::bytes(x.get()->vocabulary.piece(id, special)); },
             "token"_a, "special"_a = false)
         .def(
             "written",
@@ -115,7 +115,7 @@ void register_model(py::module_ & m) {
         .def(
             "tokenize",
             [](const v & x, const std::string & text, bool add_special, bool parse_special) {
-                return x.get()->vocabulary().tokenize(text, add_special, parse_special);
+                return x.get()->vocabulary.tokenize(text, add_special, parse_special);
             },
             "text"_a, "add_special"_a = true, "parse_special"_a = false, py::call_guard<py::gil_scoped_release>());
 }

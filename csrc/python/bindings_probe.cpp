@@ -214,6 +214,7 @@ void register_probe(py::module_ & m) {
         .def("features", &probe::features)
         .def("candidates", &probe::candidates, "row"_a, "sampling"_a, "text"_a, "n"_a)
         .def("chances", &probe::chances, "row"_a, "sampling"_a, "text"_a)
+        .def_property_readonly("n_sorted", [](const probe & p) { return p.model().sampler()->n_sorted(); })
         .def_property_readonly("n_vocab", [](const probe & p) { return p.model().facts().n_vocab; })
         .def_property_readonly("n_ctx", [](const probe & p) { return p.model().facts().n_ctx; })
         .def_property_readonly("n_bytes", [](const probe & p) { return p.model().weights().n_bytes(); })
@@ -228,9 +229,8 @@ void register_probe(py::module_ & m) {
                                [](const probe & p) { return path_text(p.model().weights().packed_file); })
         .def_property_readonly("warning", [](const probe & p) { return text_of(p.model().weights().warning); })
         .def_property_readonly("n_cpu_products", [](const probe & p) { return p.model().weights().kernels.n_cpu; })
-        .def("tokenize", [](const probe & p, const std::string & text) {
-            return p.model().vocabulary().tokenize(text, true, true);
-        });
+        .def("tokenize",
+             [](const probe & p, const std::string & text) { return p.model().vocabulary.tokenize(text, true, true); });
 
     m.def("kernels", [] {
         hear_guard(); // it may disable an instruction set, so it comes before the first use

@@ -35,7 +35,7 @@ hook_ptr limited(const engine & e, std::vector<thought_marks> marks, int32_t n_m
     const std::weak_ptr<const llama_token_model> target = target_of(e);
     const auto                                   spell  = [target](token_id token) {
         const auto model = target.lock();
-        return model ? model->vocabulary().piece(token, true) : std::string();
+        return model ? model->vocabulary.piece(token, true) : std::string();
     };
     return std::make_shared<thought_limit>(std::move(marks), n_most, spell);
 }

@@ -61,7 +61,7 @@ engine::engine(const engine_options & opt) {
         loaded_.draft = std::make_shared<llama_token_model>(std::move(weights), loaded_.target.get(), std::move(eyes));
         if (loaded_.words) {
             loaded_.translated_draft =
-                std::make_unique<translated_model>(*loaded_.draft, loaded_.target->vocabulary(), *loaded_.words);
+                std::make_unique<translated_model>(*loaded_.draft, loaded_.target->vocabulary, *loaded_.words);
         } else if (loaded_.target) {
             loaded_.draft->sampler()->limit_vocab(loaded_.target->facts().n_vocab);
         }
@@ -115,12 +115,12 @@ engine::engine(const engine_options & opt) {
 // Token ids of both models mean the same text, or they will be translated. Such a draft may need more tokens for a text
 // than its target, so it gets a larger context, unless the user gave one. Returns its weights.
 std::shared_ptr<const model_weights> engine::join_vocabularies(std::shared_ptr<const model_weights> draft) {
-    const std::string difference = vocabulary_difference(loaded_.target->vocabulary().get(), draft->vocab());
+    const std::string difference = vocabulary_difference(loaded_.target->vocabulary.get(), draft->vocab());
     if (difference.empty()) {
         return draft;
     }
     loaded_.words =
-        std::make_unique<translation>(loaded_.target->vocabulary(), vocabulary(draft->model, draft->options.path));
+        std::make_unique<translation>(loaded_.target->vocabulary, vocabulary(draft->model, draft->options.path));
     if (draft->head || !loaded_.words->is_of_use()) {
         throw error(error_kind::bad_value, misfit(difference));
     }

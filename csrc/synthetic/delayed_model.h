@@ -58,6 +58,7 @@ class delayed_model : public token_model {
     void        fork(int32_t from, int32_t to, int32_t pos) override { inner_.fork(from, to, pos); }
     int32_t     n_held(int32_t branch) const override { return inner_.n_held(branch); }
     std::string save(int32_t branch) const override { return inner_.save(branch); }
+    int64_t     saved_bytes(int32_t branch) const override { return inner_.saved_bytes(branch); }
     void        restore(int32_t branch, std::span<const char> saved) override { inner_.restore(branch, saved); }
     bool        is_end(token_id token) const override { return inner_.is_end(token); }
     std::string piece(token_id token) const override { return inner_.piece(token); }

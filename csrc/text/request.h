@@ -157,7 +157,8 @@ struct request : text_params {
 
     std::shared_ptr<errand> job; // not a text, but this (errand.h); null: a text
 
-    // Caller -> both workers. Relaxed: it only asks them to stop soon.
+    // Caller -> both workers; of a draft's beginning in mid-text, the verify worker -> the draft. Relaxed: it only asks
+    // them to stop soon.
     std::atomic<bool> cancelled{false};
 
     // Verify worker -> anybody: the place in its cache (-1: the text has not begun), and the tokens that it had there.

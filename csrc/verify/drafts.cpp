@@ -97,12 +97,24 @@ void drafts::forget_late_begins() {
     });
 }
 
+// What a draft reads of a text that has come to its end is of use for the next one. Of one that was cancelled, it is
+// not worth its time.
 void drafts::end(verify_slot & s) {
-    const request * told = s.draft.told();
+    const request * told  = s.draft.told();
+    const auto      begun = std::ranges::find(late_begins_, told, [](const auto & r) { return r.get(); });
+    if (begun != late_begins_.end() && s.text.cancelled()) {
+        (*begun)->cancelled.store(true, std::memory_order_relaxed);
+    }
     wires_.signals[size_t(s.message_slot)].step_obsolete.store(told != nullptr, std::memory_order_relaxed);
     if (told != nullptr && !told->draft_done.load(std::memory_order_acquire) &&
         !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = s.message_slot})) {
         s.end_owed = s.message_slot;
+    }
+}
+
+void drafts::stop_reading() noexcept {
+    for (const auto & r : late_begins_) {
+        r->cancelled.store(true, std::memory_order_relaxed);
     }
 }
 

@@ -39,6 +39,8 @@ class drafts {
     void on_shift(verify_slot & s);
     // The text ends or waits, so its draft ends too.
     void end(verify_slot & s);
+    // The engine closes: no draft goes on reading.
+    void stop_reading() noexcept;
 
     // Takes what the drafts have sent.
     void take_nodes() noexcept;
@@ -75,7 +77,7 @@ class drafts {
     bool              wakes_ = false; // verdicts were sent without waking the draft
 
     // Requests with which a draft began in mid-text: late, or after its host came back. Each is kept until the draft
-    // sets its draft_done.
+    // sets its draft_done. Nobody but this cancels them.
     std::vector<std::unique_ptr<request>> late_begins_;
     uint64_t                              n_late_begins_ = 0;
 };

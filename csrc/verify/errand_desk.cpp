@@ -79,6 +79,9 @@ void errand_desk::send(const verify_slot & s, const request & req) {
 void errand_desk::await_draft(const request & req) {
     const auto look = [&] {
         drafts_.take_nodes();
+        if (req.cancelled.load(std::memory_order_relaxed)) { // it reads a text that has ended
+            drafts_.stop_reading();
+        }
         return done_if(req.draft_done.load(std::memory_order_acquire));
     };
     while (!listen_until(wires_.verify_bell, bell::forever, [] { return false; }, look)) {}

@@ -29,7 +29,7 @@ bool kept_texts::wants(std::span<const token_id> tokens, const lora_scales & sca
 
 void kept_texts::add(std::span<const token_id> tokens, std::string && saved, const lora_scales & scales) {
     text fresh{{tokens.begin(), tokens.end()}, std::move(saved), scales};
-    if (n_bytes_most_ >= 0 && fresh.bytes() > n_bytes_most_) {
+    if (!fits(fresh.bytes())) {
         return;
     }
     for (auto t = texts_.begin(); t != texts_.end();) {
@@ -38,7 +38,7 @@ void kept_texts::add(std::span<const token_id> tokens, std::string && saved, con
             erase(here);
         }
     }
-    while (n_bytes_most_ >= 0 && n_bytes_ + fresh.bytes() > n_bytes_most_) {
+    while (!fits(n_bytes_ + fresh.bytes())) {
         erase(texts_.begin());
     }
     n_bytes_ += fresh.bytes();

@@ -30,6 +30,8 @@ class kept_texts {
 
     // Whether the text should be saved: texts are kept, and no kept one begins with it. If one does, it counts as used.
     [[nodiscard]] bool wants(std::span<const token_id> tokens, const lora_scales & scales);
+    // Whether a text of so many bytes has room, if the others go.
+    [[nodiscard]] bool fits(int64_t n_bytes) const { return n_bytes_most_ < 0 || n_bytes <= n_bytes_most_; }
     // Keeps it instead of those that it begins with. The oldest ones go if there is no room, or the text itself if it
     // is larger than all the room.
     void add(std::span<const token_id> tokens, std::string && saved, const lora_scales & scales);

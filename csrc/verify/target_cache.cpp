@@ -199,7 +199,9 @@ void target_cache::forget_rejected(verify_slot & s) noexcept {
 void target_cache::save_to_ram(verify_slot & s) noexcept {
     const bool whole = !s.text.active() || s.text.context().n_left_out() == 0;
     try {
-        if (whole && s.cached.size() >= n_worth && kept_.wants(s.cached, s.scales)) {
+        // A text without room is not even copied.
+        if (whole && s.cached.size() >= n_worth && kept_.wants(s.cached, s.scales) &&
+            kept_.fits(model_.saved_bytes(s.first_branch))) {
             kept_.add(s.cached, model_.save(s.first_branch), s.scales);
         }
         if (!whole && !s.cached.empty() && !s.keys_move()) { // to read it again would give other bits

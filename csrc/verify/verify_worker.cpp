@@ -17,6 +17,7 @@ verify_worker::verify_worker(token_model & model, wires & w, drafts::place draft
 void verify_worker::run() noexcept {
     const auto look = [this] { return work() ? found::work : found::nothing; };
     listen_until(wires_.verify_bell, bell::forever, [this] { return wires_.requests.closed(); }, look);
+    drafts_.stop_reading();
     wires_.verdicts.close();
     wires_.chunks.close();
 }

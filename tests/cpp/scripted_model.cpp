@@ -212,7 +212,12 @@ void scripted_model::fork(int32_t from, int32_t to, int32_t pos) {
     cache_[size_t(to)].cut(size_t(pos));
 }
 
+int64_t scripted_model::saved_bytes(int32_t branch) const {
+    return int64_t((2 + cache_[size_t(branch)].token.size()) * sizeof(token_id));
+}
+
 std::string scripted_model::save(int32_t branch) const {
+    ++n_saved;
     const branch_cells &  b = cache_[size_t(branch)];
     std::vector<token_id> all{token_id(b.token.size()), b.scale.empty() ? 0 : std::bit_cast<token_id>(b.scale.back())};
     all.insert(all.end(), b.token.begin(), b.token.end());

@@ -62,6 +62,7 @@ class scripted_model : public scripted_base {
 
     // The branch's tokens, behind their number.
     std::string save(int32_t branch) const override;
+    int64_t     saved_bytes(int32_t branch) const override;
 
     void restore(int32_t branch, std::span<const char> saved) override;
 
@@ -76,6 +77,7 @@ class scripted_model : public scripted_base {
     std::atomic<int64_t>                n_decoded{0};
     std::atomic<int64_t>                n_foreseen{0}; // rows of passes that were expected
     std::atomic<int64_t>                n_skipping{0}; // rows that were asked and have not read all of the text
+    mutable std::atomic<int64_t>        n_saved{0};
     std::atomic<int64_t>                n_restored{0};
     std::atomic<int64_t>                n_shifted{0};
     std::array<std::atomic<int64_t>, 8> n_decoded_with{}; // by threads

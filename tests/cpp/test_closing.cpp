@@ -111,6 +111,36 @@ TEST(close_stops_a_long_pass_of_the_draft) {
     }
 }
 
+TEST(a_draft_that_began_late_is_stopped) {
+    enum class by : uint8_t { cancel, close, close_after_the_end, close_in_an_errand };
+    for (const by what : {by::cancel, by::close, by::close_after_the_end, by::close_in_an_errand}) {
+        // Nobody releases the draft, but it heeds `stop`. It begins when the target has its first tokens.
+        pair p(behaviour{.hang_at = 8}, behaviour{.hang_at = 0}, false, {.shared = true});
+        ask  q        = ask{.n_predict = 30}.as(run_mode::async, 4);
+        q.plan.always = true;
+        errand job{.what = errand::kind::save};
+        p.begin_with_hanging_draft(q);
+        CHECK(p.line.current()->req().draft_done.load(), "the draft reads by a request of its own");
+        if (what == by::cancel) {
+            p.line.cancel(*p.line.current());
+            run_errand(p.line, job); // has its turn when the draft is free
+            CHECK(!job.draft.tokens.empty() || job.draft.saved.empty());
+        } else if (what != by::close) {
+            check_same(read_all(p.line), reference(p.lang, p.n_ctx, q), "with a draft that hangs");
+        }
+        if (what == by::close_in_an_errand) {
+            auto r = std::make_unique<request>();
+            r->job = std::shared_ptr<errand>(std::shared_ptr<void>(), &job);
+            p.line.begin(std::move(r));
+            while (p.target.n_saved.load() == 0) { // the test's time limit bounds it
+                std::this_thread::yield();
+            }
+        }
+        p.line.close();
+        CHECK(!p.line.running());
+    }
+}
+
 TEST(close_with_more_to_send_than_the_ring_holds) {
     // The draft wakes up after the target has gone, with thousands of verdicts to answer and nobody to read.
     pair p(behaviour{.n_ctx = 6000, .hang_at = 0}, behaviour{.n_ctx = 6000, .heeds_stop = false, .hang_at = 0});

@@ -127,6 +127,17 @@ TEST(nothing_is_kept_in_ram_without_room_for_it) {
     CHECK_EQ(w.begin(tokens_from(3, 100)).text.req().stats.n_prompt_cached, 0);
 }
 
+TEST(a_text_that_is_larger_than_all_the_room_is_not_copied) {
+    for (const bool fits : {false, true}) {
+        world         w(behaviour{.n_ctx = 200, .n_spare = 10}, 2, fits ? 1000 : 360); // 90 tokens have 360 bytes
+        verify_slot & a = w.begin(tokens_from(3, 90));
+        w.end(a);
+        CHECK(w.cache.make_room(200));
+        CHECK_EQ(w.model.n_saved.load(), fits ? 1 : 0);
+        CHECK_EQ(w.cache.kept().size(), fits ? 1u : 0u);
+    }
+}
+
 TEST(a_slot_goes_back_in_all_of_its_branches) {
     world         w(behaviour{});
     verify_slot & a = w.begin(tokens_from(3, 40));
