@@ -87,7 +87,7 @@ void register_model(py::module_ & m) {
         .def_property_readonly("repository_tokens",
                                [](const v & x) {
                                    const auto          m     = x.get();
-                                   const llama_vocab * vocab = m->vocabulary().get();
+                                   const llama_vocab * vocab = m->vocabulary.get();
                                    return py::make_tuple(llama_vocab_fim_rep(vocab), llama_vocab_fim_sep(vocab));
                                })
         .def_property_readonly("warning", [](const v & x) { return text_of(x.get()->weights().warning); })
