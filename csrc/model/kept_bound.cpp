@@ -20,7 +20,8 @@ kept_bound kept_bound::of(const sampling_params & s, size_t n_vocab, float best,
     const bool sums    = s.top_p < 1.0f;
     const bool sigma   = s.top_n_sigma > 0.0f;
     b.in_order = b.n_most < n_vocab || typical || sums || sigma || s.min_p > 0.0f || xtc || s.dynatemp_range > 0.0f;
-    if (!std::isfinite(best)) {
+    if (!std::isfinite(best)) { // a model that overflows: the first in order wins, as no score tells more
+        b.in_order = true;
         return b;
     }
     // The filters decide at the edge, so it may be a little low, but not too high by a rounding.
@@ -33,7 +34,7 @@ kept_bound kept_bound::of(const sampling_params & s, size_t n_vocab, float best,
     }
     if (!typical && (sums || s.min_p > 0.0f)) {
         const float end = at(sums ? n_nats_summed : -std::log(double(s.min_p)));
-        b.whole         = !sums || end <= b.floor;
+        b.whole         = b.n_most <= b.n_least || !sums || end <= b.floor;
         b.floor         = std::max(b.floor, end);
     }
     return b;

@@ -187,6 +187,17 @@ TEST(filters_leave_what_they_leave_of_the_sorted_row) {
     CHECK(n_twice > 0 && n_shortened > 60);
 }
 
+TEST(the_infinite_logit_of_a_model_that_overflows_is_the_first) {
+    std::vector<float> x(100, 1.0f);
+    x[70] = infinity;
+    logit_row row;
+    row.read(x.data(), int32_t(x.size()));
+    const sampling_params  off{.temp = 1.0f, .top_k = 0, .top_p = 1.0f, .min_p = 0.0f};
+    std::vector<top_logit> found;
+    row.within(kept_bound::of(off, x.size(), row.max(), 0.0, false, false), found);
+    CHECK_EQ(found.front().token, 70);
+}
+
 TEST(little_of_a_long_row_is_sorted) {
     const sampling_params off{.temp = 1.0f, .top_k = 0, .top_p = 1.0f, .min_p = 0.0f};
     sampling_params       s = off;
