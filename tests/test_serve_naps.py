@@ -92,7 +92,8 @@ def test_a_fault_while_it_falls_asleep(fault: str, caplog: pytest.LogCaptureFixt
     class Faulty:
         @property
         def lora_scales(self) -> list[float]:
-            return self._fails("lora_scales") or [0.5]
+            self._fails("lora_scales")
+            return [0.5]
 
         def close(self) -> None:
             self._fails("close")
