@@ -61,7 +61,7 @@ class _FileState(NamedTuple):
     def is_of(self, file: str) -> bool:
         """Whether the file is the same. Some file systems number files anew, and a file may be touched: then its
         contents are compared, if they are known. Raises OSError."""
-        return self.numbers == _numbers(file) or self.known_hash == file_hash(file)
+        return self.numbers == _numbers(file) or (self.known_hash is not None and self.known_hash == file_hash(file))
 
 
 def _numbers(file: str) -> tuple[int, ...]:
