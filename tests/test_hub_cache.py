@@ -72,7 +72,7 @@ def test_a_cache_that_may_only_be_read_will_do(
         next_commit(monkeypatch)  # of the same data, whose link is missing
         assert fetched(hub, "Q2_K") == path
         assert len(notes) == 1 and "could not be written to" in notes[0]
-        assert notes[0].endswith(f"; {path.name} of {REPO} is taken from the cache")
+        assert notes[0].endswith(f"; {path.name} of an earlier commit of {REPO} is taken from the cache")
         assert "could not be written to" in error_of(hub, "Q4_K_M")
     for folder in (hub.cache, *hub.cache.rglob("*")):
         if folder.is_dir():
@@ -128,12 +128,17 @@ def test_a_new_commit_that_cannot_be_had_leaves_the_one_before(
     fake.gated.add(REPO)
     assert fetched(hub, "Q2_K") == path
     assert len(notes) == 1 and "is gated" in notes[0]
+    assert notes[0].endswith(f"; {path.name} of an earlier commit of {REPO} is taken from the cache")
     # What else the cache has is not what was asked for.
     assert error_of(hub, "Q4_K_M").startswith(f"{REPO} is gated")
     with pytest.raises(DuoError, match="is gated"):
         hub.fetch(parse(REPO))  # Q4_K_M
     with pytest.raises(DuoError, match="is gated"):
-        hub.fetch_head(parse(f"{REPO}:Q2_K"), path, ("mmproj",))
+        hub.fetch_head(parse(f"{REPO}:Q2_K"), ("mmproj",))
+    fake.gated.clear()
+    n_sent = fake.n_sent
+    assert hub.fetch_head(parse(f"{REPO}:Q2_K"), ("mtp-",)) is None  # and not the model of the new commit
+    assert fake.n_sent == n_sent
 
 
 # ---- snapshots of several commits
@@ -150,6 +155,18 @@ def test_offline_each_commit_is_searched(hub: Hub, one: Path, monkeypatch: pytes
     (one / "refs" / "main").write_text(COMMIT)
     assert fetched(offline, "Q2_K") == earlier
     assert error_of(offline, "Q8_0").startswith("there is no Q8_0 in the cache")
+    (one / "refs" / "main").write_text(NEXT)
+    with pytest.raises(DuoError, match="matches 2 files"):  # in the newest, and one of them in the other
+        offline.fetch(parse(REPO, "tales-*.gguf"))
+
+
+def test_notes_are_logged_if_nobody_takes_them(hub: Hub, fake: FakeHub, caplog: pytest.LogCaptureFixture) -> None:
+    path = fetched(hub, "Q2_K")
+    quiet = Hub(endpoint=fake.url, token=None, cache=hub.cache, offline=False)
+    del fake.repos[REPO]
+    assert fetched(quiet, "Q2_K") == path
+    assert [r.levelname for r in caplog.records if r.name == "duo"] == ["WARNING"]
+    assert caplog.messages[-1].endswith(f"{path.name} of {REPO} is taken from the cache")
 
 
 def test_an_exact_name_counts_more_than_a_similar_one() -> None:
@@ -162,8 +179,10 @@ def test_an_exact_name_counts_more_than_a_similar_one() -> None:
 # ---- what may be deleted, and what is damaged
 
 
-def test_a_file_of_the_users_own_is_not_deleted(hub: Hub, one: Path, tmp_path: Path) -> None:
-    own = tmp_path / "own.gguf"
+@pytest.mark.parametrize("place", ["own.gguf", "cache/own.gguf", "cache/models--someone--Other-GGUF/blobs/0123"])
+def test_a_file_that_is_not_of_the_repository_is_not_deleted(hub: Hub, one: Path, tmp_path: Path, place: str) -> None:
+    own = tmp_path / place
+    own.parent.mkdir(parents=True, exist_ok=True)
     own.write_bytes(b"GGUF, my own")
     for link in (one / "snapshots" / COMMIT / NAMES["Q2_K"], one / "blobs" / hashlib.sha256(TARGET).hexdigest()):
         link.parent.mkdir(parents=True)
@@ -171,6 +190,30 @@ def test_a_file_of_the_users_own_is_not_deleted(hub: Hub, one: Path, tmp_path: P
     (one / "snapshots" / COMMIT / NAMES["Q4_K_M"]).symlink_to(Path("../../blobs", link.name))
     assert [fetched(hub, quant).read_bytes() for quant in NAMES] == [DRAFT, TARGET]
     assert own.read_bytes() == b"GGUF, my own"
+
+
+def test_a_damaged_file_on_another_disk_is_replaced(
+    hub: Hub, one: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_SYMLINKS", True)
+    large, one_file = tmp_path / "large", NAMES["Q2_K"]
+    (large / COMMIT).mkdir(parents=True)
+    (large / COMMIT / one_file).write_bytes(DRAFT[:-1])
+    one.mkdir(parents=True)
+    (one / "snapshots").symlink_to(large)
+    assert fetched(hub, "Q2_K").read_bytes() == (large / COMMIT / one_file).read_bytes() == DRAFT
+
+
+def test_the_damaged_data_of_another_commit_is_downloaded_again(
+    hub: Hub, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = fetched(hub, "Q2_K")
+    path.resolve().write_bytes(DRAFT[:-1])
+    next_commit(monkeypatch)
+    assert fetched(hub, "Q2_K").read_bytes() == path.read_bytes() == DRAFT
+    size = len(DRAFT)
+    words = f"{path.name} has {size - 1} bytes in the cache and {size} on the hub; it is downloaded again"
+    assert notes == [words]
 
 
 def test_a_damaged_half_is_downloaded_again(hub: Hub, one: Path, fake: FakeHub, notes: list[str]) -> None:

@@ -121,10 +121,10 @@ def test_heads_without_a_network(fake: FakeHub, tmp_path: Path) -> None:
     said: list[str] = []
     hub = Hub(cache=tmp_path / "cache", offline=False, note=said.append)
     target = hub.fetch(parse(REPO))
-    assert hub.fetch_head(parse(REPO), target, ("mtp",)) is None
-    assert hub.fetch_head(parse(REPO), target, ("mtp", "eagle3")) == target.with_name("eagle3-tales-Q8_0.gguf")
+    assert hub.fetch_head(parse(REPO), ("mtp",)) is None
+    assert hub.fetch_head(parse(REPO), ("mtp", "eagle3")) == target.with_name("eagle3-tales-Q8_0.gguf")
     away = replace(hub, endpoint="http://127.0.0.1:9")
-    assert away.fetch_head(parse(REPO), target, ("eagle3",)) == target.with_name("eagle3-tales-Q8_0.gguf")
+    assert away.fetch_head(parse(REPO), ("eagle3",)) == target.with_name("eagle3-tales-Q8_0.gguf")
     assert said == [], "the target's download tells it"
 
 

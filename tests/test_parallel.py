@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,12 +17,15 @@ import pytest
 from company import PROMPTS
 from conftest import HANG_S
 from sizes import mostly_daily
+from waits import wait_until
 
 from duo import Duo, DuoError, Result
 from duo.cli import prompt_lines
 from duo.cli.main import main
 from duo.errors import BadValueError, BusyError, CancelledError
 from duo.generation import many
+
+ENDLESS: dict[str, Any] = {"max_tokens": -1, "context_shift": True, "ignore_eos": True, "temperature": 0}
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +52,48 @@ def test_generate_many_keeps_the_order(four: Duo, alone: Duo) -> None:
 
 def test_ctrl_c_ends_the_texts_of_generate_many(four: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(running: object, **_: object) -> None:
-        while len(four.session.turns.owners) < 4:
-            time.sleep(0.001)
+        wait_until(lambda: len(four.session.turns.owners) == 4)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(many, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        four.generate_many(PROMPTS[:5], max_tokens=1500, ignore_eos=True, temperature=0)
-    assert four.timings["predicted_n"] < 1500 and not four.session.turns.owners
+        four.generate_many(PROMPTS[:5], **ENDLESS)
+    assert not four.session.turns.owners
+
+
+def test_ctrl_c_ends_what_waits_for_the_turns_of_others(four: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(running: object, **_: object) -> None:
+        wait_until(lambda: len(four.session.turns._queue) == 4)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(many, "wait", interrupted)
+    with ExitStack() as streams:
+        for prompt in PROMPTS[:4]:
+            streams.enter_context(four.stream(prompt, **ENDLESS))
+        with pytest.raises(KeyboardInterrupt):
+            four.generate_many(PROMPTS[:5], **ENDLESS)
+        assert len(four.session.turns.owners) == 4 and not four.session.turns._queue
+
+
+def test_ctrl_c_after_an_error_of_a_text_stops_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = threading.Event()
+    interrupts = [KeyboardInterrupt()]
+
+    class Interrupted(many.ThreadPoolExecutor):
+        def shutdown(self, *_: Any, **__: Any) -> None:
+            if interrupts:
+                raise interrupts.pop()
+            super().shutdown()
+
+    def write(prompt: str) -> bool:
+        if prompt == "bad":
+            raise BadValueError(prompt)
+        return stopped.wait(HANG_S)
+
+    monkeypatch.setattr(many, "ThreadPoolExecutor", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(many.as_they_end(write, ["bad", "long"], 2, stopped.set))
+    assert stopped.is_set()
 
 
 def test_an_exception_of_progress_ends_the_texts_of_generate_many(four: Duo) -> None:
@@ -65,12 +102,11 @@ def test_an_exception_of_progress_ends_the_texts_of_generate_many(four: Duo) -> 
     def full(_i: int, _r: Result) -> None:
         raise OSError
 
-    options: dict[str, Any] = {"max_tokens": 1500, "ignore_eos": True, "temperature": 0}
     with pytest.raises(OSError):
         four.generate_many(
-            PROMPTS[:4], progress=full, stopping_criteria=lambda ids, _: list(ids[: len(short)]) == short, **options
+            PROMPTS[:4], progress=full, stopping_criteria=lambda ids, _: list(ids[: len(short)]) == short, **ENDLESS
         )
-    assert four.timings["predicted_n"] < 1500 and not four.session.turns.owners
+    assert not four.session.turns.owners
 
 
 def test_tasks_write_at_once(four: Duo, alone: Duo) -> None:

@@ -1,6 +1,7 @@
 """Above temperature 0 the text is a function of (target, prompt, seed), and its distribution is the target's."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,3 +146,29 @@ def test_a_draft_ranks_tokens_that_only_its_own_filters_drop() -> None:
                 assert np.exp(logps).sum() < 1 + 1e-5
                 n_narrow += len(kept) < 8
     assert n_narrow > 100, "the filters left fewer tokens than were ranked"
+
+
+def test_a_temperature_of_0_chooses_the_most_probable_token(strict_pair: Duo) -> None:
+    def text(**o: Any) -> tuple[int, ...]:
+        return strict_pair.generate(PROMPTS[0], max_tokens=40, **o).tokens
+
+    greedy = text(temperature=0)
+    filters = {"typical_p": 0.1, "xtc_probability": 1.0, "top_n_sigma": 0.1}
+    assert text(temperature=0, **filters) == greedy
+    assert text(temperature=0, dry_multiplier=2.0, dry_allowed_length=1) != greedy
+    # As in llama.cpp, a range around 0 is a temperature.
+    assert len({text(temperature=0, dynatemp_range=1.5, seed=s) for s in range(3)}) == 3
+
+
+def test_dry_ends_a_repetition(strict_pair: Duo) -> None:
+    prompt = "a b c d e f g h. " * 4
+    o: dict[str, Any] = {"max_tokens": 60, "temperature": 0}
+    plain = strict_pair.generate(prompt, **o).tokens
+    dry = strict_pair.generate(prompt, **o, dry_multiplier=3.0, dry_penalty_last_n=-1, dry_sequence_breakers=[]).tokens
+
+    def n_fours(tokens: tuple[int, ...]) -> int:
+        whole = (*strict_pair.tokenize(prompt), *tokens)
+        fours = [whole[i : i + 4] for i in range(len(whole) - 3)]
+        return sum(fours.index(x) < i for i, x in enumerate(fours) if i >= len(whole) - len(tokens))
+
+    assert n_fours(plain) > 2 * n_fours(dry)

@@ -14,7 +14,7 @@ from served import GREEDY, PROMPT, Server, served
 from duo import Duo, DuoError
 from duo.server.lifecycle import Serving
 from duo.server.naps import Naps
-from duo.server.service import Service
+from duo.server.service import Service, Stage
 from duo.server.settings import ServerSettings
 
 BODY = {"prompt": PROMPT, **GREEDY}
@@ -24,12 +24,13 @@ MISTAKES = (
     ("GET", "/robots.txt", b"", 404), ("POST", "/nothing", b"{}", 404), ("GET", "/completion", b"", 405),
     ("GET", "/tools", b"", 501), ("GET", "/health/", b"", 307), ("POST", "/completion", b"no JSON", 400),
     ("POST", "/v1/embeddings", b'{"input": "a"}', 501), ("POST", "/lora-adapters", b"{}", 400),
+    ("POST", "/slots/0?action=save", b"no JSON", 400),
 )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with served({"sleep_idle_seconds": 1}) as s:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with served({"sleep_idle_seconds": 1, "slot_save_path": str(tmp_path_factory.mktemp("slots"))}) as s:
         yield s
 
 
@@ -75,6 +76,43 @@ def test_mistakes_do_not_keep_it_awake(server: Server, monkeypatch: pytest.Monke
     for method, path, data, _ in MISTAKES:
         httpx.request(method, server.url + path, content=data, timeout=HANG_S)
     assert naps._last == last
+
+
+def test_what_used_the_models_and_failed_keeps_it_awake(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    naps = server.service.naps
+    assert isinstance(naps, Naps)
+    for path, body in (("/completion", {"prompt": "x " * 5000}), ("/lora-adapters", [{"id": 5, "scale": 1}])):
+        monkeypatch.setattr(naps, "_last", last := time.monotonic() + 2 * HANG_S)
+        assert server.post(path, body).status_code == 400
+        assert naps._last < last, path
+
+
+@pytest.mark.parametrize("fault", ["lora_scales", "close"])
+def test_a_fault_while_it_falls_asleep(fault: str, caplog: pytest.LogCaptureFixture) -> None:
+    class Faulty:
+        @property
+        def lora_scales(self) -> list[float]:
+            self._fails("lora_scales")
+            return [0.5]
+
+        def close(self) -> None:
+            self._fails("close")
+
+        def _fails(self, what: str) -> None:
+            if what == fault:
+                raise DuoError("the trace cannot be written")
+
+    service = Service(ServerSettings.of({}, "demo"))
+    service._duo, service.stage = Faulty(), Stage.READY  # type: ignore[assignment]
+    naps = Naps(service, 0, None, lambda _: {})  # type: ignore[arg-type]
+    if fault == "lora_scales":
+        with pytest.raises(DuoError, match="the trace"):
+            asyncio.run(naps._fall_asleep())
+        assert service.is_ready and caplog.messages == []
+    else:
+        asyncio.run(naps._fall_asleep())
+        assert service.is_asleep and naps._lora_scales == [0.5]
+        assert "their memory may not be free: the trace cannot be written" in caplog.text
 
 
 def test_models_that_cannot_be_freed_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

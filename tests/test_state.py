@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from kept_text import DRAFT, GREEDY, LOAD, PROMPT, SEEDED, TARGET, loaded, without_state
-from waits import join
+from waits import HANG_S, join
 
 from duo import BadValueError, BusyError, Duo, DuoError
 from duo.generation.session import EngineSession
 from duo.generation.state import State
 from duo.gguf_tools.switched_duo import SwitchedDuo
+from duo.placement import model_hash
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +101,22 @@ def test_a_state_of_another_kind_is_refused() -> None:
     with Duo(TARGET, **LOAD) as d:  # without the draft
         d.load_state(state)
         assert d.generate(PROMPT, **GREEDY).tokens == ok
+
+
+def test_a_file_that_was_touched_while_it_was_loaded_has_a_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_hash, "TOO_NEW_S", -HANG_S)
+    target = Path(shutil.copy(TARGET, tmp_path / "target.gguf"))
+    model_hash.model_hash(str(target))  # it is remembered, as after the first start with a draft
+    with Duo(target, n_ctx=64) as d:
+        os.utime(target, (0, 0))
+        d.save_state()
+    model_hash.model_hash(str(target))
+    with Duo(target, n_ctx=64) as d:
+        os.replace(shutil.copy(DRAFT, tmp_path / "new"), target)
+        with pytest.raises(DuoError, match="has changed since it was loaded"):
+            d.save_state()
 
 
 def test_a_file_that_was_replaced_while_it_was_loaded_has_no_state(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def projector_of_hub(params: dict[str, Any], target: str | None) -> str | None:
     from duo.models.hub.repository import parse
 
     of_target = parse(params["hf_repo"], params["hf_file"], "-hf")
-    file = hub_of(params).fetch_head(of_target, Path(target), (PROJECTOR,))
+    file = hub_of(params).fetch_head(of_target, (PROJECTOR,))
     return None if file is None else str(file)
 
 
@@ -266,5 +266,5 @@ def _models_of(params: dict[str, Any], target: str | None, draft: str | None) ->
         return Models(target_path, _draft_file(params))
     head = None
     if of_target is not None and params.get("spec_type") is not None and params.get("draft_host") is None:
-        head = hub.fetch_head(of_target, Path(str(target_path)), kinds)
+        head = hub.fetch_head(of_target, kinds)
     return Models(target_path, None if head is None else str(head))

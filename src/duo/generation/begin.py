@@ -31,14 +31,17 @@ def checked(session: EngineSession, prompt: Prompt, options: dict[str, Any], fun
     return job_of(o, session.local_model, session.engine.target, prompt)
 
 
-def start(session: EngineSession, prompt: Prompt, options: dict[str, Any], function: str) -> Stream:
+def start(
+    session: EngineSession, prompt: Prompt, options: dict[str, Any], function: str, turn: Turn | None = None
+) -> Stream:
     """Checks the request, waits for its turn and begins the text. Raises as `checked` and `open_stream`."""
-    return open_stream(session, checked(session, prompt, options, function))
+    return open_stream(session, checked(session, prompt, options, function), turn)
 
 
-def open_stream(session: EngineSession, job: Job) -> Stream:
-    """Waits for its turn and begins the text. Raises BadValueError, BusyError, CancelledError."""
-    turn = session.turns.new()
+def open_stream(session: EngineSession, job: Job, turn: Turn | None = None) -> Stream:
+    """Waits for its turn and begins the text. turn: one that has not asked yet; None: a new one. Raises BadValueError,
+    BusyError, CancelledError."""
+    turn = turn or session.turns.new()
     try:
         session.wait_for_turn(turn)
         cache = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from duo.generation.result import Result
     from duo.generation.stream import Stream
+    from duo.generation.turns import Turn, Turns
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -23,33 +24,51 @@ def as_they_end(
     have ended. stop: ends them if the caller wants no more (Ctrl-C, or it closes the generator).
     """
     left = enumerate(questions)
-    with ThreadPoolExecutor(n_at_once, "duo-many") as pool:
-        running: dict[Future[A], int] = {}
-        try:
-            while True:
-                while len(running) < n_at_once and (following := next(left, None)) is not None:
-                    running[pool.submit(write, following[1])] = following[0]
-                if not running:
-                    return
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(done), done.result()
-        except BaseException as e:
-            for future in running:
-                future.cancel()
-            if stop is not None and not isinstance(e, Exception):
-                stop()
-            raise
+    pool = ThreadPoolExecutor(n_at_once, "duo-many")
+    running: dict[Future[A], int] = {}
+    try:
+        with pool:  # at the end of this block it waits for those that run
+            try:
+                while True:
+                    while len(running) < n_at_once and (following := next(left, None)) is not None:
+                        running[pool.submit(write, following[1])] = following[0]
+                    if not running:
+                        return
+                    for done in wait(running, return_when=FIRST_COMPLETED).done:
+                        yield running.pop(done), done.result()
+            except BaseException as e:
+                for future in running:
+                    future.cancel()
+                if stop is not None and not isinstance(e, Exception):
+                    stop()
+                raise
+    except BaseException as e:
+        if stop is not None and not isinstance(e, Exception):  # Ctrl-C may have come while it waited
+            stop()
+            pool.shutdown()
+        raise
 
 
 class OpenStreams:
-    """Streams that threads read. Another thread closes them all."""
+    """Streams that threads write and read. Another thread closes them all."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._waiting: set[Turn] = set()
         self._open: set[Stream] = set()
         self._closed = False
 
-    def read(self, stream: Stream) -> Result:
-        """The whole text, or what there is of it when it is closed. Raises as `Stream`."""
+    def read(self, begin: Callable[[Turn], Stream]) -> Result:
+        """The whole text, or what there is of it when it is closed. begin: waits for the turn and begins the text.
+        Raises as `begin` and `Stream`, and CancelledError: it was closed before it began."""
+        turn = self._turns.new()
+        self._waiting.add(turn)
+        try:
+            if self._closed:
+                self._turns.call_off(turn)
+            stream = begin(turn)
+        finally:
+            self._waiting.discard(turn)
         with stream:
             self._open.add(stream)
             try:
@@ -64,5 +83,7 @@ class OpenStreams:
     def close(self) -> None:
         """Ends what is open, and what opens later."""
         self._closed = True
+        for turn in [*self._waiting]:
+            self._turns.call_off(turn)
         for stream in [*self._open]:
             stream.close()

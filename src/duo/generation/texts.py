@@ -98,7 +98,7 @@ class Texts:
         """Writes a text for each prompt, `n_parallel` at a time, and returns them in the order of the prompts.
 
         Errors are those of `stream`. The first one ends the call when the texts that are being written have ended.
-        Ctrl-C, or an exception of `progress`, stops them. Texts that are done are known to `progress` alone then.
+        Ctrl-C, or an exception of `progress`, stops them. Then only `progress` has seen the texts that were finished.
 
         Args:
             prompts: Texts, or lists of token ids.
@@ -107,10 +107,10 @@ class Texts:
         """
         from duo.generation.many import OpenStreams, as_they_end
 
-        streams, o = OpenStreams(), {**text_defaults(self, options), **options}
+        streams, o = OpenStreams(self.session.turns), {**text_defaults(self, options), **options}
 
         def write(prompt: Prompt) -> Result:
-            return streams.read(start(self.session, prompt, o, "generate"))
+            return streams.read(lambda turn: start(self.session, prompt, o, "generate", turn))
 
         results: dict[int, Result] = {}
         with closing(as_they_end(write, prompts, self.session.turns.n, streams.close)) as texts:

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from duo.errors import BusyError
+from duo.errors import BusyError, CancelledError
 
 # (thread, asyncio task or None) that reads a text.
 Owner = tuple[int, object]
@@ -18,6 +18,7 @@ class Turn:
     def __init__(self, weight: int) -> None:
         self.weight = weight  # slots that it takes
         self.granted = False
+        self.called_off = False  # before it was granted
         self.owner: Owner | None = None  # who reads the text; None: nobody
         self.on_granted: Callable[[], None] | None = None  # called once, in any thread; it must not block
 
@@ -59,17 +60,25 @@ class Turns:
 
     def wait(self, turn: Turn) -> Turn:
         """Waits until the turn has come. Raises BusyError: this thread reads all running texts, so it would wait for
-        itself."""
+        itself. Raises CancelledError: it was called off."""
         with self._changed:
             try:
                 me = threading.get_ident()
                 while not turn.granted:
+                    if turn.called_off:
+                        raise CancelledError("the text was stopped before it began")
                     self._check(turn, lambda owner: owner[0] == me, "thread")
                     self._changed.wait()
             except BaseException:
                 self._end(turn)
                 raise
         return turn
+
+    def call_off(self, turn: Turn) -> None:
+        """Who waits for it, now or later, waits no more. A turn that has come stays."""
+        with self._changed:
+            turn.called_off = not turn.granted
+            self._changed.notify_all()
 
     def check(self, turn: Turn, is_own: Callable[[Owner], bool], who: str) -> None:
         """Raises BusyError: the caller (is_own) reads all texts that this turn waits for. who: thread, task."""

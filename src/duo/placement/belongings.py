@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from duo import _core
 from duo.errors import BadValueError, DuoError
 from duo.models.paths import parts
-from duo.placement.model_hash import file_hash, model_hash
+from duo.placement.model_hash import file_hash, known_hash, model_hash
 from duo.support.wording import one_line
 
 
@@ -38,14 +39,35 @@ def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
     }
 
 
-def _states(placed: _core.EngineOptions) -> dict[str, tuple[int, ...]]:
-    """Numbers by file that differ if another file takes its name. Raises OSError."""
+def _files_of(placed: _core.EngineOptions) -> list[str]:
     files: list[str | bytes] = []
     for m in (placed.target, placed.draft):
         named = [path for path, _scale in (*m.loras, *m.control_vectors)]
         files += [*parts(os.fsdecode(m.path)), *named] if m.path else []
+    return [os.fsdecode(file) for file in files]
+
+
+class _FileState(NamedTuple):
+    """A file when it was loaded."""
+
+    numbers: tuple[int, ...]  # they differ if another file takes its name
+    known_hash: str | None
+
+    @classmethod
+    def of(cls, file: str) -> _FileState:
+        """Raises OSError."""
+        return cls(_numbers(file), known_hash(file))
+
+    def is_of(self, file: str) -> bool:
+        """Whether the file is the same. Some file systems number files anew, and a file may be touched: then its
+        contents are compared, if they are known. Raises OSError."""
+        return self.numbers == _numbers(file) or (self.known_hash is not None and self.known_hash == file_hash(file))
+
+
+def _numbers(file: str) -> tuple[int, ...]:
     # Not the time of the last change of its names and rights: those do not count.
-    return {os.fsdecode(f): (s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns) for f in files for s in [os.stat(f)]}
+    s = os.stat(file)
+    return s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns
 
 
 class Belongings:
@@ -56,7 +78,7 @@ class Belongings:
         self._placed = placed
         self._by_role: dict[str, dict[str, str]] = {}
         try:
-            self._loaded = _states(placed)
+            self._loaded = {file: _FileState.of(file) for file in _files_of(placed)}
         except OSError:
             self._loaded = {}  # loading will report it
 
@@ -78,8 +100,7 @@ class Belongings:
 
     def _refuse_replaced(self) -> None:
         """Raises DuoError: the names are now those of other files than the loaded ones. Raises OSError."""
-        now = _states(self._placed)
-        replaced = next((file for file, state in self._loaded.items() if now.get(file) != state), None)
+        replaced = next((file for file, state in self._loaded.items() if not state.is_of(file)), None)
         if replaced is not None:
             raise DuoError(
                 f"{replaced} has changed since it was loaded, so no cache can be saved or restored; load it again"

@@ -45,12 +45,23 @@ def model_hash(model: str) -> str:
     return " ".join(_remembered_hash(part) for part in parts(model) or [model])
 
 
-def _remembered_hash(path: str) -> str:
-    known, name, state = cache_folder() / "models.json", os.path.realpath(path), file_state(path)
-    entry = recall(known).get(name)
-    if isinstance(entry, dict) and entry.get("state") == state and isinstance(entry.get("hash"), str):
+def known_hash(path: str | os.PathLike[str]) -> str | None:
+    """file_hash() if it is remembered of the file as it is now. Raises OSError."""
+    entry = recall(_known()).get(os.path.realpath(path))
+    if isinstance(entry, dict) and entry.get("state") == file_state(path) and isinstance(entry.get("hash"), str):
         return str(entry["hash"])
+    return None
+
+
+def _known() -> Path:
+    return cache_folder() / "models.json"
+
+
+def _remembered_hash(path: str) -> str:
+    if (hash_before := known_hash(path)) is not None:
+        return hash_before
+    state = file_state(path)
     found = file_hash(path)
     if time.time_ns() - max(state[2:]) > TOO_NEW_S * 1e9 and file_state(path) == state:
-        remember(known, name, {"state": state, "hash": found}, N_REMEMBERED)
+        remember(_known(), os.path.realpath(path), {"state": state, "hash": found}, N_REMEMBERED)
     return found

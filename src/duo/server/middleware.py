@@ -82,7 +82,7 @@ class Gate:
             return
         body = scope["duo.body"] if self._service.is_asleep else b""
         with naps.visit() as visit:
-            visit.counts = False  # unless it is more than a mistake
+            visit.counts = False  # unless it uses the models
             try:
                 await self._app(scope, receive, send)
             except Asleep:
@@ -96,7 +96,6 @@ class Gate:
                 visit.counts = True
                 scope["duo.body"], body = body, b""
                 await self._app(scope, receive, send)
-            visit.counts = isinstance(scope.get("route"), ServedRoute)
 
     def _may_wake(self, scope: Any) -> bool:
         """What pages may send to change something has been checked."""

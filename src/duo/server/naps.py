@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,9 @@ class Visit:
     """Who may need the models. counts: the time without a request begins again at its end."""
 
     counts: bool = True
+
+
+_visit: ContextVar[Visit | None] = ContextVar("visit", default=None)  # of the running task
 
 
 class Naps:
@@ -60,12 +64,20 @@ class Naps:
         """A request, from its head to the end of its answer. Meanwhile the models stay."""
         visit = Visit()
         self._n_inside += 1
+        before = _visit.set(visit)
         try:
             yield visit
         finally:
+            _visit.reset(before)
             self._n_inside -= 1
             if visit.counts:
                 self._last = time.monotonic()
+
+    @staticmethod
+    def used() -> None:
+        """The request that is being served uses the models. It counts, whatever becomes of it."""
+        if (visit := _visit.get()) is not None:
+            visit.counts = True
 
     async def wake(self) -> None:
         """Returns when the models are there. Raises ApiError 503: they could not be loaded."""
@@ -110,10 +122,13 @@ class Naps:
 
     async def _fall_asleep(self) -> None:
         async with self._changing:
-            remembered = await self._service.in_thread(self._answers, self._service.check_ready())
+            duo = self._service.check_ready()
+            remembered, scales = await self._service.in_thread(lambda: (self._answers(duo), duo.lora_scales))
             if not self._is_idle:
                 return
-            self.remembered = remembered
+            self.remembered, self._lora_scales = remembered, scales
             duo = self._service.fall_asleep()
-            self._lora_scales = duo.lora_scales
-            await asyncio.to_thread(duo.close)
+            try:
+                await asyncio.to_thread(duo.close)
+            except Exception as e:
+                log.error("the models were freed with an error, so their memory may not be free: %s", one_line(e))

@@ -55,6 +55,8 @@ class Sleeper(Protocol):
 
     def visit(self) -> AbstractContextManager[Visit]: ...
 
+    def used(self) -> None: ...
+
     async def wake(self) -> None: ...
 
 
@@ -137,6 +139,8 @@ class Service:
         """The pair. Raises ApiError 503."""
         if not self.is_ready:
             raise self.not_ready(self.stage.name.lower())
+        if self.naps is not None:
+            self.naps.used()
         return self.duo
 
     def error_of(self, e: BaseException) -> ApiError:

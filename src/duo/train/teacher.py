@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +82,12 @@ class Teacher:
                 planned = [pieces.check(i) if kind == "check" else pieces.planned_text(i) for i in indices]
                 done: dict[int, list[int]] = {w.index: w.tokens.tolist() for w in planned}
                 unwritten = [w for w in planned if w.n_write > 0]
-                for i, written in as_they_end(lambda w: self._written(d, w), unwritten, d.n_parallel):
-                    done[unwritten[i].index] += written
-                    n_done += length
-                    self._progress("the target writes", n_done, self._n_tokens)
+                write = partial(self._written, d)
+                with closing(as_they_end(write, unwritten, d.n_parallel, d.close)) as written:
+                    for i, tokens in written:
+                        done[unwritten[i].index] += tokens
+                        n_done += length
+                        self._progress("the target writes", n_done, self._n_tokens)
                 texts = [(done[w.index][:length], len(w.tokens)) for w in planned]
                 self._folder.put_texts(kind, group, texts)
                 n_done = max(n_done, (indices.stop + (0 if kind == "check" else self._n_check)) * length)

@@ -145,23 +145,26 @@ def _pointer(hub: HubSettings, repo: str, commit: str, name: str) -> Path:
 
 
 def drop_damaged(hub: HubSettings, repo: str, files: Mapping[str, HubFile], commit: str) -> None:
-    """Deletes files of the wrong size (a disk was full, or they were changed), so that they are downloaded again.
-    Raises DuoError."""
+    """Deletes files of the wrong size, so that they are downloaded again. Raises DuoError."""
     for name, listed in files.items():
-        pointer = _pointer(hub, repo, commit, name)
         try:
-            if not pointer.exists() or is_whole(pointer, listed):
-                continue
-            n_bytes = pointer.stat().st_size
-            hub.note(f"{name} has {n_bytes} bytes in the cache and {listed.size} on the hub; it is downloaded again")
-            _delete(pointer, (hub.cache, _folder(hub, repo), _folder(hub, repo) / "blobs"))
+            _drop_damaged(hub, repo, name, _pointer(hub, repo, commit, name), listed)
         except OSError as e:
             raise hub_error(e, repo, hub, hub.cache) from None
 
 
+def _drop_damaged(hub: HubSettings, repo: str, name: str, path: Path, listed: HubFile) -> None:
+    """Deletes the file if its size is wrong: a disk was full, or it was changed. Raises OSError."""
+    if not path.exists() or is_whole(path, listed):
+        return
+    n_bytes, folder = path.stat().st_size, _folder(hub, repo)
+    hub.note(f"{name} has {n_bytes} bytes in the cache and {listed.size} on the hub; it is downloaded again")
+    _delete(path, (folder, folder / "snapshots", folder / "blobs"))  # each may be a link to another disk
+
+
 def _delete(path: Path, folders: Sequence[Path]) -> None:
     """The file and the links that lead to it, as far as they lie in these folders: a user may have put a link to a file
-    of his own there. Raises OSError."""
+    of his own there, or to that of another repository. Raises OSError."""
     own = [folder.resolve() for folder in folders]
     while any(path.parent.resolve().is_relative_to(folder) for folder in own):
         following = path.parent / os.readlink(path) if path.is_symlink() else None
@@ -203,6 +206,8 @@ def _file(hub: HubSettings, repo: str, name: str, commit: str) -> Path:
         # Both become parts of paths, here and in huggingface_hub.
         if not is_blob(meta.etag or "-") or not _COMMIT.fullmatch(meta.commit_hash or commit):
             raise PeerLostError(f"{hub.endpoint} sends an invalid file name for {name} of {repo}; use another hub")
+        if meta.etag and meta.size is not None:  # of another commit, whose size nobody has checked
+            _drop_damaged(hub, repo, name, _folder(hub, repo) / "blobs" / meta.etag, HubFile(meta.size, meta.etag))
         if meta.etag and meta.size is not None and meta.size <= MOST_BY_HTTP:
             _receive(hub, repo, name, pointer, url, meta.etag, meta.size)
     return Path(

@@ -42,27 +42,25 @@ class Hub(HubSettings):
     def fetch(self, source: HubModel) -> Path:
         """The model's file, or the first of its parts. Downloads what the cache does not have.
 
-        If the hub does not answer or refuses, or nothing can be written, what the cache has is taken. Raises
+        If the hub does not answer or refuses, or the download fails, what the cache has is taken. Raises
         UnknownModelError, AccessDeniedError, PeerLostError, BusyError, DoesNotFitError or DuoError.
         """
-        from duo.models.hub.download import download, drop_damaged
-
         path, (files, commit) = self._look(source)
-        if path is not None:
-            return path
-        drop_damaged(self, source.repo, files, commit)
-        try:
-            return download(self, source.repo, files, commit)
-        except DuoError as e:
-            # The same file of an earlier commit, and not another quantisation, or a model without its head.
-            return self._instead(HubModel(source.repo, file=next(iter(files))), e)
+        return path or self._download(source.repo, files, commit)
 
-    def fetch_head(self, of_target: HubModel, target: Path, kinds: tuple[str, ...]) -> Path | None:
+    def fetch_head(self, of_target: HubModel, kinds: tuple[str, ...]) -> Path | None:
         """The head for a target that was fetched, from its repository; None if that has none of these kinds. Raises as
         fetch."""
-        quiet = replace(self, note=lambda _: None)  # fetching the target has already given the notes
-        head = quiet.fetch(of_target._replace(heads=kinds)) if kinds else target
-        return None if head == target else head
+        if not kinds:
+            return None
+        # Fetching the target has already given the notes.
+        quiet = replace(self, note=lambda _: None, listings={} if self.listings is None else self.listings)
+        path, (files, commit) = quiet._look(of_target._replace(heads=kinds))
+        if path is not None:
+            return None if path == quiet._cached(of_target) else path
+        # Without a head the model is chosen, of which the cache may have an earlier commit.
+        is_model = files == quiet._look(of_target)[1][0]
+        return None if is_model else quiet._download(of_target.repo, files, commit)
 
     def has(self, repo: str) -> bool:
         """Whether the cache has anything of a repository."""
@@ -91,6 +89,17 @@ class Hub(HubSettings):
             return self._instead(source, e), ({}, "")
         names = self._chosen(list(files), source, f"{self.endpoint}/{source.repo}")
         return None, ({n: files[n] for n in names}, commit)
+
+    def _download(self, repo: str, files: dict[str, hub_files.HubFile], commit: str) -> Path:
+        """The first of these files; or that of an earlier commit, from the cache. Raises as fetch."""
+        from duo.models.hub.download import download, drop_damaged
+
+        drop_damaged(self, repo, files, commit)
+        try:
+            return download(self, repo, files, commit)
+        except DuoError as e:
+            # The same file, and not another quantisation, or a model without its head.
+            return self._instead(HubModel(repo, file=next(iter(files))), e, " of an earlier commit")
 
     def _listed(self, repo: str) -> hub_files.Listing:
         """Raises as download.listing."""
@@ -121,9 +130,9 @@ class Hub(HubSettings):
 
     # ---- the cache
 
-    def _instead(self, source: HubModel, e: DuoError) -> Path:
+    def _instead(self, source: HubModel, e: DuoError, which: str = "") -> Path:
         """The model in the cache, because the hub does not give it. e: why not, which is raised if the cache lacks
-        it, too."""
+        it, too. which: for the note."""
         from duo.models.hub.download import UnreachableError
 
         is_silent = isinstance(e, UnreachableError)
@@ -136,18 +145,18 @@ class Hub(HubSettings):
                 raise
             raise PeerLostError(f"{e}, and {lacking.what}; check the network") from None
         why = f"{self.endpoint} cannot be reached" if is_silent else str(e)
-        self.note(f"{why}; {path.name} of {source.repo} is taken from the cache")
+        self.note(f"{why}; {path.name}{which} of {source.repo} is taken from the cache")
         return path
 
     def _cached(self, source: HubModel) -> Path:
-        """From the newest snapshot that has it. Raises MissingFileError, and DuoError as _chosen."""
-        error: DuoError | None = None
+        """Of any revision: from the newest snapshot that has it. Raises MissingFileError, and DuoError as _chosen."""
+        error: hub_files.MissingFileError | None = None
         for folder in self._snapshots(source.repo):
             names = _files_in(folder)
             if any(n.lower().endswith(".gguf") for n in names):
                 try:
                     return folder / self._chosen(names, source, f"the cache ({self.cache})")[0]
-                except DuoError as e:
+                except hub_files.MissingFileError as e:
                     error = error or e
         raise error or hub_files.MissingFileError(
             f"the cache {self._has(source.repo)}", "leave out --offline once to download it"

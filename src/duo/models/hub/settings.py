@@ -73,6 +73,12 @@ def _offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
+def _warn(note: str) -> None:
+    import logging
+
+    logging.getLogger("duo").warning("%s", note)
+
+
 @dataclass(frozen=True)
 class HubSettings:
     """The hub that models come from, and the cache that keeps them. The defaults are from the environment: HF_ENDPOINT,
@@ -82,7 +88,7 @@ class HubSettings:
     token: str | None = field(default_factory=_token, repr=False)
     cache: Path = field(default_factory=_cache)
     offline: bool = field(default_factory=_offline)
-    note: Callable[[str], None] = field(default=lambda _: None, repr=False)  # receives notes for the user
+    note: Callable[[str], None] = field(default=_warn, repr=False)  # receives notes for the user
     # Of the repositories that were asked, so that none is asked twice. None: each is asked each time.
     listings: dict[str, Listing] | None = field(default=None, repr=False, compare=False)
 

@@ -39,7 +39,7 @@ class FolderFiles:
             return None
         try:
             answer = await self._files.get_response(os.path.normpath(path.lstrip("/")), request.scope)
-        except HTTPException:
+        except (HTTPException, OSError):
             answer = None
         if answer is not None and answer.status_code < 400:
             return answer

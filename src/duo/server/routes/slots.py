@@ -55,11 +55,11 @@ def add(router: RouteTable, service: Service) -> None:
         folder = service.settings.slot_folder
         if folder is None:
             raise ApiError(501, "this server has no folder for files of slots; start it with --slot-save-path")
-        duo = service.check_ready()
-        slot = _slot_number(id_slot, duo)
         path = None
         if action != "erase":
             path = folder / _name((await fields_of(service, request, SlotFields)).filename)
+        duo = service.check_ready()
+        slot = _slot_number(id_slot, duo)
         async with one_at_a_time:
             return Json(await service.in_thread(_act, duo, action, slot, path))
 
