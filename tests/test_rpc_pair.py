@@ -23,7 +23,7 @@ from duo.remote.client.child import HostChild
 pytestmark = needs_rpc
 
 PROMPT = "Once upon a time there was a little tin soldier who"
-N = 90
+N = 60
 TEXTS: list[dict[str, Any]] = [{"temperature": 0}, {"temperature": 0.8, "seed": 5}]
 
 
