@@ -65,11 +65,15 @@ HELD: dict[str, Any] = {"always": True, "delay": (300, 1)}
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+gc.disable()  # what is imported for thousands of tests stays; looking through it took a part of the collection
+
+
 def pytest_collection_finish() -> None:
     _core.log_to(False, b"")  # some test has imported llama_cpp, which takes libllama's log for itself
     gc.collect()
     gc.freeze()  # what was imported so far stays, so no later collection has to look at it
     gc.set_threshold(20_000)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -108,13 +108,14 @@ def deaf() -> Iterator[str]:
 
 def until_it_helps(d: Duo, least: int = 1, **options: Any) -> Result:
     """The first text with so many right guesses. By turns: whether a guess comes in time is no matter of luck."""
-    until = time.monotonic() + HANG_S / 2
+    until, pause = time.monotonic() + HANG_S / 2, 0.02
     while True:
         r = d.generate(PROMPT, **{"temperature": 0, "max_tokens": 40, "mode": "sync"} | options)
         if r.timings["draft_n_accepted"] >= least and not r.warning:
             return r
         assert time.monotonic() < until, f"the draft is of no use: {r.warning}"
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.2)  # a host starts in a second, which others could use
 
 
 def write_token(path: Path, token: str = "correct-horse-battery-staple") -> Path:

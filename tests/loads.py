@@ -1,7 +1,8 @@
-"""Loads models where a crash can be seen: in child processes, many loads in one as long as it lives."""
+"""Loads models where a crash can be seen: in a child process, which all tests use as long as it lives."""
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import select
@@ -36,32 +37,53 @@ class Outcome(NamedTuple):
     text: str  # generated; or the error's sentence, or how the child ended
 
 
+_living: list[subprocess.Popen[bytes]] = []  # one at most: to start takes as long as many loads
+
+
+def _child() -> subprocess.Popen[bytes]:
+    if not _living:
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, env=os.environ | {"GGML_NO_BACKTRACE": "1"},
+        )  # fmt: skip
+        _living.append(child)
+    return _living[0]
+
+
+@atexit.register
+def _end() -> int:
+    """Its exit code."""
+    code = 0
+    while _living:
+        child = _living.pop()
+        child.kill()
+        child.communicate(timeout=HANG_S)
+        code = child.returncode
+    return code
+
+
+def _outcome(paths: list[Any], options: dict[str, Any]) -> Outcome:
+    child = _child()
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(json.dumps([[os.fspath(p) for p in paths], options]).encode() + b"\n")
+    child.stdin.flush()
+    ready, _, _ = select.select([child.stdout], [], [], HANG_S)
+    if line := child.stdout.readline() if ready else b"":
+        return Outcome(*json.loads(line))
+    code = _end()
+    return Outcome("crashed", f"exit code {code}") if ready else Outcome("hung", "")
+
+
 def load_all(cases: Iterable[tuple[list[Any], dict[str, Any]]]) -> Iterator[Outcome]:
     """What comes of Duo(*paths, **options) and a short text, for each case."""
-    child: subprocess.Popen[bytes] | None = None
-    try:
-        for paths, options in cases:
-            if child is None:
-                child = subprocess.Popen(
-                    [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL, env=os.environ | {"GGML_NO_BACKTRACE": "1"},
-                )  # fmt: skip
-            assert child.stdin is not None
-            assert child.stdout is not None
-            child.stdin.write(json.dumps([[os.fspath(p) for p in paths], options]).encode() + b"\n")
-            child.stdin.flush()
-            ready, _, _ = select.select([child.stdout], [], [], HANG_S)
-            line = child.stdout.readline() if ready else b""
-            if line:
-                yield Outcome(*json.loads(line))
-                continue
-            child.kill()
-            code = child.wait(HANG_S)
-            child = None
-            yield Outcome("crashed", f"exit code {code}") if ready else Outcome("hung", "")
-    finally:
-        if child is not None:
-            child.communicate(timeout=HANG_S)
+    for paths, options in cases:
+        try:
+            outcome = _outcome(paths, options)
+        except BaseException:  # its answer may still come
+            _end()
+            raise
+        yield outcome
 
 
 def load(*paths: Any, **options: Any) -> Outcome:

@@ -43,9 +43,7 @@ def test_a_prompt_from_everywhere(run: Run, text: str, tmp_path: Path) -> None:
     file = tmp_path / "prompt.txt"
     file.write_text(PROMPT + "\n")
     for source, stdin in (
-        (["-p", PROMPT], b""),
         (["--prompt", PROMPT], b"not this"),
-        (["-f", file], b""),
         (["--file", file], b""),
         ([], PROMPT.encode() + b"\n"),
     ):

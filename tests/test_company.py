@@ -47,7 +47,7 @@ def proved() -> Callable[..., None]:
 
 @pytest.mark.parametrize(
     ("n_parallel", "n", "seed"),
-    [(4, 16, 1), *(pytest.param(n, 200, 2, marks=pytest.mark.proof) for n in (1, 2, 4, 8))],
+    [(4, 10, 1), *(pytest.param(n, 200, 2, marks=pytest.mark.proof) for n in (1, 2, 4, 8))],
 )
 def test_texts_in_company_are_those_written_alone(
     n_parallel: int, n: int, seed: int, one: Duo, proved: Callable[..., None]

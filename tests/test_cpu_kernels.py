@@ -37,6 +37,7 @@ from duo.options import experts
 NEAR = {"bf16": 0.008, "f16": 0.002}  # relative RMS distance of a row from stock's: thrice what is seen
 NEAR_CODES = 0.05  # the same where inputs are rounded to 8 bits
 OTHERS = tuple(kind for kind in TYPES if kind not in USUAL)
+WITH_EXPERTS = {"few": ("q4_K", "bf16"), "usual": ("q8_0", "iq3_s"), "others": OTHERS}
 MIXED = ("q4_K+q6_K", "q5_K+q6_K")  # the second is V's, as in files of type Q4_K_M
 FLOAT_SUMS = 1e-12  # squared error of sums of floats; how many of them are added at once differs
 ODD = Shape(n_ff=576, n_vocab=4103, n_head=8, n_head_kv=1)  # panels and blocks that are not full
@@ -81,7 +82,8 @@ def test_logits_are_stocks_and_every_product_is_taken(architecture: str, kind: s
     assert _core.cpu_types(str(path), 0) == [kind]
 
 
-@pytest.mark.parametrize("kind", TYPES)
+# The C++ tests compare the kernels of all types with sums in double precision.
+@pytest.mark.parametrize("kind", mostly_daily(TYPES, USUAL))
 def test_kernels_round_no_more_than_stocks(kind: str, model: ModelMaker) -> None:
     path = str(model("llama", kind))
     assert _core.cpu_types(path, 0) == [kind]
@@ -99,19 +101,20 @@ def test_same_bits_at_every_width_and_thread_count(architecture: str, kind: str,
 
 @pytest.mark.slow
 @pytest.mark.random
-@pytest.mark.parametrize("which", mostly_daily(["usual", "others"], ["usual"]))
+@pytest.mark.parametrize("which", mostly_daily(WITH_EXPERTS, ["few"]))
 def test_same_bits_with_experts(which: str, model: ModelMaker) -> None:
-    for kind in USUAL if which == "usual" else OTHERS:  # threads divide experts whatever their type is
+    for kind in WITH_EXPERTS[which]:  # threads divide experts whatever their type is
         assert_same_bits(model("mixtral", kind), 40, (1, 3, 8, 33), (1, 3) if LARGE or kind in USUAL else (1,))
 
 
 def test_routers_of_experts_are_duos_if_all_else_is(model: ModelMaker, tmp_path: Path) -> None:
     """With stock kernels for a router each pass would have a second row, with experts of its own."""
     assert not _core.Probe(options(model("mixtral", "q4_K"), ("q4_K",))).uses_stock
-    path = random_model(tmp_path / "m.gguf", "mixtral", lambda name: "q1_0" if name == "output.weight" else "q4_K")
+    one = Shape(n_layer=1)
+    path = random_model(tmp_path / "m.gguf", "mixtral", lambda name: "q1_0" if name == "output.weight" else "q4_K", one)
     assert _core.Probe(options(path)).uses_stock
     # Of another type; the type is none that a draft's packing or a race should know.
-    path = random_model(tmp_path / "f16.gguf", "mixtral", lambda name: "f16" if "gate_inp" in name else "q4_K")
+    path = random_model(tmp_path / "f16.gguf", "mixtral", lambda name: "f16" if "gate_inp" in name else "q4_K", one)
     assert not _core.Probe(options(path, ("q4_K",))).uses_stock and _core.cpu_types(str(path), 0) == ["q4_K"]
     assert_same_bits(path, widths=(1, 2, 9), threads=(1, 2))
 

@@ -169,7 +169,7 @@ def test_dspark_heads(plain: Written, anchored: bool, tmp_path: Path) -> None:
         assert d.draft is not None
         assert d.draft.head == "dspark"
         for mode in ("sync", "async"):
-            for i, s in [*enumerate(SAMPLINGS)][(mode == "async" and not LARGE) :: size(2, 1)]:
+            for i, s in [*enumerate(SAMPLINGS)][(mode == "async" and not LARGE) :: size(4, 1)]:
                 found = d.generate_many(TEXTS, max_tokens=N_TOKENS, mode=mode, n_draft=8, spec_type="draft-dspark", **s)
                 assert [r.tokens for r in found] == [of_text[i] for of_text in plain]
         # A block of eight guesses eight tokens, or seven.

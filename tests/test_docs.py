@@ -53,8 +53,8 @@ PYTHON = [b for b in ALL if b.language == "python" and not b.why_not]
 
 def commands(code: str) -> list[list[str]]:
     """The lines that call duo, without their comments; a line may go on after a backslash. What only downloads would
-    show is tested against a hub of the tests' own (test_hub_command.py)."""
-    lines = code.replace("\\\n", " ").splitlines()
+    show is tested against a hub of the tests' own (test_hub_command.py). 24 tokens show that a line works."""
+    lines = re.sub(r" -n \d+\b", " -n 24", code.replace("\\\n", " ")).splitlines()
     return [
         shlex.split(line, comments=True)[1:]
         for line in lines
@@ -67,15 +67,17 @@ OFTEN = [b for b in PYTHON + SHELL if b.where.startswith("README.md:")]
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A folder with the files that the examples name."""
+    block: Block = request.node.callspec.params["block"]
     target, draft = demo_pair()
     for name in {n for b in ALL for n in re.findall(r"[\w.-]+\.gguf", b.code)}:
         if not MTP.search(name):
             (tmp_path / name).symlink_to(draft if DRAFTS.search(name) else target)
-    whole = tiny("glm4moe", draft, tmp_path / "GLM-4.5-Air.gguf", n_mtp=1)
-    mtp_part(whole, tmp_path / "mtp-GLM-4.5-Air.gguf")
-    tiny("qwen35moe", draft, tmp_path / "Qwen3.6-35B-A3B-MTP.gguf", n_mtp=1)
+    if MTP.search(block.code):
+        whole = tiny("glm4moe", draft, tmp_path / "GLM-4.5-Air.gguf", n_mtp=1)
+        mtp_part(whole, tmp_path / "mtp-GLM-4.5-Air.gguf")
+        tiny("qwen35moe", draft, tmp_path / "Qwen3.6-35B-A3B-MTP.gguf", n_mtp=1)
     (tmp_path / "code.txt").write_text("def f(x):\n    return x\n\ndef g(x):\n", encoding="utf-8")
     (tmp_path / "prompt.txt").write_text("Once upon a time", encoding="utf-8")
     return tmp_path

@@ -42,7 +42,7 @@ SENTENCES = 'root ::= ([A-Z] [a-z]+ (" " [a-z]+){2,6} ". "){1,4}'
 @pytest.mark.slow
 @pytest.mark.random
 def test_random_schemas_are_kept_to(duo_pair: Duo) -> None:
-    for i in range(size(20, 1000)):
+    for i in range(size(12, 1000)):
         r = random.Random(i)
         wanted = schema(r)
         options = {"temperature": r.choice([0, 0.8, 1.5]), "top_k": r.choice([0, 40]), "seed": i}

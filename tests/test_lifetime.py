@@ -240,10 +240,10 @@ def test_nothing_stays_behind_after_close(options: dict[str, Any]) -> None:
             d.generate(PROMPT, max_tokens=8)
             next(d.stream(PROMPT, **ENDLESS))
 
-    for _ in range(size(5, 8)):  # what is allocated once
+    for _ in range(size(3, 8)):  # what is allocated once
         open_and_close()
     threads, memory = n_threads(), rss_mb()
-    for _ in range(size(12, 50)):
+    for _ in range(size(8, 50)):
         open_and_close()
     for _ in range(3000):  # OpenMP tells its threads to go, and does not wait until they are gone
         if n_threads() <= threads:

@@ -162,7 +162,7 @@ def with_folders(args: list[str]) -> list[str]:
 
 RUN = [x for x in LINES if runs(x)]
 # Each takes up to a second, a router six. The ordinary run has some for each command; `make test-daily` has all.
-SOME = RUN[2::16]
+SOME = RUN[2::24]
 
 
 @pytest.mark.full

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from gguf_files import STR, rewrite
+from sizes import mostly_daily
 
 from duo import BadValueError, Duo
 from duo.models.demo import demo_pair
@@ -24,7 +25,7 @@ print("all")
 """
 
 
-@pytest.mark.parametrize("kind", ["gpt-4o", "tekken", "deepseek-v3", "exaone-moe"])
+@pytest.mark.parametrize("kind", mostly_daily(["gpt-4o", "tekken", "deepseek-v3", "exaone-moe"], ["deepseek-v3"]))
 def test_a_word_of_60000_characters_is_read(kind: str, tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     rewrite(demo_pair()[1], model, put={"tokenizer.ggml.pre": (STR, kind)})

@@ -10,6 +10,7 @@ import pytest
 from conftest import EXACT, needs_kernels
 from model_files import options
 from prompts import PROMPTS
+from sizes import mostly_daily, size
 from test_widen import assert_says_the_same
 from trained_files import MIXTURE
 
@@ -32,15 +33,20 @@ N_EXPERT, N_USED = 16, 4
 
 
 def written(d: Duo, mode: str) -> list[tuple[int, ...]]:
-    return [d.generate(p, mode=mode, **LIMITS, **s).tokens for p in PROMPTS[:3] for s in SAMPLINGS]
+    return [d.generate(p, mode=mode, **LIMITS, **s).tokens for p in PROMPTS[: size(2, 3)] for s in SAMPLINGS]
+
+
+@pytest.fixture(scope="module")
+def plain() -> list[tuple[int, ...]]:
+    with SwitchedDuo(MIXTURE, **ENGINE) as alone:
+        found = written(alone, "plain")
+    assert len(set(found)) == len(found)
+    return found
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_mode_writes_the_same(way: str) -> None:
+def test_every_mode_writes_the_same(way: str, plain: list[tuple[int, ...]]) -> None:
     draft, more = WAYS[way]
-    with SwitchedDuo(MIXTURE, **ENGINE) as alone:
-        plain = written(alone, "plain")
-    assert len(set(plain)) == len(plain)
     with SwitchedDuo(MIXTURE, draft, **ENGINE, **more) as d:
         for mode in ("plain", "sync", "async"):
             assert written(d, mode) == plain, mode
@@ -52,7 +58,7 @@ def test_many_guesses_are_right(way: str, least: float) -> None:
     draft, more = WAYS[way]
     n_first = n_right = 0
     with SwitchedDuo(MIXTURE, draft, **ENGINE, **more) as d:
-        for prompt in PROMPTS[:8]:
+        for prompt in PROMPTS[: size(6, 8)]:
             t = d.generate(prompt, mode="sync", draft_tree="chain", temperature=0, **LIMITS).timings
             n_first += t["draft_n_by_position"][0]
             n_right += t["draft_n_accepted_by_position"][0]
@@ -89,7 +95,10 @@ def test_neighbouring_tokens_share_experts() -> None:
     assert len({round(x, 3) for x in by_width[8]}) > 3  # it depends on the text
 
 
-@pytest.mark.parametrize("wanted", [{"n_embd": 1280, "n_ff": 64}, {"n_layer": 7, "n_ff": 96}])
+WIDER, DEEPER = {"n_embd": 1280, "n_ff": 64}, {"n_layer": 7, "n_ff": 96}
+
+
+@pytest.mark.parametrize("wanted", mostly_daily([WIDER, DEEPER], [DEEPER]))  # test_widen has a wider one
 def test_widened_it_says_the_same_and_chooses_experts_as_before(wanted: dict[str, int], tmp_path: Path) -> None:
     big = tmp_path / "big.gguf"
     try:

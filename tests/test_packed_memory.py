@@ -49,6 +49,7 @@ def test_stock_kernels_are_used_if_memory_for_packed_weights_is_short(large_mode
     assert child.stdout.startswith("0 False there is not enough memory for duo's CPU kernels to pack the weights of ")
 
 
+@pytest.mark.daily  # test_packed has files, and a test below counts the memory of weights
 @counts_memory
 def test_weights_of_a_packed_file_need_no_memory(large_model: Path, tmp_path: Path) -> None:
     file = tmp_path / "packed"

@@ -12,6 +12,7 @@ from conftest import EXACT, HELD
 from drawn_scenes import ASKED as QUESTION
 from drawn_scenes import DRAFT, PROJECTOR, TARGET, Scene, fresh
 from drawn_shapes import SHAPES, learned_projector, picture
+from sizes import size
 from waits import in_threads
 
 from duo import Duo
@@ -20,7 +21,7 @@ from duo.models.demo import demo_pair
 
 ASKED: dict[str, Any] = {"temperature": 0, "max_tokens": 8}
 CAPTION: dict[str, Any] = {"temperature": 0, "max_tokens": 60, "cache_prompt": False}
-N_SCENES = 12
+N_SCENES = size(6, 12)
 PAIR: dict[str, Any] = {"n_ctx": 1024, "n_ctx_draft": 1024, "n_threads": 1, "n_threads_draft": 1, **EXACT}
 
 

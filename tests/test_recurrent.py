@@ -104,7 +104,7 @@ def test_a_pair_of_which_one_has_a_state(mamba: Path) -> None:
                 assert (text.timings["passes_ahead_n"] > 0) == (mode == "async")
 
 
-@pytest.mark.parametrize("guesses", [{}, NGRAM])
+@pytest.mark.parametrize("guesses", mostly_daily([{}, NGRAM], [NGRAM]))
 def test_a_recurrent_model_keeps_texts_apart(mamba: Path, guesses: dict[str, Any]) -> None:
     story = "It was a dark and stormy night, and the rain fell in torrents on the little town"
     options: dict[str, Any] = {"temperature": 0, "max_tokens": 16}
@@ -220,7 +220,7 @@ def test_a_text_that_left_the_cache_comes_back_with_its_states(tmp_path: Path) -
 @pytest.mark.parametrize(
     "name", mostly_daily([n for n in SNAPSHOTS + KEPT if n != "plamo2"], ("qwen35", "mamba", "rwkv7"))
 )
-@pytest.mark.parametrize("n_parallel", [1, 3])
+@pytest.mark.parametrize("n_parallel", mostly_daily([1, 3], [3]))
 def test_the_memory_of_states_is_known_before(name: str, n_parallel: int, tmp_path: Path) -> None:
     target, log = tiny(name, DRAFT, tmp_path / "target.gguf"), tmp_path / "log"
     with Duo(target, DRAFT, n_ctx=256, n_parallel=n_parallel, log_file=log):
@@ -259,7 +259,7 @@ def test_doctor_says_how_a_model_goes_back(
     assert all(ms["16"] > 0 for ms in report["ms"].values())
 
 
-@pytest.mark.parametrize("name", ["falcon-h1", "jamba"])
+@pytest.mark.parametrize("name", mostly_daily(["falcon-h1", "jamba"], ["falcon-h1"]))
 def test_a_row_has_the_same_bits_in_company_and_alone(name: str, tmp_path: Path) -> None:
     """A pass over one row gets a second one, and is then taken back as a whole."""
     p = _core.Probe(options(tiny(name, DRAFT, tmp_path / "m.gguf")), False)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import EXACT, HANG_S, start_duo
-from hosts import PROMPT, HostProcess, host, remote, until_it_helps
+from hosts import LONG, PROMPT, HostProcess, host, remote, until_it_helps
 from sizes import mostly_daily
 from storms import sockets, threads
 
@@ -102,6 +102,17 @@ def test_an_abandoned_text_frees_its_place(role: str, request: pytest.FixtureReq
                     pass
             assert s.finish_reason == "cancelled"
         assert d.generate(PROMPT, temperature=0, max_tokens=8).finish_reason == "length"
+
+
+def test_close_in_the_middle_of_it_all(draft_host: HostProcess) -> None:
+    for n in (1, 31):
+        d = remote("draft", draft_host)
+        s = d.stream(PROMPT, **LONG)
+        for _ in range(n):
+            next(s)
+        d.close()
+        with pytest.raises(DuoError, match="closed"):
+            next(s)
 
 
 @pytest.mark.parametrize("role", mostly_daily(["draft", "verify"], ["draft"]))
@@ -211,6 +222,7 @@ def test_the_program_with_a_draft_host(draft_host: HostProcess, tmp_path: Path) 
     assert curves and curves[-1]["ph"] == "C" and curves[-1]["args"]["sent_bytes"] > 0
 
 
+@pytest.mark.daily  # the program has a draft host above, and the other tests have verify hosts
 def test_the_program_with_a_verify_host(verify_host: HostProcess) -> None:
     p = start_duo("--verify-host", verify_host.address, "-p", PROMPT, "-n", 20, "--temp", 0)
     out, err = p.communicate(timeout=HANG_S)
@@ -231,10 +243,10 @@ def test_nothing_is_left_when_a_duo_is_closed(draft_host: HostProcess) -> None:
     for _ in range(3):
         one()
     before = (threads(), sockets())
-    for _ in range(12):
+    for _ in range(n := 6):
         one()
     assert named() <= others
-    assert threads() < before[0] + 12  # gRPC's own pool comes and goes; one for each Duo would be twelve
+    assert threads() < before[0] + n  # gRPC's own pool comes and goes; one for each Duo would be as many
     assert sockets() <= before[1] + 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import EXACT
-from hosts import PROMPT, HostProcess, host, until_it_helps, write
+from hosts import PROMPT, HostProcess, until_it_helps, write
 from proxies import proxy
 from sizes import mostly_daily, size
 from storms import FAULTS, Storm, held, left
@@ -84,17 +84,18 @@ def test_no_fault_of_a_draft_host_changes_or_stops_a_text(draft_host: HostProces
 
 @pytest.mark.parametrize("how", mostly_daily(["silent", "frozen"], ["silent"]))
 def test_a_text_never_waits_for_its_draft_host(
-    how: str, expected: list[Result], monkeypatch: pytest.MonkeyPatch
+    how: str, draft_host: HostProcess, expected: list[Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The host says nothing more, and the client never gives it up: a text that waited would not end."""
     monkeypatch.setattr(exchange, "LOST_S", 1e6)
-    with host("draft", "-td", "1") as h, proxy(h.address) as way, with_draft_at(way.address, delay=(0, 1)) as d:
+    with proxy(draft_host.address) as way, with_draft_at(way.address, delay=(0, 1)) as d:
         until_it_helps(d)
-        stop = (lambda: way.set("silent")) if how == "silent" else (lambda: h.send(signal.SIGSTOP))
+        stop = (lambda: way.set("silent")) if how == "silent" else (lambda: draft_host.send(signal.SIGSTOP))
         for text, e in zip(TEXTS, expected, strict=True):
             r = write(d, text, {10: stop})
             assert same(r, e)
             assert r.timings["network_lost_n"] == 0
+    draft_host.send(signal.SIGCONT)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from duo.remote.client.child import HostChild
 pytestmark = needs_rpc
 
 PROMPT = "Once upon a time there was a little tin soldier who"
-N = 90
+N = 60
 TEXTS: list[dict[str, Any]] = [{"temperature": 0}, {"temperature": 0.8, "seed": 5}]
 
 
@@ -56,9 +56,9 @@ def wait_for(what: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def text_with(d: Duo, after: int, event: Callable[[], None], **options: Any) -> Any:
+def text_with(d: Duo, after: int, event: Callable[[], None], n: int = N, **options: Any) -> Any:
     """Generates; `event` happens after so many chunks."""
-    stream = d.stream(PROMPT, max_tokens=N, **options)
+    stream = d.stream(PROMPT, max_tokens=n, **options)
     for i, _ in enumerate(stream):
         if i == after:
             event()
@@ -140,7 +140,7 @@ def test_a_target_on_rpc_writes_with_the_draft_here_and_goes_on_after_a_loss(und
     options = {"cpu_kernels": "stock", "strict": True}
     how = {"device": "RPC0", "host_patience": float(HANG_S), "always": True, **options}
     with serving("-t", "1", port=free_port()) as s, SwitchedDuo(n_ctx=512, rpc=s.endpoint, **how) as d:
-        text = d.generate(PROMPT, max_tokens=N, temperature=0, mode="plain").text  # stock attention, as on any device
+        text = d.generate(PROMPT, max_tokens=40, temperature=0, mode="plain").text  # stock attention, as on any device
         again: list[Server] = []
 
         def restart() -> None:
@@ -148,7 +148,7 @@ def test_a_target_on_rpc_writes_with_the_draft_here_and_goes_on_after_a_loss(und
             again.append(Server("-t", "1", port=s.port))
 
         try:
-            r = text_with(d, 20, restart, temperature=0)
+            r = text_with(d, 20, restart, n=40, temperature=0)
             assert r.text == text and r.finish_reason == "length"
         finally:
             again[0].close()

@@ -121,7 +121,7 @@ def test_tokens_are_chosen_as_reckoned(duo: Duo, names: str) -> None:
 
 @pytest.mark.random
 @settings(
-    max_examples=size(8, 300),
+    max_examples=size(5, 300),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -238,7 +238,7 @@ def eager() -> Iterator[Duo]:
 
 @pytest.mark.random
 @settings(
-    max_examples=size(12, 500),
+    max_examples=size(8, 500),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

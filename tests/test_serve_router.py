@@ -64,8 +64,9 @@ def test_requests_go_to_the_model_that_they_name(server: Served, right: str) -> 
 
 
 def test_the_model_that_was_used_longest_ago_makes_room(server: Served) -> None:
-    for name in ("pair", "small", "pair", "alone"):  # two at a time; the first two are there from the test above
+    for name in ("pair", "small", "pair"):  # two at a time, which are there from the test above
         server.post("/completion", {**BODY, "model": name})
+    assert server.post("/models/load", {"model": "alone"}).json() == {"success": True}
     assert server.states() == {"alone": "loaded", "broken": "unloaded", "pair": "loaded", "small": "unloaded"}
     listed = {m["id"]: m for m in server.get("/models").json()["data"]}
     assert listed["alone"]["meta"]["n_ctx"] == 4096 and "meta" not in listed["small"]
@@ -145,6 +146,7 @@ def test_no_model_makes_room_for_a_broken_file(server: Served) -> None:
     assert server.states() == {"alone": "loaded", "broken": "unloaded", "pair": "loaded", "small": "unloaded"}
 
 
+@pytest.mark.daily  # others load one and unload one, too
 def test_models_are_loaded_and_unloaded_by_name(server: Served) -> None:
     server.post("/models/unload", {"model": "small"})
     assert server.post("/models/load", {"model": "small"}).json() == {"success": True}
@@ -170,6 +172,9 @@ def test_who_names_no_model(folder: Path, tmp_path: Path, right: str) -> None:
             answer = httpx.get(f"{s.url}/props?model=only&autoload=1", headers=headers)
             assert answer.status_code == 400 and s.states() == {"only": "unloaded"}
         assert s.post("/completion", BODY).json()["content"] == right
+        for _ in range(2):
+            assert s.post("/models/unload", {"model": "only"}).json() == {"success": True}
+            assert s.states() == {"only": "unloaded"}
 
 
 def test_without_autoload_somebody_else_loads_and_keys_are_asked_for(folder: Path, right: str) -> None:

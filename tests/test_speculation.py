@@ -86,7 +86,12 @@ def in_turn(ways: Iterable[str]) -> tuple[list[tuple[str, str]], list[tuple[str,
     return [*itertools.product(names, ("sync", "async"))], [*zip(names, itertools.cycle(("async", "sync")))]
 
 
-@pytest.mark.parametrize(("way", "mode"), mostly_daily(*in_turn(WAYS)))
+EACH, BY_TURNS = in_turn(WAYS)
+# Other tests have chains, n-grams alone, and both sources.
+OFTEN = [(way, mode) for way, mode in BY_TURNS if way not in ("8 branches", "chain", "n-grams", "mixed")]
+
+
+@pytest.mark.parametrize(("way", "mode"), mostly_daily(EACH, OFTEN))
 def test_the_text_is_plains(eager: Duo, plain: dict[tuple[str, str], tuple[int, ...]], way: str, mode: str) -> None:
     # A third of the texts each, another one in the other mode; every way meets every way of sampling and every prompt.
     texts = list(plain.items())[(list(WAYS).index(way) + (mode == "sync")) % 3 :: 3]
