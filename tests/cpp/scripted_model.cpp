@@ -31,8 +31,7 @@ decode_status scripted_model::decode(std::span<const row> rows, const std::atomi
     const duo::picture * seen = rows.empty() ? nullptr : rows.front().picture;
     REQUIRE(seen == nullptr || int32_t(rows.size()) == static_cast<const scripted_picture &>(*seen).n_rows,
             "a picture is read as a whole");
-    REQUIRE(!rows.empty() && (seen != nullptr || int32_t(rows.size()) <= b_.n_batch),
-            "n_batch respected: " + std::to_string(rows.size()) + " of " + std::to_string(b_.n_batch));
+    REQUIRE(!rows.empty() && (seen != nullptr || int32_t(rows.size()) <= b_.n_batch), "n_batch respected");
     rows_.assign(rows.begin(), rows.end());
     n_foreseen += std::ranges::count_if(
         rows, [this](const row & r) { return std::ranges::find(expected_, r.token) != expected_.end(); });
@@ -282,11 +281,10 @@ void scripted_model::undo(std::span<const row> rows, size_t n) {
 }
 
 void scripted_model::check_room() const {
-    size_t n = 0; // shared cells count again
+    size_t n = 0; // shared cells count again; to count distinct ones takes longer than all the rest
     for (const branch_cells & b : cache_) {
         n += b.id.size();
     }
-    // Counting cells takes longer than all the rest.
     REQUIRE(n <= size_t(facts_.n_cells) || n_distinct() <= size_t(facts_.n_cells), "the cache is not overfilled");
 }
 
