@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from bert_models import bert
 from gguf_files import BOOL, U32, Value
 from sizes import mostly_daily
 from tiny_keys import keys_of
@@ -25,7 +26,7 @@ DRAFT = demo_pair()[1]
 N_CTX = 2040  # with spare cells for a tree of guesses it would be a step more than a state's one needs
 # Half of their layers are recurrent, and have a matrix that others attend with.
 ONE_MATRIX = ("qwen35", "qwen35moe", "qwen3next", "qwen4exp", "minimax-01")
-INDEXED = ("deepseek32", "glm-dsa", "glm5-next", "qwen4exp", "minimax-m3")
+INDEXED = ("deepseek32", "glm-dsa", "glm5-next", "qwen4exp", "minimax-m3", "hy_v4", "dots3note")
 OTHERS = ("deepseek2", "deepseek4", "gpt-oss", "gemma2", "llama4", "minicpm3", "hrm_text", "mimo2", "falcon-h1")
 _SIZE = re.compile(r"(?:llama_kv_cache|llama_memory_recurrent|llama_dsv4_comp_state): .*?size = +([\d.]+) MiB")
 
@@ -53,7 +54,7 @@ def assert_exact(target: Path, log: Path, n_ctx: int = N_CTX) -> None:
     ),
 )
 def test_a_cache_is_as_large_as_libllama_says(name: str, tmp_path: Path) -> None:
-    mixture = name == "minimax-m3"
+    mixture = name in ("minimax-m3", "hy_v4", "dots3note")
     n_trunk = 4 if name in ONE_MATRIX else 2
     target = tiny(name, DRAFT, tmp_path / "target.gguf", n_trunk=n_trunk, mixture=mixture)
     assert_exact(target, tmp_path / "log")
@@ -125,3 +126,10 @@ def test_states_of_several_texts_and_guesses_count(tmp_path: Path) -> None:
     n_bytes = need_of(read_header(target), N_CTX, n_parallel=3, guesses=True).total_cache
     sizes = made(log)[:-1]  # the draft's is the last one
     assert n_bytes / 2**20 == pytest.approx(sum(sizes), abs=0.0051 * len(sizes))
+
+
+def test_an_encoder_has_no_cache(tmp_path: Path) -> None:
+    encoder, log = bert(tmp_path / "encoder.gguf"), tmp_path / "log"
+    with Duo(encoder, embedding=True, log_file=log) as d:
+        assert d.embed("a")
+    assert made(log) == [] and need_of(read_header(encoder), N_CTX).total_cache == 0

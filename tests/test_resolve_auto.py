@@ -19,7 +19,7 @@ from duo.options.model import ModelOptions
 from duo.options.tables import ENGINE_OPTIONS
 from duo.placement.devices import Device, default_devices
 from duo.placement.resolve_auto import needs, resolve_auto
-from duo.placement.states import state_bytes
+from duo.placement.states import N_MARKS, state_bytes
 
 
 def options(**given: Any) -> tuple[ModelOptions, ModelOptions]:
@@ -215,13 +215,13 @@ def test_a_context_on_the_cpu_is_refused_only_if_it_does_not_fit(
     m, h = ModelOptions.of(o, "target", str(target)), read_header(target)
     width = h.key_length if name == "deepseek2" else 2 * 2 * h.key_length  # of one head's keys, or keys and values
     n_attending = sum(n > 0 for n in h.n_head_kv)
-    states = 2 * sum(state_bytes(h))
+    states = (2 + N_MARKS) * sum(state_bytes(h))
     n_bytes = target.stat().st_size + 100_096 * 2 * width * n_attending + states
     assert n_attending == (2 if name == "deepseek2" else 1)
     monkeypatch.setattr(_core, "memory_available", lambda: n_bytes)
     resolve_auto(m, None, [CPU])
     monkeypatch.setattr(_core, "memory_available", lambda: n_bytes - 200_000)
-    with pytest.raises(DoesNotFitError, match="lower -c, choose smaller files"):
+    with pytest.raises(DoesNotFitError, match=r"lower -c/--ctx-size.*, choose smaller files"):
         resolve_auto(m, None, [CPU])
 
 
@@ -289,8 +289,8 @@ def test_models_that_the_machine_cannot_hold_are_refused_before_loading(
         Duo(n_ctx=256)
     with Duo(n_ctx=256, load_mode="mmap") as d:
         assert d.generate("Once", max_tokens=2).tokens
-    with pytest.raises(DuoError, match=r"the cache needs \d+ MB of the machine's memory, but only 5 .*; lower -c/"):
+    with pytest.raises(DuoError, match=r"the cache needs \d+ MB .*, but only 5 .*; lower -c/--ctx-size or -cd/"):
         Duo(n_ctx=4096, load_mode="mmap")  # it is in no file
     monkeypatch.setattr(_core, "memory_available", lambda: 15_000_000)
-    with pytest.raises(DuoError, match=r"need \d+ MB .*, but only 15 MB are free; lower -c, choose"):
+    with pytest.raises(DuoError, match=r"the cache needs \d+ MB .*, but only 15 MB are free; lower -c"):
         Duo(n_ctx=4096)

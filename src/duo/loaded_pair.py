@@ -99,9 +99,8 @@ class LoadedPair:
             if not vocab_only:
                 files = (None if p is None else path(p, role) for p, role in ((model, "target"), (draft, "draft")))
                 o = with_projectors(o, *files)
-            self.placed = self._place(model, draft, o, defaults)
+            self.placed = self._place(model, draft, o, defaults, vocab_only=vocab_only)
             self.placed.tracing = trace is not None
-            self.placed.target.vocab_only = vocab_only
             if vocab_only:  # it writes nothing
                 self.lookup, self.placed.lookup_static, self.placed.lookup_dynamic = None, b"", b""
             if not vocab_only:
@@ -154,7 +153,13 @@ class LoadedPair:
         return draft
 
     def _place(
-        self, model: PathLike | None, draft: PathLike | None, o: EngineOptions, defaults: GenerateOptions
+        self,
+        model: PathLike | None,
+        draft: PathLike | None,
+        o: EngineOptions,
+        defaults: GenerateOptions,
+        *,
+        vocab_only: bool,
     ) -> _core.EngineOptions:
         """Sets `placement`. Raises BadValueError, DoesNotFitError, PeerLostError."""
         if model is None and o["n_parallel"] == "auto":
@@ -168,6 +173,7 @@ class LoadedPair:
             of_draft,
             n_ctx_remote=n_ctx_remote(self.host, o["n_ctx"]),
             drafted=makes_guesses(defaults, draft is not None or o["draft_host"] is not None),
+            vocab_only=vocab_only,
         )
         placed.remote_draft = o["draft_host"] is not None
         if o["cache_ram"] and model is None:

@@ -45,7 +45,8 @@ def open_embedder(
     file: str, o: EngineOptions, pooling: str, progress: Callable[[str, float], None] | None
 ) -> _core.Embedder:
     """Loads a model for embeddings, alone on its devices. Raises DuoError."""
-    options = ModelOptions.of({**o, "n_parallel": 1}, "target", file)
+    # It is shown no pictures, and keeps no states of prompts.
+    options = ModelOptions.of({**o, "n_parallel": 1, "mmproj": None, "ctx_checkpoints": 0}, "target", file)
     if options.places_threads:  # the threads are those of the callers
         import logging
 

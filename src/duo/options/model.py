@@ -89,6 +89,7 @@ class ModelOptions:
     context: ContextOptions  # complete
     n_contexts: int = 1  # the cache has room for so many texts of n_ctx tokens
     n_cpu_moe: int = 0  # auto keeps the experts of so many layers on the CPU, by override_tensors
+    guesses: bool = False  # target: passes verify guesses of a draft on another machine
     mtp: bool = False  # draft: it is the MTP layers of its file; target: its own MTP layers are the draft
 
     @classmethod
@@ -122,6 +123,7 @@ class ModelOptions:
                 *tensor_overrides(value("override_tensor"), flag_of(role, "override_tensor")),
                 *overrides(value("cpu_moe"), value("n_cpu_moe"), value("n_cpu_ffn")),
             ),
+            guesses=role == "target" and o["draft_host"] is not None,
             context=cast(ContextOptions, {name: value(name) for name in ContextOptions.__annotations__}),
             **{name: value(name) for name in _AS_GIVEN},
         )

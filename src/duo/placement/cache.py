@@ -17,6 +17,11 @@ BLOCKS = {
 _FLOAT = 4  # bytes: what compresses keys is not quantised
 
 KEEP_HEADS = ("bailingmoe3",)  # a target's cache has room for its MTP layers, too, although nothing is kept there
+# Encoders, and models that write by diffusion.
+NO_CACHE = frozenset({
+    "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
+    "gemma-embedding", "wavtokenizer-dec", "dream", "llada", "llada-moe", "rnd1",
+})  # fmt: skip
 # Architectures that keep an index of their keys, of one head.
 _INDEXED = ("deepseek32", "glm-dsa", "hy_v4", "dots3note", "minimax-m3", "qwen4exp", "glm5-next")
 
@@ -45,13 +50,15 @@ def padded(n_cells: int) -> int:
 
 def cache_bytes(h: Header, shape: CacheShape, *, mtp: bool = False) -> tuple[int, ...]:
     """Of each layer. mtp: of a context for the MTP layers, which only attend."""
+    if h.architecture in NO_CACHE:
+        return (0,) * h.n_layer
     if h.architecture == COMPRESSED and not mtp:
         return _compressed_bytes(h, shape)
     widths = [_widths(h, i) for i in range(h.n_layer)]
     if not shape.flash_attn:  # values are transposed then, and all layers have room for the widest ones
         widest = max((v for _, v in widths), default=0)
         widths = [(k, widest if v else 0) for k, v in widths]
-    indexed = _indexed_layers(h) if not mtp or h.architecture == "glm5-next" else frozenset()
+    indexed = _indexed_layers(h)
     n_index = _index_bytes(h, shape) if indexed else 0
     n_loops = max(1, _number(h, "num_loops"))  # layers that are computed several times, each time with other cells
     return tuple(

@@ -32,6 +32,7 @@ class Need:
     matrix: tuple[int, ...] = ()
     kept_matrix: int = 0  # the same of what -ot keeps on the CPU, whatever layer it is of
     host_cache: int = 0  # on the CPU, wherever the layers are
+    marks: int = 0  # the part of host that is the states of prompts
 
     @property
     def n_all(self) -> int:
@@ -59,7 +60,7 @@ class Places:
     devices: tuple[int, ...]
     fixed: tuple[int, ...]  # the part that is exact: weights and cache
     host: int
-    host_cache: int = 0  # part of host
+    host_cache: int = 0  # part of host, with the states of prompts
 
 
 def cells(n_ctx: int, *, draft: bool, keeps_states: bool = False) -> int:
@@ -190,7 +191,7 @@ def need_of(
         (n if i in caches else 0) + n_copies * state
         for i, (n, state) in enumerate(zip(attention_cache, states, strict=True))
     ]
-    host = weights.host + (0 if draft else n_marks * n_parallel * sum(states))
+    marks = 0 if draft else n_marks * n_parallel * sum(states)
     # The largest live numbers of a row (measured with llama.cpp's graph of a llama): in attention, and between the
     # matrices of the feed-forward part. Flash attention keeps no scores, and its mask has half precision.
     attention = 4 * 4 * h.n_embd + (2 * n_cells if flash_attn else 4 * (h.n_head + 1) * n_cells)
@@ -199,12 +200,13 @@ def need_of(
         weights=tuple(weights.layers),
         cache=tuple(by_layer) if offload_kqv else (0,) * h.n_layer,
         output=weights.output,
-        host=host,
+        host=weights.host + marks,
         work=n_ubatch * max(attention, forward),
         logits=n_ubatch * 4 * (h.n_vocab + 2 * h.n_embd),
         matrix=tuple(weights.matrix) if helped else (),
         kept_matrix=weights.kept_matrix if helped else 0,
         host_cache=0 if offload_kqv else sum(by_layer),
+        marks=marks,
     )
 
 
@@ -237,7 +239,7 @@ def places(need: Need, n_gpu_layers: int, shares: Sequence[float]) -> Places:
     devices = tuple(f + w for f, w in zip(fixed, work, strict=True))
     computes = n < need.n_all or bool(need.host_cache)
     host += max(need.work, need.logits if n == 0 else 0) if computes else 0
-    return Places(devices, tuple(fixed), host, need.host_cache + sum(need.cache[:first]))
+    return Places(devices, tuple(fixed), host, need.host_cache + need.marks + sum(need.cache[:first]))
 
 
 def most_layers(need: Need, room: Sequence[int], shares: Sequence[float] | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any, cast
 
 from duo import _core
@@ -19,7 +20,7 @@ from duo.placement.fit import PairPlacement
 from duo.placement.memory import kept_on_cpu
 from duo.placement.packing import cheap_draft
 from duo.placement.prior import SMALL, expect
-from duo.placement.resolve_auto import resolve_auto
+from duo.placement.resolve_auto import for_vocabulary, resolve_auto
 from duo.placement.teams import teams
 from duo.support.context import N_CTX_DEFAULT
 
@@ -162,22 +163,33 @@ def _split(cores: int, target: str, draft: str, share: int) -> tuple[int, int]:
 
 
 def place(
-    target: ModelOptions | None, draft: ModelOptions | None, *, n_ctx_remote: int = 0, drafted: bool = True
+    target: ModelOptions | None,
+    draft: ModelOptions | None,
+    *,
+    n_ctx_remote: int = 0,
+    drafted: bool = True,
+    vocab_only: bool = False,
 ) -> tuple[_core.EngineOptions, PairPlacement | None]:
     """Engine options for the models, and their placement, which is None if no device takes part.
 
     While both models work, their threads together do not outnumber the cores. A model that works alone has all cores.
     target None: it is on another machine, with a context of n_ctx_remote tokens. drafted: whether texts verify guesses
-    (of the draft or of n-grams) by default. Raises BadValueError (unknown device) or DoesNotFitError.
+    (of the draft or of n-grams) by default. vocab_only: of the target, only the vocabulary is loaded. Raises
+    BadValueError (unknown device) or DoesNotFitError.
     """
     out = _core.EngineOptions()
     if target is None:
         assert draft is not None
         out.n_ctx_remote = n_ctx_remote
+        if not draft.n_ctx and os.path.isfile(draft.path):  # as the engine chooses it
+            draft = replace(draft, n_ctx=min(read_header(draft.path).n_ctx_train, n_ctx_remote))
         out.draft = place_alone(draft)
         out.n_parallel = out.draft.n_parallel
         return out, None
-    target, draft, placement = resolve_auto(target, draft, devices())
+    if vocab_only:
+        target, placement = for_vocabulary(target), None
+    else:
+        target, draft, placement = resolve_auto(target, draft, devices())
     cores = usable_cores()
     draft_on_cpu = draft is not None and _on_cpu(draft, placement) and (not _on_gpu(draft) or _keeps_on_cpu(draft))
     both_on_cpu = draft_on_cpu and _on_cpu(target, placement)
@@ -193,6 +205,7 @@ def place(
         n_target = _n_threads(target, cores - (n_draft if drafted else 0))
     out.n_parallel = int(target.n_parallel)
     out.target = _model(target, n_target, drafted=drafted, n_threads_beside=split[0], n_ctx_most=N_CTX_DEFAULT)
+    out.target.vocab_only = vocab_only
     if draft is not None:
         out.draft = _model(draft, n_draft, n_threads_beside=split[1])
         out.shared = _same_gpu(target, placement) or (both_on_cpu and _share_cores(out, cores))

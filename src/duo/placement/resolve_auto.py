@@ -19,12 +19,12 @@ from duo.placement.context_fit import with_largest_context, with_least_context
 from duo.placement.device_rooms import devices_for, rooms_of
 from duo.placement.devices import Device, default_flash_attn
 from duo.placement.fit import ModelPlacement, PairPlacement, PlacementRequest, Room, place_layers
-from duo.placement.host_memory import check_host
+from duo.placement.host_memory import HostUse, check_host
 from duo.placement.memory import Need, context, kept_on_cpu, most_texts, need_of
 from duo.placement.mixture import without_experts
 from duo.placement.packing import saved_bytes
 from duo.placement.projector_device import CPU, projector_bytes
-from duo.placement.states import N_MARKS, state_bytes
+from duo.placement.states import N_MARKS
 from duo.support.wording import plural
 
 N_PADDING = 128  # csrc/llama/pair_check.cpp: sizes of one vocabulary differ by so much at most
@@ -71,7 +71,8 @@ def needs(
         need_of(
             h, n_ctx, draft=m.role == "draft", type_k=m.type_k, type_v=m.type_v, n_ubatch=m.n_ubatch,
             flash_attn=m.flash_attn != "off", overrides=m.override_tensors, n_contexts=m.n_contexts,
-            n_parallel=1 if m.n_parallel == "auto" else m.n_parallel, guesses=m.role == "target" and draft is not None,
+            n_parallel=1 if m.n_parallel == "auto" else m.n_parallel,
+            guesses=m.guesses or (m.role == "target" and draft is not None),
             mtp=m.mtp, shared=m is draft and m.mtp and m.path == target.path, helped=_helped(m, devices),
             n_marks=min(m.ctx_checkpoints, N_MARKS), offload_kqv=m.offload_kqv,
         )
@@ -196,6 +197,11 @@ def _fits(
     return same_layers and all(n <= rooms[name].usable for name, n in used.items())
 
 
+def for_vocabulary(target: ModelOptions) -> ModelOptions:
+    """The options with numbers instead of auto, for a model of which only the vocabulary is loaded."""
+    return _without_auto(target.for_texts(1) if target.n_parallel == "auto" else target)
+
+
 def resolve_auto(
     target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]
 ) -> tuple[ModelOptions, ModelOptions | None, PairPlacement | None]:
@@ -228,11 +234,11 @@ def resolve_auto(
         return _without_auto(target), None if draft is None else _without_auto(draft), None
     headers = [read_header(m.path) for m in models]
     p = placement_of(target, draft, headers, devices)
-    advice = "lower -c, " if p.target.auto or target.n_gpu_layers == "all" else "raise -ngl, lower -c, "
-    if target.ctx_checkpoints and any(state_bytes(headers[0])):
-        advice = advice.replace("lower -c,", "lower -c or -ctxcp,")
-    n_cache = sum(x.bytes.host_cache for x in p.models)
-    check_host(target, sum(x.bytes.host for x in p.models), n_cache, p.target.bytes.host, advice, on_device=True)
+    of_all, of_target = [x.bytes for x in p.models], p.target.bytes
+    n_cache = sum(b.host_cache for b in of_all)
+    use = HostUse(sum(b.host for b in of_all), n_cache, of_target.host - of_target.host_cache)
+    may_move = not p.target.auto and target.n_gpu_layers != "all"
+    check_host(target, use, on_device=True, drafted=draft is not None, may_move=may_move)
     placed_draft = None if draft is None or p.draft is None else _placed(draft, p.draft)
     return _placed(target, p.target), placed_draft, p
 
@@ -246,9 +252,9 @@ def _check_cpu(target: ModelOptions, draft: ModelOptions | None, devices: Sequen
     apart = models if saved else list({m.path: m for m in models}.values())
     n_weights = sum(model_bytes(m.path) + _added(m, read_header(m.path), devices) for m in apart) - saved
     n_weights += sum(n_adapter_bytes(m) for m in models) + projector_bytes(models, devices)[CPU]
-    n_cache = sum(n.total_cache for n in needs(target, draft, headers, devices))
-    advice = "lower -c, " if n_weights <= _core.memory_available() else ""
-    check_host(target, n_weights + n_cache, n_cache, model_bytes(target.path), advice, on_device=False)
+    n_cache = sum(n.total_cache + n.marks for n in needs(target, draft, headers, devices))
+    use = HostUse(n_weights + n_cache, n_cache, model_bytes(target.path))
+    check_host(target, use, on_device=False, drafted=draft is not None)
 
 
 def _without_auto(m: ModelOptions) -> ModelOptions:

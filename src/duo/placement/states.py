@@ -33,7 +33,8 @@ def _has_snapshots(h: Header, *, guesses: bool) -> bool:
 
 
 def n_states(h: Header, *, draft: bool, guesses: bool, n_parallel: int) -> int:
-    """States that a context makes room for. guesses: whether a draft model guesses for it."""
+    """States that a context makes room for. guesses: whether a draft model guesses for it, here or on another
+    machine."""
     if draft:
         return n_parallel if h.architecture == "plamo2" else max(N_BRANCHES, 4 * n_parallel)
     return n_parallel * (1 + N_SNAPSHOTS if _has_snapshots(h, guesses=guesses) else 2)

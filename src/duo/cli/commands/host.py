@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def host(role: str, params: dict[str, Any]) -> None:
         end_with_parent(address.path)
     path = str(params["model"] or demo_pair()[role == "draft"])
     one = ModelOptions.of(placing, "draft" if role == "draft" else "target", path)
-    one = use_servers(one, placing["rpc"] or ())
+    one = replace(use_servers(one, placing["rpc"] or ()), guesses=role == "verify")
 
     def ready(address: HostAddress, model: _core.SharedModel) -> None:
         packed.note_checked(options, model.packed_file)
