@@ -16,7 +16,7 @@ from duo import Duo, _core
 from duo.benchmark import doctor
 from duo.benchmark.doctor import log_softmax
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 Rows = npt.NDArray[np.float64]
 N_TOKENS = 24

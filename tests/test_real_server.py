@@ -16,7 +16,7 @@ from served import CALLED, Server, served
 from duo import Duo
 from duo.chat.tools_in_words import described
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 CHAT = "/v1/chat/completions"
 QUESTIONS = ["What is the capital of France?", "Name three colours.", "Write a line about the sea.", "What is 2 + 2?"]

@@ -11,7 +11,7 @@ from real_files import GEMMA3, LIST, SMOLLM2, TALES, need_models
 from duo import Duo
 from duo.gguf_tools.switched_duo import SwitchedDuo
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 Tokens = tuple[int, ...]
 N_TOKENS = 24
