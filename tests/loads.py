@@ -66,8 +66,11 @@ def _outcome(paths: list[Any], options: dict[str, Any]) -> Outcome:
     child = _child()
     assert child.stdin is not None
     assert child.stdout is not None
-    child.stdin.write(json.dumps([[os.fspath(p) for p in paths], options]).encode() + b"\n")
-    child.stdin.flush()
+    try:
+        child.stdin.write(json.dumps([[os.fspath(p) for p in paths], options]).encode() + b"\n")
+        child.stdin.flush()
+    except BrokenPipeError:
+        return Outcome("crashed", f"exit code {_end()}, after the case before this one")
     ready, _, _ = select.select([child.stdout], [], [], HANG_S)
     if line := child.stdout.readline() if ready else b"":
         return Outcome(*json.loads(line))

@@ -91,11 +91,13 @@ def test_a_text_never_waits_for_its_draft_host(
     with proxy(draft_host.address) as way, with_draft_at(way.address, delay=(0, 1)) as d:
         until_it_helps(d)
         stop = (lambda: way.set("silent")) if how == "silent" else (lambda: draft_host.send(signal.SIGSTOP))
-        for text, e in zip(TEXTS, expected, strict=True):
-            r = write(d, text, {10: stop})
-            assert same(r, e)
-            assert r.timings["network_lost_n"] == 0
-    draft_host.send(signal.SIGCONT)
+        try:
+            for text, e in zip(TEXTS, expected, strict=True):
+                r = write(d, text, {10: stop})
+                assert same(r, e)
+                assert r.timings["network_lost_n"] == 0
+        finally:
+            draft_host.send(signal.SIGCONT)  # other tests have the same host
 
 
 @pytest.mark.slow

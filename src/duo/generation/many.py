@@ -40,12 +40,21 @@ def as_they_end(
                 for future in running:
                     future.cancel()
                 if stop is not None and not isinstance(e, Exception):
-                    stop()
+                    _ended_by(stop)
                 raise
     except BaseException as e:
         if stop is not None and not isinstance(e, Exception):  # Ctrl-C may have come while it waited
-            stop()
+            _ended_by(stop)
             pool.shutdown()
+        raise
+
+
+def _ended_by(stop: Callable[[], object]) -> None:
+    """Ctrl-C once more does not leave texts that nobody stops."""
+    try:
+        stop()
+    except BaseException:
+        stop()
         raise
 
 
