@@ -270,7 +270,7 @@ def test_weights_larger_than_memory_are_mapped(target: Path, monkeypatch: pytest
         Duo(target, n_ctx=64)
     packed_file(target)
     Duo(target, n_ctx=64, cpu_kernels="duo").close()
-    with pytest.raises(DoesNotFitError, match="duo pack"):
+    with pytest.raises(DoesNotFitError, match="the cache needs"):
         Duo(target, n_ctx=4096, cpu_kernels="duo")  # the cache is not
 
 

@@ -51,16 +51,18 @@ class Hub(HubSettings):
     def fetch_head(self, of_target: HubModel, kinds: tuple[str, ...]) -> Path | None:
         """The head for a target that was fetched, from its repository; None if that has none of these kinds. Raises as
         fetch."""
-        if not kinds:
-            return None
         # Fetching the target has already given the notes.
         quiet = replace(self, note=lambda _: None, listings={} if self.listings is None else self.listings)
-        path, (files, commit) = quiet._look(of_target._replace(heads=kinds))
+        return quiet.noted_head(of_target, kinds) if kinds else None
+
+    def noted_head(self, of_target: HubModel, kinds: tuple[str, ...]) -> Path | None:
+        """fetch_head with this hub's notes."""
+        path, (files, commit) = self._look(of_target._replace(heads=kinds))
         if path is not None:
-            return None if path == quiet._cached(of_target) else path
+            return None if path == self._cached(of_target) else path
         # Without a head the model is chosen, of which the cache may have an earlier commit.
-        is_model = files == quiet._look(of_target)[1][0]
-        return None if is_model else quiet._download(of_target.repo, files, commit)
+        is_model = files == self._look(of_target)[1][0]
+        return None if is_model else self._download(of_target.repo, files, commit)
 
     def has(self, repo: str) -> bool:
         """Whether the cache has anything of a repository."""
