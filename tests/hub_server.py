@@ -164,9 +164,10 @@ class _Handler(BaseHTTPRequestHandler):
         if with_body and self.hub.wrong_size:
             part = part[: -self.hub.wrong_size]
         self.send_header("Content-Length", str(len(part)))
+        if with_body:  # before the client has the headers, which may be all that it reads
+            self.hub.ranges.append(asked)
         self.end_headers()
         if with_body:
-            self.hub.ranges.append(asked)
             self._send(part)
 
     def _send(self, data: bytes) -> None:
