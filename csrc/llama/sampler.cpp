@@ -77,21 +77,10 @@ void sampler::read(float * logits, const sampling_params & sampling, std::span<c
     row_.read(logits, n_vocab_);
 }
 
-// Puts the k best tokens into data_, without those that are forbidden.
-void sampler::look(size_t k) {
-    bound_ = {.n_most = k};
-    row_.top_k(k, top_);
-    take_top();
-}
-
-// Puts the tokens within the bound into data_, and perhaps some more.
+// Puts the tokens within the bound into data_, and perhaps some more, without those that are forbidden.
 void sampler::look(const kept_bound & bound) {
     bound_ = bound;
     row_.within(bound, top_);
-    take_top();
-}
-
-void sampler::take_top() {
     data_.clear();
     for (const top_logit & t : top_) {
         if (t.logit != minus_infinity) {
@@ -222,7 +211,7 @@ int32_t sampler::candidates(float * logits, const sampling_params & sampling, st
 // Chooses candidates from row_.
 int32_t sampler::chosen(const sampling_params & sampling, std::span<const token_id> text, std::span<candidate> out) {
     if (sampling.greedy()) {
-        look(with_logp_ ? std::max(out.size(), n_rivals) : out.size());
+        look({.n_most = with_logp_ ? std::max(out.size(), n_rivals) : out.size()});
     } else {
         look_for_kept(sampling, sampling.position_after(text.size()), false);
     }

@@ -59,10 +59,8 @@ class sampler {
     void    prepare(const sampling_params & sampling);
     void    read(float * logits, const sampling_params & sampling, std::span<const token_id> text);
     int32_t chosen(const sampling_params & sampling, std::span<const token_id> text, std::span<candidate> out);
-    void    look(size_t k);
     void    look(const kept_bound & bound);
     void    look_for_kept(const sampling_params & sampling, size_t n_text, bool in_order);
-    void    take_top();
     void    filter(const sampling_params & sampling, size_t n_text);
     void    score(const sampling_params & sampling, std::span<const token_id> text, size_t n_own);
     void    weigh(const sampling_params & sampling);

@@ -48,7 +48,7 @@ void sampler::look_for_allowed(size_t k) {
     const size_t n_widest = with_logp_ ? std::min(n_widest_draft, size_t(n_vocab_)) : size_t(n_vocab_);
     do {
         k = std::min(k * n_wider, n_widest);
-        look(k);
+        look({.n_most = k});
         grammar_->keep_allowed(data_);
     } while (data_.empty() && k < n_widest);
     if (data_.empty() && !with_logp_ && !grammar_->complete()) {

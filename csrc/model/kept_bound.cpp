@@ -26,8 +26,7 @@ kept_bound kept_bound::of(const sampling_params & s, size_t n_vocab, float best,
     }
     // The filters decide at the edge, so it may be a little low, but not too high by a rounding.
     const auto at = [best](double nats_below) {
-        const double edge = double(best) - nats_below - 0.01 - 1e-6 * std::abs(double(best));
-        return std::max(no_floor, float(edge));
+        return float(double(best) - nats_below - 0.01 - 1e-6 * std::abs(double(best)));
     };
     if (sigma) {
         b.floor = at(reach);

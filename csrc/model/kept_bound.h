@@ -10,8 +10,7 @@
 namespace duo {
 
 struct kept_bound {
-    // Forbidden tokens have -inf, and are below any floor.
-    static constexpr float no_floor = -std::numeric_limits<float>::max();
+    static constexpr float no_floor = -std::numeric_limits<float>::infinity();
     // Target and draft filter their own logits, so a draft races tokens, too, that only its own filters would drop: so
     // many of the best.
     static constexpr size_t n_raced = 64;

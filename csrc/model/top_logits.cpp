@@ -230,27 +230,22 @@ void logit_row::collect(float floor, std::vector<top_logit> & out) const {
     }
 }
 
-void logit_row::top_k(size_t k, std::vector<top_logit> & out) {
+void logit_row::within(const kept_bound & bound, std::vector<top_logit> & out) {
     out.clear();
+    const size_t k = bound.n_all();
     if (k <= 1) {
         if (const token_id best = k == 1 ? argmax() : no_token; best != no_token) {
             out.push_back({best, x_[best]});
         }
         return;
     }
-    collect(floor_of(k), out);
-    sort_.keep_best(out, k);
-}
-
-void logit_row::within(const kept_bound & bound, std::vector<top_logit> & out) {
-    out.clear();
-    float floor = bound.n_all() < size_t(n_) ? floor_of(bound.n_all()) : kept_bound::no_floor;
-    if (bound.floor > floor && bound.n_all() > bound.n_least) {
+    float floor = floor_of(k);
+    if (bound.floor > floor && k > bound.n_least) {
         floor = std::min(bound.floor, floor_of(bound.n_least));
     }
     collect(floor, out);
     if (bound.in_order) {
-        sort_.keep_best(out, bound.n_all());
+        sort_.keep_best(out, k);
     }
 }
 

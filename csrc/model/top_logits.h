@@ -23,11 +23,11 @@ class logit_row {
     // The largest logit; -inf: there is none.
     [[nodiscard]] float max() const { return max_; }
 
-    // The k best (all, if there are no more), best first.
-    void top_k(size_t k, std::vector<top_logit> & out);
-
     // What is within the bound and perhaps some more, best first or in the order of the ids, as the bound says.
     void within(const kept_bound & bound, std::vector<top_logit> & out);
+
+    // The k best (all, if there are no more), best first.
+    void top_k(size_t k, std::vector<top_logit> & out) { within({.n_most = k}, out); }
 
     // How many logits were sorted so far.
     [[nodiscard]] int64_t n_sorted() const { return sort_.n_sorted(); }
