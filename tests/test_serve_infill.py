@@ -33,7 +33,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Make:
 
 
 def prompt(d: Duo, n_predict: int = 16, **fields: object) -> list[int]:
-    return infill_prompt(d, InfillFields.model_validate({**ASKED, **fields}), n_predict)
+    return infill_prompt(d, InfillFields.model_validate({**ASKED, "n_predict": n_predict, **fields}))
 
 
 def words(d: Duo, text: str) -> list[int]:

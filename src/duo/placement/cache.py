@@ -96,19 +96,19 @@ def _first_shared(h: Header) -> int:
 def _indexed_layers(h: Header) -> frozenset[int]:
     if h.architecture not in _INDEXED or not _number(h, "attention.indexer.key_length"):
         return frozenset()
-    layers = {i for i in range(h.n_trunk) if h.n_head_kv[i]}
+    layers = frozenset(i for i in range(h.n_trunk) if h.n_head_kv[i])
     if h.architecture == "hy_v4" and not _number(h, "attention.indexer.top_k"):
         return frozenset()
     if h.architecture == "minimax-m3":
         return frozenset(i for i in layers if i >= _number(h, "leading_dense_block_count"))
-    kinds = h.values.get(f"{h.architecture}.attention.indexer.types")
     if h.architecture in ("deepseek32", "qwen4exp"):
-        return frozenset(layers)
+        return layers
+    kinds = h.values.get(f"{h.architecture}.attention.indexer.types")
     if isinstance(kinds, list):
         return frozenset(i for i in layers if i < len(kinds) and kinds[i])
     if h.architecture == "glm-dsa" and h.n_ctx_train >= 1 << 20:  # GLM-5.2: models/glm-dsa.cpp
         return frozenset(i for i in layers if i < 2 or i % 4 == 2)
-    return frozenset(layers)
+    return layers
 
 
 def _index_bytes(h: Header, shape: CacheShape) -> int:

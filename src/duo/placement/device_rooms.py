@@ -27,10 +27,8 @@ def rooms_of(
         borrows = not d.total and host is not None and not d.name.startswith(DRIVEN)
         free, total = (host.free, host.total) if borrows and host is not None else (d.free, d.total)
         margin = None if not margins else margins[min(len(rooms), len(margins) - 1)] << 20
-        rooms[d.name] = Room(d.name, free, total, DRIVER if d.name.startswith(DRIVEN) else 0, margin)
-    for name, n_bytes in (beside or {}).items():
-        if name in rooms:
-            rooms[name] = rooms[name]._replace(beside=n_bytes)
+        driver = DRIVER if d.name.startswith(DRIVEN) else 0
+        rooms[d.name] = Room(d.name, free, total, driver, margin, (beside or {}).get(d.name, 0))
     return rooms
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from duo.errors import BadValueError
 from duo.server.build_jobs import tokens_of
 from duo.server.errors import ApiError
+from duo.server.request_options import most_tokens
 
 if TYPE_CHECKING:
     from duo.model import Duo
@@ -17,9 +18,9 @@ PROJECT, GAP_FILE = "myproject\n", "filename\n"  # llama-server's: a request doe
 SNIPPET = "\n\n--- snippet ---\n\n"  # before a file, if the model has no token for that
 
 
-def infill_prompt(duo: Duo, f: InfillFields, n_predict: int) -> list[int]:
+def infill_prompt(duo: Duo, f: InfillFields) -> list[int]:
     """Token ids. The end of the prefix and the beginning of the suffix share a batch, 3:1, and the last tokens of the
-    other files fill the rest of the context. n_predict: tokens that the answer may have; -1: no limit.
+    other files fill the rest of the context.
 
     llama-server refuses a prompt that does not fit then. Here the answer keeps its place, a quarter of the context at
     most, and the prompt becomes shorter. Raises BadValueError, ApiError.
@@ -34,6 +35,8 @@ def infill_prompt(duo: Duo, f: InfillFields, n_predict: int) -> list[int]:
     bos = [vocabulary.bos] * (vocabulary.add_bos and vocabulary.bos >= 0)
 
     n_ctx, n_batch = duo.n_ctx(), duo.options["n_batch"]
+    n_server, n_asked = duo.defaults.get("max_tokens", -1), most_tokens(f)
+    n_predict = n_server if n_asked is None else n_asked
     n_answer = min(max(1, n_predict) if n_predict >= 0 else n_ctx, n_ctx // 4)
 
     def gap(n_most: int) -> list[int]:
@@ -45,8 +48,7 @@ def infill_prompt(duo: Duo, f: InfillFields, n_predict: int) -> list[int]:
     ids = gap(n_batch)
     if len(ids) + n_answer > n_ctx:
         ids = gap(min(n_batch, max(0, n_ctx - n_answer - 2)))
-    n_server = max(-1, duo.defaults.get("max_tokens", -1))
-    n_files = min(n_ctx - n_batch - 2 * n_server, n_ctx - n_answer - len(ids))
+    n_files = min(n_ctx - n_batch - 2 * max(-1, n_server), n_ctx - n_answer - len(ids))
     return _last(files, n_files) + ids
 
 

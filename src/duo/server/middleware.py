@@ -81,8 +81,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         body = scope["duo.body"] if self._service.is_asleep else b""
-        with naps.visit() as visit:
-            visit.counts = False  # unless it uses the models
+        with naps.visit(counts=False):  # unless it uses the models
             try:
                 await self._app(scope, receive, send)
             except Asleep:
@@ -93,7 +92,7 @@ class Gate:
                         reason="origin",
                     ) from None
                 await naps.wake()
-                visit.counts = True
+                naps.used()
                 scope["duo.body"], body = body, b""
                 await self._app(scope, receive, send)
 

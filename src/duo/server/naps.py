@@ -27,13 +27,11 @@ log = logging.getLogger("duo.server")
 
 
 @dataclass
-class Visit:
-    """Who may need the models. counts: the time without a request begins again at its end."""
-
-    counts: bool = True
+class _Visit:
+    counts: bool
 
 
-_visit: ContextVar[Visit | None] = ContextVar("visit", default=None)  # of the running task
+_visit: ContextVar[_Visit | None] = ContextVar("visit", default=None)  # of the running task
 
 
 class Naps:
@@ -60,13 +58,14 @@ class Naps:
         return path in QUIET or path.startswith(("/ui/", "/v1/models/"))
 
     @contextmanager
-    def visit(self) -> Iterator[Visit]:
-        """A request, from its head to the end of its answer. Meanwhile the models stay."""
-        visit = Visit()
+    def visit(self, *, counts: bool = True) -> Iterator[None]:
+        """A request, from its head to the end of its answer. Meanwhile the models stay. counts: the time without a
+        request begins again at its end; otherwise only if it has used the models."""
+        visit = _Visit(counts)
         self._n_inside += 1
         before = _visit.set(visit)
         try:
-            yield visit
+            yield
         finally:
             _visit.reset(before)
             self._n_inside -= 1

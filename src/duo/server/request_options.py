@@ -63,9 +63,8 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
     if isinstance(stop := out.get("stop"), str):
         out["stop"] = [stop]
     out["stop"] = [s for s in out.get("stop", ()) if s]
-    n = _first(f.max_completion_tokens, f.max_tokens, f.n_predict)
-    if n is not None:
-        out["max_tokens"] = -1 if n < 0 else min(n, NO_LIMIT)
+    if (n := most_tokens(f)) is not None:
+        out["max_tokens"] = n
     if f.seed is not None:
         out["seed"] = -1 if f.seed in (-1, ANY_SEED) else f.seed
     # Clients of Anthropic's API send thinking_budget_tokens with every request. A target elsewhere has no limit.
@@ -85,6 +84,12 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
     if out.get("id_slot", -1) >= duo.session.turns.n:
         raise BadValueError(f"id_slot is {f.id_slot}; there are {duo.session.turns.n} slots, from 0")
     return out
+
+
+def most_tokens(f: TextFields) -> int | None:
+    """Of an answer, as the request says; -1: no limit. None: the server's default."""
+    n = _first(f.max_completion_tokens, f.max_tokens, f.n_predict)
+    return None if n is None else -1 if n < 0 else min(n, NO_LIMIT)
 
 
 def _check_taken(f: TextFields) -> None:

@@ -40,12 +40,6 @@ class Stage(Enum):
     DRAINING = "the server is shutting down"
 
 
-class Visit(Protocol):
-    """A request. counts: the time without a request begins again at its end."""
-
-    counts: bool
-
-
 class Sleeper(Protocol):
     """Frees the models while nobody asks (duo.server.naps)."""
 
@@ -53,7 +47,7 @@ class Sleeper(Protocol):
 
     def is_quiet(self, path: str) -> bool: ...
 
-    def visit(self) -> AbstractContextManager[Visit]: ...
+    def visit(self, *, counts: bool = True) -> AbstractContextManager[None]: ...
 
     def used(self) -> None: ...
 

@@ -18,7 +18,6 @@ from duo.server.formats.native import NativeShape
 from duo.server.formats.shape import AnswerFormat
 from duo.server.infill_prompt import infill_prompt
 from duo.server.request_body import fields_of
-from duo.server.request_options import text_options
 from duo.server.respond import respond
 from duo.server.schemas import ChatFields, CompletionFields, InfillFields, PromptFields, TextFields
 from duo.server.text import ServedText
@@ -83,8 +82,8 @@ def add(router: RouteTable, service: Service) -> None:
         f = _with_n_probs(await fields_of(service, request, InfillFields))
 
         def make() -> tuple[list[ServedText], AnswerFormat]:
-            duo, n_most = service.duo, text_options(f, service.duo).get("max_tokens", -1)
-            texts = texts_of(duo, f, [(_words(f.input_prefix), infill_prompt(duo, f, n_most))])
+            duo = service.duo
+            texts = texts_of(duo, f, [(_words(f.input_prefix), infill_prompt(duo, f))])
             return texts, native(service, texts, f)
 
         return await respond(service, request, f, count_of(f), make)
