@@ -205,8 +205,8 @@ $(VENV)/pip:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/tools: $(VENV)/pip
-	@$(PIP) install -q 'cmake>=3.21' ninja 'scikit-build-core>=0.11' 'pybind11>=3.0'
+$(VENV)/tools: $(VENV)/pip # Debian 12 and Ubuntu 22.04 make environments with a pip that does not know -C
+	@$(PIP) install -q 'pip>=23.1' 'cmake>=3.21' ninja 'scikit-build-core>=0.11' 'pybind11>=3.0'
 	@touch $@
 
 # The user's arguments or the default, with -fno-dse if the compiler would break llama.cpp's AMX code.
