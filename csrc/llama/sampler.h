@@ -81,7 +81,7 @@ class sampler {
     chain_ptr              filter_;       // top-p, min-p
     std::optional<grammar> grammar_;      // a draft may give it up: grammar_too_slow()
     int64_t                n_held_   = 0; // number of times the grammar was used
-    int64_t                held_us_  = 0; // time for cloning its states
+    int64_t                held_us_  = 0; // CPU time for cloning its states
     int64_t                n_setups_ = 0;
 
     double     reach_       = 0.0;  // top-n-sigma: how far below the best logit of row_

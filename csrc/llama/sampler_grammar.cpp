@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/thread_clock.h"
 #include "sampler.h"
 
 namespace duo {
@@ -15,8 +15,9 @@ constexpr float logit_refused = -std::numeric_limits<float>::infinity();
 constexpr size_t n_asked        = 8;    // number of candidates that the grammar checks first
 constexpr size_t n_wider        = 8;    // factor for each next round
 constexpr size_t n_widest_draft = 4096; // most tokens that a draft searches for an allowed one
-// A draft stops following a grammar that takes longer than this on average, after so many rows. (A thousand
-// alternatives make a state large.) The target then rejects its wrong guesses.
+// A draft stops following a grammar that computes longer than this on average, after so many rows. (A thousand
+// alternatives make a state large.) The target then rejects its wrong guesses. CPU time counts, so that a busy machine
+// does not cost a draft its grammar.
 constexpr int64_t most_us_draft = 2000;
 constexpr int64_t n_held_least  = 3;
 
@@ -37,9 +38,9 @@ bool sampler::grammar_too_slow() {
 }
 
 void sampler::stand_behind(const sampling_params & sampling, std::span<const token_id> text) {
-    const int64_t t0 = now_us();
+    const int64_t t0 = thread_us();
     grammar_->stand_behind(text.subspan(std::min(text.size(), size_t(std::max(0, sampling.n_prompt)))));
-    held_us_ += now_us() - t0;
+    held_us_ += thread_us() - t0;
     ++n_held_;
 }
 
