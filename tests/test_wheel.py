@@ -62,6 +62,32 @@ def test_the_wheel_needs_the_server_and_no_llama_cpp_python() -> None:
     assert '\nProvides-Extra: cuda\nRequires-Dist: nvidia-cublas>=13; extra == "cuda"\n' in more
 
 
+@pytest.mark.skipif(not METADATA.is_file(), reason="no sources")
+def test_a_build_of_another_toolchain_is_configured_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(METADATA.parent))
+    renew = runpy.run_path(str(METADATA.with_name("wheel_target.py")))["renew_builds"]
+    build, record = tmp_path / "llama", tmp_path / "toolchain.txt"
+    configured = ["CMakeCache.txt", "CMakeFiles/4.1.0/CMakeCXXCompiler.cmake", "bin/libx.so"]
+    kept = ["CMakeFiles/x.dir/x.o", "ggml/CMakeFiles/y.dir/y.o", ".ninja_log", "build.ninja"]
+
+    def configure() -> None:
+        for name in (*configured, *kept):
+            (build / name).parent.mkdir(parents=True, exist_ok=True)
+            (build / name).touch()
+
+    def files() -> set[str]:
+        return {str(f.relative_to(build)) for f in build.rglob("*") if f.is_file()}
+
+    configure()
+    renew([build, tmp_path / "duo"], "g++ 12", record)  # from before there was a record; the second was never built
+    assert files() == set(kept)
+    configure()
+    renew([build], "g++ 12", record)
+    assert files() == {*configured, *kept}
+    renew([build], "g++ 13", record)
+    assert files() == set(kept)
+
+
 def test_a_duo_with_its_own_llama_cpp_uses_no_other(bundled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMA_CPP_LIB_PATH", "/elsewhere")  # for llama_cpp, which may be there, too
     assert _libs.library_dir() == bundled / "lib"

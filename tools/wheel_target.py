@@ -7,6 +7,7 @@ import platform
 import runpy
 import shutil
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,7 +84,7 @@ def _make_sysroot(target: Target) -> None:
     """Headers and libraries of an older Debian, and links to what the compiler has of its own."""
     folder, libraries = target.sysroot, target.libraries
     include = folder / "usr" / "include"
-    if (libraries / "older_glibc.o").exists():
+    if (libraries / "libgcc_s.so").exists():
         return
     unpack_debian(OLD_DEBIAN, target.debian, "libc6-dev,libgomp1,libvulkan1", folder)
     for link in list(folder.rglob("*")):
@@ -99,16 +100,44 @@ def _make_sysroot(target: Target) -> None:
     (libraries / "libgomp.so").symlink_to("libgomp.so.1")
     # As GCC's own: what the old libgcc_s lacks is in the new libgcc.a.
     (libraries / "libgcc_s.so").write_text(f"GROUP ( /lib/{target.triplet}/libgcc_s.so.1 -lgcc )\n")
+
+
+def _compile_older_glibc(target: Target) -> None:
+    """Each time: it takes no time, and a sysroot outlasts changes of the source."""
+    folder, libraries = target.sysroot, target.libraries
     compiler = [f"{target.compilers}gcc", *_include_flags(target)[0].split(), f"--sysroot={folder}"]
     run(*compiler, "-c", "-O2", "-fPIC", OWN / "older_glibc.c", "-o", libraries / "older_glibc.o")
+
+
+def _toolchain(target: Target, env: Mapping[str, str]) -> str:
+    """All that decides how a file is compiled and linked for the target."""
+    sources = [(OWN / name).read_text() for name in ("older_glibc.cmake", "older_glibc.c")]
+    compiler = run(f"{target.compilers}g++", "--version", quiet=True)
+    variables = [f"{name}={env[name]}\n" for name in sorted(env) if name.startswith(("DUO_SYSROOT", "DUO_WHEEL_"))]
+    return "".join([*variables, compiler, *sources])
+
+
+def renew_builds(folders: Iterable[Path], toolchain: str, record: Path) -> None:
+    """Lets CMake configure these builds anew if `record` names another toolchain or none: CMake keeps the flags that it
+    read first. Object files stay, and ninja compiles those whose command has changed."""
+    if record.is_file() and record.read_text() == toolchain:
+        return
+    for folder in folders:
+        (folder / "CMakeCache.txt").unlink(missing_ok=True)
+        for compilers in folder.glob("CMakeFiles/[0-9]*"):  # what this release of CMake knows of them
+            shutil.rmtree(compilers)
+        for library in folder.rglob("*.so"):  # no rule of ninja knows that older_glibc.o is in it
+            library.unlink()
+    record.write_text(toolchain)
 
 
 def compiler_environment(target: Target) -> dict[str, str]:
     """For CMake: the toolchain and what it reads; the programs of this environment first."""
     _make_sysroot(target)
+    _compile_older_glibc(target)
     lossy = ADVICE["loses_tile_stores"]((f"{target.compilers}g++",))
     c, cxx = _include_flags(target)
-    return os.environ | {
+    env = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "CMAKE_TOOLCHAIN_FILE": str(OWN / "older_glibc.cmake"),
         "CMAKE_ARGS": "",
@@ -119,6 +148,9 @@ def compiler_environment(target: Target) -> dict[str, str]:
         "DUO_WHEEL_C_FLAGS": c,
         "DUO_WHEEL_FLAGS": " ".join(filter(None, [cxx, ADVICE["KEEP_STORES"] if lossy else ""])),
     }
+    builds = [target.folder / "llama", *BUILD.glob(f"duo-*_{target.machine}")]
+    renew_builds(builds, _toolchain(target, env), target.folder / "toolchain.txt")
+    return env
 
 
 def names_for(target: Target, python: str) -> dict[str, str]:
