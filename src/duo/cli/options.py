@@ -30,8 +30,16 @@ from duo.options.threads import NICE
 from duo.support.text_file import text_of
 
 FROM_FILE = {"grammar": ("--grammar-file",), "json_schema": ("-jf", "--json-schema-file")}
-# With the options whose value is a text or a list of texts.
-REPEATABLE = ("images", "logit_bias", "dry_sequence_breakers", "url")
+REPEATABLE = (
+    "stop",
+    "images",
+    "logit_bias",
+    "dry_sequence_breakers",
+    "override_tensor",
+    "override_tensor_draft",
+    "url",
+    "api_key_file",
+)
 # The same, and one value may hold several.
 COMMA_SEPARATED = (
     "lora",
@@ -67,7 +75,7 @@ def _option(name: str, hint: Any, o: Opt) -> click.Option:
     default = o.default
     shown = "on" if default is True else "off" if default is False else default
     shown = ",".join(map(str, shown)) if isinstance(shown, list) else shown
-    is_list = name in REPEATABLE or get_args(hint)[0] in (str | list[str], str | list[str] | None)
+    is_list = name in REPEATABLE and get_args(hint)[0] != str | None  # a client's key is in one file, a server's in any
     several = Repeatable if is_list else CommaSeparated if name in COMMA_SEPARATED else None
     text = o.help if several is None else f"{o.help} May be repeated."
     text = text if shown in (None, "", {}) or "efault" in o.help else f"{text} [default: {shown}]"
