@@ -38,8 +38,9 @@ d.close()
 def test_a_child_waits_for_no_thread_of_its_parent() -> None:
     """Another thread holds a stream's lock while this one forks. A child that waits for it is killed by its alarm."""
     code = """
-import os, signal, sys, threading, duo
+import os, signal, sys, threading, warnings, duo
 from contextlib import suppress
+warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of a fork beside threads
 d = duo.Duo(n_ctx=128)
 s = d.stream("x", ignore_eos=True)
 inside, leave = threading.Event(), threading.Event()

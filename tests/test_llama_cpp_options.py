@@ -312,6 +312,7 @@ def test_options_of_conversations_and_servers_choose_the_command(
         (["--system_prompt", "x"], "chat"),
         (["--api_key", "k"], "serve"),
         (["-no-cnv", "-st", "-p", "hi"], "run"),
+        (["-st", "--no-display-prompt", "-p", "hi"], "chat"),
         (["--stop", "--port", "-p", "hi"], "run"),
         (["--system-prompt=Be brief."], "chat"),
         (["--jinja", "--port", "8081"], "serve"),

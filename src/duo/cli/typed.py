@@ -12,7 +12,6 @@ from duo.cli import show
 from duo.cli.llama_cpp_line import taken_by
 from duo.cli.llama_cpp_taken import TAKEN
 from duo.cli.on_off import OFF, ON, OPPOSITE, VARIABLE
-from duo.cli.repeated import Repeatable
 from duo.errors import BadValueError
 
 
@@ -31,7 +30,7 @@ def typed_args(ctx: click.Context, without: Collection[str]) -> list[str]:
 def _as_args(p: click.Option, value: Any) -> list[str]:
     if p.is_flag:
         return [p.opts[0]] if value or not p.secondary_opts else [p.secondary_opts[0]]
-    several = value if isinstance(p, Repeatable) and isinstance(value, tuple) else [value]
+    several = value if p.multiple and isinstance(value, tuple) else [value]
     return [x for one in several for x in (p.opts[-1], *map(_text, one if p.nargs > 1 else [one]))]
 
 
