@@ -168,7 +168,8 @@ def test_a_terminal_that_cannot_edit_and_answers_that_go_to_a_file(
 
 @pytest.mark.parametrize(("line", "offered"), [
     ("/", ["/exit", "/load", "/save"]), ("/lo", ["/load"]), ("/load ", []), ("x", []), ("/mode ", ["async", "sync"]),
-    ("/mode pl", ["plain"]), ("a\n/lo", []), ("/nothing ", []), ("/save b", ["ook"]),
+    ("/mode pl", ["plain"]), ("a\n/lo", []), ("/nothing ", []), ("/save b", ["ook"]), ("/image b", ["ook"]),
+    ("/audio b", ["ook"]),
 ])  # fmt: skip
 def test_what_is_completed(line: str, offered: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -7,6 +7,7 @@ import pytest
 from duo import BadValueError
 from duo.cli.commands.serve import OF_ROUTER, env_of_models
 from duo.cli.main import command_named
+from duo.cli.repeated import Repeatable
 from duo.cli.typed import spelled_by, typed_args
 from duo.server.router.sources import known_models, of_folder, presets_of
 
@@ -145,13 +146,31 @@ def test_what_counts_most_comes_last(tmp_path: Path) -> None:
     assert all(s.on_startup for s in found.values())
 
 
+def test_what_adds_up_on_a_command_line_does_not_from_one_place_to_the_next(tmp_path: Path) -> None:
+    command = command_named("serve")
+    assert command is not None
+    file = tmp_path / "models.ini"
+    file.write_text("[*]\nlora = a,b\nr = x\nc = 1\n[a/m]\nlora = c\nr = y\n[a/n]\nspec-type = none\n")
+    with command.make_context("serve", ["--stop", "z", "-r", "zz"]) as ctx:
+        own = typed_args(ctx, ())
+    found = known_models(
+        folder=None, presets=presets_of(file, spelled_by(command, "serve")), cached=[], own=own,
+        repeatable={p.opts[-1] for p in command.params if isinstance(p, Repeatable)},
+    )  # fmt: skip
+    typed = ("--reverse-prompt", "z", "--reverse-prompt", "zz")
+    assert {name: s.args for name, s in found.items()} == {
+        "a/m": ("-hf", "a/m", "-c", "1", "--lora", "c", *typed),
+        "a/n": ("-hf", "a/n", "--lora", "a,b", "-c", "1", "--spec-type", "none", *typed),
+    }
+
+
 def test_what_was_typed_goes_to_each_model() -> None:
     command = command_named("serve")
     assert command is not None
     typed = [
         "--port", "1", "-c", "99", "--no-mmap", "-fa", "--logit-bias", "5+1", "-l", "6+1", "--jinja",
         "--control-vector-layer-range", "1", "2", "--rope-scale", "2", "--reasoning", "auto", "--api-key", "secret",
-        "--cache-prompt", "-v",
+        "--cache-prompt", "-v", "--lora", "a", "--lora", "b,c", "--stop", "x", "-r", "y",
     ]  # fmt: skip
     with command.make_context("serve", typed) as ctx:
         out = typed_args(ctx, ("port", "api_key"))

@@ -32,8 +32,7 @@ class CommandCompleter(Completer):
         self._names = [f"/{name}" for name in names]
         file = PathCompleter(expanduser=True)
         self._values: dict[str, Completer] = {
-            "/save": file,
-            "/load": file,
+            **dict.fromkeys(("/save", "/load", "/image", "/audio"), file),
             "/mode": WordCompleter(list(get_args(Mode)), sentence=True),
         }
 

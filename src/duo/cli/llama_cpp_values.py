@@ -4,11 +4,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import unquote
 
 from duo.cli.on_off import OFF, ON
 from duo.options.check import WrongValueError, check_value
 from duo.options.generate import GenerateOptions
+
+INFINITE = float("inf")
+# Bounds of options for which llama.cpp takes any number: what is beyond is as the bound (common/arg.cpp and
+# src/llama-sampler.cpp). min_p above 1 leaves one token there, also of several that are equally probable.
+_BOUNDS = {
+    "temperature": (0.0, INFINITE),
+    "top_k": (0.0, INFINITE),
+    "top_p": (0.0, 1.0),
+    "min_p": (0.0, 1.0),
+    "typical_p": (0.0, 1.0),
+    "top_n_sigma": (-1.0, INFINITE),
+    "xtc_probability": (0.0, 1.0),
+    "xtc_threshold": (0.0, 1.0),
+    "dynatemp_range": (0.0, INFINITE),
+}
+
+
+def in_range(name: str, value: Any) -> Any:
+    """What llama.cpp's command line makes of the value of an option of duo. It is checked elsewhere."""
+    if name == "n_parallel" and value == "-1":
+        return "auto"
+    if name not in _BOUNDS or not isinstance(value, str):
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        return value
+    least, most = _BOUNDS[name]
+    return f"{least:g}" if number < least else f"{most:g}" if number > most else value
+
 
 # What a value means: arguments of duo, or values of parameters that are not given. Raises ValueError.
 Meaning = Callable[[str], list[str] | dict[str, str]]
@@ -25,12 +56,12 @@ def only(*values: str, words: str = "") -> Meaning:
     return check
 
 
-def number(least: float = -float("inf"), most: float = float("inf"), words: str = "a number") -> Meaning:
+def number(least: float = -INFINITE, most: float = INFINITE, words: str = "a number") -> Meaning:
     """Any number in the range, which the words describe."""
     return _in_range(float, least, most, words)
 
 
-def integer(least: float = -float("inf"), most: float = float("inf"), words: str = "a whole number") -> Meaning:
+def integer(least: float = -INFINITE, most: float = INFINITE, words: str = "a whole number") -> Meaning:
     return _in_range(int, least, most, words)
 
 
@@ -73,7 +104,7 @@ def rope_scale(value: str) -> list[str]:
         factor = float(value)
     except ValueError:
         factor = 0.0
-    if not 0.0 < factor < float("inf"):
+    if not 0.0 < factor < INFINITE:
         raise ValueError("it has to be a number above 0")
     return ["--rope-freq-scale", repr(1.0 / factor)]
 

@@ -17,7 +17,9 @@ from duo._openmp import wait_policy
 from duo.cli.complete import by_metavar
 from duo.cli.help_groups import help_all, write_options
 from duo.cli.llama_cpp_line import Meant, meaning_of, of_environment, without_effect
+from duo.cli.llama_cpp_values import in_range
 from duo.cli.on_off import Flag
+from duo.cli.repeated import CommaSeparated, Repeatable
 from duo.cli.unknown_option import unknown_option
 from duo.errors import BadValueError
 from duo.options.engine import EngineOptions
@@ -36,6 +38,20 @@ REPEATABLE = (
     "override_tensor",
     "override_tensor_draft",
     "url",
+    "api_key_file",
+)
+# The same, and one value may hold several.
+COMMA_SEPARATED = (
+    "lora",
+    "lora_scaled",
+    "control_vector",
+    "control_vector_scaled",
+    "kv_overrides",
+    "rpc",
+    "spec_type",
+    "alias",
+    "tags",
+    "api_key",
 )
 OWN_THREADS = frozenset(f"n_threads{batch}{draft}" for batch in ("", "_batch") for draft in ("", "_draft"))
 OF_TWO = ("control_vector_layer_range",)
@@ -59,19 +75,19 @@ def _option(name: str, hint: Any, o: Opt) -> click.Option:
     default = o.default
     shown = "on" if default is True else "off" if default is False else default
     shown = ",".join(map(str, shown)) if isinstance(shown, list) else shown
-    text = f"{o.help} May be repeated." if name in REPEATABLE else o.help
+    is_list = name in REPEATABLE and get_args(hint)[0] != str | None  # a client's key is in one file, a server's in any
+    several = Repeatable if is_list else CommaSeparated if name in COMMA_SEPARATED else None
+    text = o.help if several is None else f"{o.help} May be repeated."
     text = text if shown in (None, "", {}) or "efault" in o.help else f"{text} [default: {shown}]"
     base: dict[str, Any] = {"help": text, "default": None, "envvar": list(o.env) or None}
     if "/" in o.flags[-1]:
         return Flag([name, *o.flags], **base)
     if name in VALUE_OPTIONAL:
         base |= {"is_flag": False, "flag_value": "on"}
-    if name in REPEATABLE:
-        base |= {"multiple": True}
     if name in OF_TWO:
         return click.Option([name, *o.flags], type=str, nargs=2, metavar=o.metavar, **base)
     base |= {"metavar": o.metavar or metavar_of(hint), "shell_complete": by_metavar}
-    return click.Option([name, *o.flags], type=str, **base)
+    return (several or click.Option)([name, *o.flags], type=str, **base)
 
 
 def table_options(table: type, opts: dict[str, Opt]) -> Iterator[click.Option]:
@@ -168,7 +184,7 @@ def sequence_breakers(values: tuple[str, ...], *, escape: bool) -> list[str]:
 
 def given_options(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
     """The keywords of `table` that the user gave."""
-    out = {name: params[name] for name in table if params.get(name) not in (None, ())}
+    out = {name: in_range(name, params[name]) for name in table if params.get(name) not in (None, ())}
     for name in OWN_THREADS & out.keys():
         if re.fullmatch(r"-\d{1,9}|0", str(out[name]).strip()):
             del out[name]  # llama.cpp takes as many as there are then; duo chooses

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from duo.cli.complete import by_metavar
+from duo.cli.listings import listing_options
 from duo.cli.on_off import Flag
 
 
@@ -45,10 +46,7 @@ def behind_texts() -> list[click.Parameter]:
                      help="Print one JSON object with the text and all figures, and nothing else, on standard output."),
         click.Option(["trace", "--trace"], type=str, metavar="FILE", shell_complete=by_metavar,
                      help="Write every draft step and verification as a Chrome trace (see duo trace)."),
-        click.Option(["list_devices", "--list-devices"], is_flag=True,
-                     help="List the devices and exit; with --json as JSON, sizes in bytes."),
-        click.Option(["cache_list", "-cl", "--cache-list"], is_flag=True,
-                     help="List the models in the cache of the Hugging Face Hub and exit; with --json as JSON."),
+        *listing_options(("; with --json as JSON, sizes in bytes", "; with --json as JSON")),
         click.Option(["verbose", "-v", "--verbose"], is_flag=True, help="Print llama.cpp's log on standard error."),
         click.Option(["log_file", "--log-file"], type=str, metavar="FILE", shell_complete=by_metavar,
                      envvar="LLAMA_ARG_LOG_FILE",

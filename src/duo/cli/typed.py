@@ -30,7 +30,7 @@ def typed_args(ctx: click.Context, without: Collection[str]) -> list[str]:
 def _as_args(p: click.Option, value: Any) -> list[str]:
     if p.is_flag:
         return [p.opts[0]] if value or not p.secondary_opts else [p.secondary_opts[0]]
-    several = value if p.multiple else [value]
+    several = value if p.multiple and isinstance(value, tuple) else [value]
     return [x for one in several for x in (p.opts[-1], *map(_text, one if p.nargs > 1 else [one]))]
 
 
@@ -82,7 +82,7 @@ def spelled_by(command: click.Command, name: str, without: Collection[str] = ())
 
 def _arguments(p: click.Option, option: str, value: str) -> list[str]:
     if not p.is_flag:
-        return [option, value]
+        return [p.opts[-1] if p.multiple else option, value]  # a router knows it by this name
     if value.lower() not in (*ON, *OFF):
         raise BadValueError(f"{option.lstrip('-')} is {value!r}; write true or false")
     is_on = (value.lower() in ON) == (option in p.opts)

@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+import click
+
 from duo.cli.help_groups import HELP_ALL
 from duo.cli.llama_cpp_line import commands_of, taken_by
 from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, OF_PROMPT, PROGRAM, WORK_OF_OTHERS
 from duo.cli.llama_cpp_taken import OF_NAME
 from duo.cli.nearest import nearest
+from duo.cli.run_options import before_models, behind_texts
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 _FLAGS = [flag for o in (*ENGINE_OPTIONS.values(), *GENERATE_OPTIONS.values()) for flag in o.flags]
+_ITS_OWN = [p for p in (*before_models(), *behind_texts()) if isinstance(p, click.Option)]
 OF_RUN = {name for flag in _FLAGS for name in re.split("[ /]+", flag)}
+OF_RUN |= {name for p in _ITS_OWN for name in (*p.opts, *p.secondary_opts)}
 
 
 def unknown_option(name: str, own_options: Collection[str], command: str) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import os
 import shutil
 import tempfile
 import threading
 from pathlib import Path
 
 from duo.errors import BadValueError, DuoError
+from duo.support.home_process import HomeProcess, PerProcess
 
 RATE = 16_000  # of all kinds that hear, but for those that make speech
-_lock = threading.Lock()
+_lock = PerProcess(threading.Lock)
 _files: list[str] = []
 
 
@@ -21,19 +21,19 @@ def hearing(rate: int) -> str:
     projector hears at this rate; DuoError."""
     if rate != RATE:
         raise BadValueError(f"this model hears {rate} samples a second, and duo can give {RATE}; take another model")
-    with _lock:
+    with _lock():
         if not _files or not Path(_files[0]).is_file():  # the system clears old temporary files
             try:
                 folder = tempfile.mkdtemp(prefix="duo-hearing-")
-                atexit.register(_remove, folder, os.getpid())
+                atexit.register(_remove, folder, HomeProcess())
                 _files[:] = [_written(Path(folder, "hearing.gguf"))]
             except OSError as e:
                 raise DuoError(f"no temporary file can be written ({e.strerror}); free some space") from None
         return _files[0]
 
 
-def _remove(folder: str, pid: int) -> None:
-    if os.getpid() == pid:  # not in a fork, which inherits the functions of atexit
+def _remove(folder: str, home: HomeProcess) -> None:
+    if home.is_this:  # not in a fork, which inherits the functions of atexit
         shutil.rmtree(folder, ignore_errors=True)
 
 

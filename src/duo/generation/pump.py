@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from duo.errors import CancelledError
+from duo.support.home_process import PerProcess
 
 if TYPE_CHECKING:
     from duo.generation.result import Chunk
@@ -36,13 +37,13 @@ class ChunkPump:
 
     def __init__(self, source: ChunkSource) -> None:
         self._source = source
-        self._lock = threading.Lock()
+        self._lock = PerProcess(threading.Lock)
         self._sinks: dict[Readable, Sink] = {}
         self._runs = False
 
     def add(self, text: Readable, sink: Sink) -> None:
         """From now on the text's chunks go to the sink: (chunks, error, ended)."""
-        with self._lock:
+        with self._lock():
             self._sinks[text] = sink
             if not self._runs:
                 self._runs = True
@@ -50,13 +51,13 @@ class ChunkPump:
 
     def remove(self, text: Readable) -> None:
         """The sink gets nothing more, but for what is on its way."""
-        with self._lock:
+        with self._lock():
             self._sinks.pop(text, None)
 
     def _run(self) -> None:
         seen = 0
         while True:
-            with self._lock:
+            with self._lock():
                 if not self._sinks:
                     self._runs = False
                     return

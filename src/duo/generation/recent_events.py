@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from duo.support.home_process import PerProcess
+
 if TYPE_CHECKING:
     from duo.generation.trace_writer import Event
 
@@ -22,7 +24,7 @@ class RecentEvents:
 
     def __init__(self, n: int = N_KEPT) -> None:
         """n: number of events."""
-        self._lock = threading.Lock()
+        self._lock = PerProcess(threading.Lock)
         self._events: deque[Event] = deque(maxlen=n)
         self._n_all = 0  # events so far
         self._until = 0.0
@@ -37,7 +39,7 @@ class RecentEvents:
         self._until = time.monotonic() + LOOKS_FOR_S
 
     def add(self, events: Sequence[Event], network: dict[str, Any]) -> None:
-        with self._lock:
+        with self._lock():
             self._events.extend(events)
             self._n_all += len(events)
 
@@ -46,7 +48,7 @@ class RecentEvents:
 
         A number that is too large comes from another server: all events are new then.
         """
-        with self._lock:
+        with self._lock():
             n_new = self._n_all - after if 0 <= after <= self._n_all else self._n_all
             return self._n_all, list(self._events)[max(0, len(self._events) - n_new) :]
 

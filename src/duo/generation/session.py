@@ -15,6 +15,7 @@ from duo.generation.timings import Timings
 from duo.generation.trace_writer import Event, take_events
 from duo.generation.turns import Turn, Turns
 from duo.placement.belongings import Belongings
+from duo.support.home_process import HomeProcess, PerProcess
 
 # Longest wait for a chunk, so that Ctrl-C and close() from another thread take effect.
 SLICE_US = 50_000
@@ -73,8 +74,9 @@ class EngineSession:
         self.network = network
         self._n_always = 0  # who wants texts to speculate whatever it costs
         self.timings: Timings = {}  # of the text that ended last
+        self.home = HomeProcess()  # that of its threads; a forked child writes nothing and waits for nobody
         # Guards what follows and the trace. Reentrant: the garbage collector may close a stream at any point.
-        self.lock = threading.RLock()
+        self.lock = PerProcess(threading.RLock)
         self._engine: _core.Engine | None = engine
         self._trace = trace
         self._belongings = belongings
@@ -83,7 +85,7 @@ class EngineSession:
         self._hooks: list[RunningHook] = []  # of the running texts
         self._closing = False
         self._pump: ChunkPump | None = None
-        self._gate = threading.RLock()  # held for good when the program ends
+        self._gate = PerProcess(threading.RLock)  # held for good when the program ends
 
     # ---- models
 
@@ -122,7 +124,9 @@ class EngineSession:
     @property
     def in_hook(self) -> bool:
         """Whether this is the target's thread, in a function of the program's own: it cannot wait for a text."""
-        with self.lock:
+        if not self.home.is_this:
+            return False
+        with self.lock():
             return any(hook.is_here for hook in self._hooks)
 
     def check_outside(self) -> None:
@@ -132,7 +136,8 @@ class EngineSession:
 
     def wait_for_turn(self, turn: Turn) -> None:
         """End the turn whatever this raises. BusyError: this thread reads all texts that are written, or is inside
-        one."""
+        one. BadValueError: this is a forked child."""
+        self.home.require()
         self.check_outside()
         self.turns.wait(self.turns.ask(turn))
 
@@ -156,30 +161,30 @@ class EngineSession:
     @contextmanager
     def speculating_always(self) -> Iterator[None]:
         """Texts that begin meanwhile speculate even if it does not pay off."""
-        with self.lock:
+        with self.lock():
             self._n_always += 1
         try:
             yield
         finally:
-            with self.lock:
+            with self.lock():
                 self._n_always -= 1
 
     def add_hook(self, hook: RunningHook | None) -> None:
         """A text with this function will begin."""
-        with self.lock:
+        with self.lock():
             if hook is not None:
                 self._hooks.append(hook)
 
     def add(self, stream: Running) -> None:
         """The text has begun. Raises CancelledError: the session is being closed, and would not end this text."""
-        with self.lock:
+        with self.lock():
             if self._closing:
                 raise CancelledError("this Duo is closed; make a new one")
             self._running.add(stream)
 
     def remove(self, stream: Running | None, hook: RunningHook | None) -> None:
         """The text has ended, or did not begin (None)."""
-        with self.lock:
+        with self.lock():
             if stream is not None:
                 self._running.discard(stream)
             if hook is not None and hook in self._hooks:
@@ -205,14 +210,14 @@ class EngineSession:
     @property
     def pump(self) -> ChunkPump:
         """The thread that reads the texts of event loops."""
-        with self.lock:
+        with self.lock():
             if self._pump is None:
                 self._pump = ChunkPump(self)
             return self._pump
 
     def write_trace(self) -> None:
         """Hands what the workers have recorded to the trace, if it is wanted. Raises DuoError if that fails."""
-        with self.lock:
+        with self.lock():
             if self._trace is not None and self._trace.wanted and self._engine is not None:
                 events = take_events(self._engine)
                 self._trace.add(events, {} if self.network is None else self.network.figures_of_texts)
@@ -221,12 +226,12 @@ class EngineSession:
 
     def hold_readers(self) -> None:
         """From now on threads that read a text wait for ever, instead of coming back while the interpreter goes."""
-        self._gate.acquire()
+        self._gate().acquire()
 
     def pass_gate(self) -> None:
         """A thread that reads a text calls this where it holds no lock."""
         if self._closing:
-            with self._gate:
+            with self._gate():
                 pass
 
     def close(self, last: Callable[[_core.Engine], None]) -> None:
@@ -234,8 +239,13 @@ class EngineSession:
 
         Raises DuoError if the trace cannot be written, and BusyError inside a text.
         """
+        if not self.home.is_this:  # texts, trace and files are the parent's
+            engine, self._engine, self._trace = self._engine, None, None
+            if engine is not None:
+                last(engine)
+            return
         self.check_outside()
-        with self.lock:
+        with self.lock():
             if (engine := self._engine) is None or self._closing:
                 return
             self._closing = True  # streams give out nothing more
@@ -243,7 +253,7 @@ class EngineSession:
         engine.cancel_all()
         for stream in running:
             stream.abort()  # waits for the thread that reads it
-        with self.lock:
+        with self.lock():
             try:
                 self.write_trace()
                 if self._trace is not None:

@@ -16,6 +16,7 @@ from duo.generation.result import Chunk, FinishReason, Result, TokenLogprobs
 from duo.generation.session import SLICE_US, EngineSession
 from duo.generation.timings import Timings, timings
 from duo.generation.turns import Turn
+from duo.support.home_process import PerProcess
 
 if TYPE_CHECKING:
     from duo.generation.prompt_cache import PromptCache
@@ -36,7 +37,7 @@ class Stream(Iterator[Chunk]):
     ) -> None:
         self._session, self._core_text, self._turn = session, text, turn
         # One thread at a time reads. Reentrant: the garbage collector may close a stream at any point.
-        self._lock = threading.RLock()
+        self._lock = PerProcess(threading.RLock)
         self._stopping = False
         self._lost = False  # whether its Duo was closed before it ended
         self.with_logprobs = job.options["logprobs"] is not None
@@ -72,6 +73,7 @@ class Stream(Iterator[Chunk]):
         """The next chunk. None: none came within 50 ms. Raises StopIteration after the last one."""
         self._session.pass_gate()
         if self._open and not self._stopping:
+            self._session.home.require()
             chunk = self._pull()
             self._session.pass_gate()
             if self._open or chunk is not None:
@@ -82,13 +84,15 @@ class Stream(Iterator[Chunk]):
         """The next chunk, without waiting. None: it is not there yet. Raises StopIteration after the last one."""
         if not self._open:
             return self._ended()
-        if not self._lock.acquire(blocking=False):  # somebody closes it, which takes as long as a pass
+        self._session.home.require()
+        lock = self._lock()
+        if not lock.acquire(blocking=False):  # somebody closes it, which takes as long as a pass
             return None
         try:
             if self._open and not self._stopping and (c := self._session.next_chunk(self._core_text, 0)) is not None:
                 return self._take(c)
         finally:
-            self._lock.release()
+            lock.release()
         return None
 
     def _ended(self) -> NoReturn:
@@ -98,7 +102,7 @@ class Stream(Iterator[Chunk]):
         raise StopIteration
 
     def _pull(self) -> Chunk | None:
-        with self._lock:
+        with self._lock():
             if self._stopping or not self._open:
                 return None
             c = self._session.next_chunk(self._core_text, SLICE_US)
@@ -154,10 +158,11 @@ class Stream(Iterator[Chunk]):
         """
         self._session.check_outside()
         self._stopping = True
-        with self._lock:
-            if self._open:
+        with self._lock():
+            if self._open and self._session.home.is_this:
                 self._session.cancel(self._core_text)
                 self._finish("cancelled")
+            self._open = False  # in a forked child its end is the parent's
         if self.on_close is not None:
             on_close, self.on_close = self.on_close, None
             on_close()
@@ -169,7 +174,7 @@ class Stream(Iterator[Chunk]):
 
     def abort(self) -> None:
         """Its Duo is being closed, and the core has ended it. Its reader gets CancelledError."""
-        with self._lock:
+        with self._lock():
             if self._open:
                 self._lost = not self._stopping
                 self._finish("cancelled")
@@ -232,7 +237,7 @@ class Stream(Iterator[Chunk]):
         self.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_open", False):
+        if not getattr(self, "_open", False) or not self._session.home.is_this:
             return
         owner = self._turn.owner
         is_reader = owner is not None and owner[0] == threading.get_ident()

@@ -86,6 +86,7 @@ class AsyncStream:
 
 async def open_async(session: EngineSession, job: Job, came: Callable[[list[Chunk]], None]) -> AsyncStream:
     """Waits for its turn and begins the text. came: as of `AsyncStream`. Raises as `open_stream`."""
+    session.home.require()
     session.check_outside()
     task = asyncio.current_task()
     turn = await turn_async(session, task)
@@ -141,6 +142,7 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
 
 
 async def _prepared(session: EngineSession, prompt: Prompt, options: dict[str, Any], function: str) -> Job:
+    session.home.require()
     session.check_outside()
     return await asyncio.to_thread(checked, session, prompt, options, function)
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from duo.errors import BusyError, CancelledError
+from duo.support.home_process import PerProcess
 
 # (thread, asyncio task or None) that reads a text.
 Owner = tuple[int, object]
@@ -28,9 +29,13 @@ class Turns:
 
     def __init__(self, n: int) -> None:
         self.n = n  # at once
-        self._changed = threading.Condition()
+        self._condition = PerProcess(threading.Condition)
         self._queue: deque[Turn] = deque()
         self._running: list[Turn] = []
+
+    @property
+    def _changed(self) -> threading.Condition:
+        return self._condition()
 
     def new(self, *, alone: bool = False) -> Turn:
         """A turn that has not asked yet. alone: for what runs while nothing else does.

@@ -35,7 +35,9 @@ def _overrides(value: Any) -> Any:
     """A mapping as llama_cpp has it, or llama.cpp's KEY=TYPE:VALUE, comma-separated."""
     values = value
     if isinstance(value, str):  # a comma may be part of a text
-        values = dict(map(_read, re.split(r",(?=[^=,]+=(?:int|float|bool|str):)", value)))
+        values = {}
+        for key, x in map(_read, re.split(r",(?=[^=,]+=(?:int|float|bool|str):)", value)):
+            values.setdefault(key, x)  # the first counts, as in llama.cpp
     if not isinstance(values, Mapping):
         raise ValueError(HOW)
     for key, x in values.items():
@@ -68,6 +70,8 @@ def _scaled(value: Any) -> Any:
     if isinstance(value, str):
         parts = [part.rpartition(":") for part in value.split(",")]
         value = {name: scale for name, _, scale in parts}
+        if len(value) < len(parts):
+            raise ValueError("a file is given twice; give it once, with one scale")
     try:
         values = {os.fspath(name): float(scale) for name, scale in value.items()}
     except (AttributeError, TypeError, ValueError):

@@ -93,7 +93,7 @@ class ServeOptions(TypedDict, total=False):
         ),
     ]
     api_key_file: Annotated[
-        str | None,
+        str | list[str] | None,
         opt(None, "File with one key per line.", "--api-key-file", env="API_KEY_FILE", metavar="FILE"),
     ]
     allowed_hosts: Annotated[

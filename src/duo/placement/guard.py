@@ -22,6 +22,7 @@ from duo.errors import DuoError
 from duo.placement.finding import PLAIN, Finding, kind_of
 from duo.placement.trial import LASTING, NotTriedError, try_products
 from duo.support.cache_folder import cache_folder
+from duo.support.home_process import PerProcess
 from duo.support.json_cache import recall, remember
 
 N_MACHINES = 32
@@ -124,12 +125,12 @@ class _Guard:
 
     def __init__(self) -> None:
         # Reentrant: the garbage collector may close a Duo at any point, and closing calls find.
-        self._lock = threading.RLock()
+        self._lock = PerProcess(threading.RLock)
         self._finding: Finding | None = None
         self._warned = False
 
     def find(self, *, refresh: bool = False) -> Finding:
-        with self._lock:
+        with self._lock():
             if self._finding is None or refresh:
                 self._finding = self._look(refresh)
                 _core.allow_extra_buffers(self._finding.extra_allowed)
@@ -149,7 +150,7 @@ class _Guard:
 
     def tell(self, say: Callable[[str], None]) -> None:
         warning = self.find().warning
-        with self._lock:
+        with self._lock():
             warned, self._warned = self._warned, True
         if warning and not warned:
             say(warning)

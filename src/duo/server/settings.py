@@ -129,12 +129,12 @@ def _digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
 
 
-def keys_of(listed: str | None, file: str | None) -> tuple[bytes, ...]:
+def keys_of(listed: str | None, files: str | list[str] | None) -> tuple[bytes, ...]:
     """Hashes of the keys of --api-key and --api-key-file. Raises BadValueError."""
     keys = comma_separated(listed)
     if listed is not None and not keys:
         raise BadValueError("--api-key names no key; leave it out")
-    if file is not None:
+    for file in [files] if isinstance(files, str) else files or ():
         try:
             lines = Path(file).read_text("utf-8").splitlines()
         except (OSError, ValueError) as e:

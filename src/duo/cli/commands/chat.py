@@ -14,7 +14,9 @@ from duo.cli import show
 from duo.cli.chat_commands import HELP_TEXT, Commands, Leave
 from duo.cli.chat_input import TurnReader
 from duo.cli.help_groups import COMMON, MODELS
+from duo.cli.listings import listed, listing_options
 from duo.cli.models import model_sources
+from duo.cli.on_off import Flag
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given_options, model_options, unescape
 from duo.cli.run_options import of_run
@@ -91,8 +93,10 @@ def _talk(
     *,
     single: bool,
     plain: bool,
+    timed: bool,
     transcript: Transcript | None,
 ) -> None:
+    """timed: with the figures of each answer."""
     commands = Commands(talk, options)
     reader = TurnReader(commands.names, first, plain=plain)
     while True:
@@ -104,6 +108,8 @@ def _talk(
                 commands(turn)
             else:
                 answer(talk, turn, options, color=color, transcript=transcript)
+                if timed and talk.last is not None:
+                    show.show_figures(talk.last, sys.stderr)
                 if not reader.interactive and talk.last is not None and talk.last.finish_reason == "cancelled":
                     raise KeyboardInterrupt
                 if single:
@@ -124,6 +130,8 @@ def _talk(
 
 
 def chat(params: dict[str, Any]) -> None:
+    if listed(params):
+        return
     from duo.chat.chat_template import template_of
     from duo.chat.reading import reasoning_of
     from duo.conversation import Conversation
@@ -155,9 +163,11 @@ def chat(params: dict[str, Any]) -> None:
         if interactive and not params["single_turn"]:
             show.warn("/help lists the commands; Ctrl-C stops an answer, Ctrl-D quits")
         warn_of_start(d)
+        if first is not None and params["display_prompt"]:
+            print(f"> {first}", flush=True)
         _talk(
             talk, options, show.wants_color(params["color"], sys.stdout), first, single=params["single_turn"],
-            plain=params["simple_io"], transcript=transcript,
+            plain=params["simple_io"], timed=params["show_timings"], transcript=transcript,
         )  # fmt: skip
 
 
@@ -168,12 +178,18 @@ def _command() -> click.Command:
         click.Option(["system_prompt_file", "-sysf", "--system-prompt-file"], type=path, metavar="FILE",
                      help="A file with the system prompt."),
         click.Option(["prompt", "-p", "--prompt"], metavar="TEXT", help="The first turn."),
-        click.Option(["file", "-f", "--file"], type=path, metavar="FILE", help="A file with the first turn."),
+        click.Option(["file", "-f", "--file", "-bf", "--binary-file"], type=path, metavar="FILE",
+                     help="A file with the first turn."),
         click.Option(["single_turn", "-st", "--single-turn"], is_flag=True, help="End after one answer."),
         click.Option(["output", "-o", "--output", "--output-file"], type=path, metavar="FILE",
                      help="Also write the conversation to this file."),
         click.Option(["simple_io", "--simple-io"], is_flag=True,
                      help="Read lines without editing, for terminals that cannot."),
+        click.Option(["display_prompt", "--display-prompt/--no-display-prompt"], default=False,
+                     help="Print the first turn of -p or -f before its answer. [default: off]"),
+        Flag(["show_timings", "--show-timings/--no-show-timings"], default=False, envvar="LLAMA_ARG_SHOW_TIMINGS",
+             help="Print the figures of each answer on standard error. [default: off]"),
+        *listing_options(),
         *template_options(),
     ]  # fmt: skip
     return ModelCommand(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import click
 
 from duo.cli import show
 from duo.cli.help_groups import COMMON, MODELS
+from duo.cli.listings import listed
 from duo.cli.models import model_sources
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given_options, model_options, unescape
@@ -59,40 +59,8 @@ def read_prompt(prompt: str | None, file: Path | None, escape: bool) -> str:
         raise BadValueError(f"the prompt in {name} is not UTF-8 (byte {e.start}); convert it") from None
 
 
-def list_devices(*, as_json: bool) -> None:
-    from duo import _core
-    from duo.build_advice import rebuild
-    from duo.placement.devices import devices
-
-    gpus = [d for d in devices() if d.type not in ("cpu", "accel")]
-    if as_json:
-        print(json.dumps({"devices": [d._asdict() for d in gpus]}))
-        return
-    print("Available devices:")
-    for d in gpus:
-        print(f"  {d.name}: {d.description} ({d.total >> 20} MiB, {d.free >> 20} MiB free)")
-    if not _core.supports_rpc():
-        show.warn(f"this llama-cpp-python was built without RPC; to get it: {rebuild()}")
-
-
-def list_cache(*, as_json: bool) -> None:
-    from duo.models.hub.repository import cached_models
-
-    names = cached_models()
-    if as_json:
-        print(json.dumps({"models": names}))
-        return
-    print(f"number of models in cache: {len(names)}")
-    for i, name in enumerate(names, 1):
-        print(f"{i:4}. {name}")
-
-
 def run(params: dict[str, Any]) -> None:
-    if params["list_devices"]:
-        list_devices(as_json=params["json"])
-        return
-    if params["cache_list"]:
-        list_cache(as_json=params["json"])
+    if listed(params):
         return
     from duo.generation.job import check_early
 

@@ -10,6 +10,7 @@ import click
 
 from duo.cli import show
 from duo.cli.help_groups import MODELS
+from duo.cli.listings import listed, listing_options
 from duo.cli.models import is_typed, model_sources, names_draft, names_target, source_of_target
 from duo.cli.options import ModelCommand, given_options, model_options, table_options
 from duo.cli.run_options import of_run
@@ -74,6 +75,8 @@ def typed_page(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve(params: dict[str, Any]) -> None:
+    if listed(params):
+        return
     need_server("duo serve", "starlette.applications", "uvicorn")
     if params["end_with_parent"]:
         from duo.remote.parent import end_with_parent
@@ -193,6 +196,7 @@ def serve_many(params: dict[str, Any]) -> None:
     """Without models of its own: a process for each that is asked for."""
     from pathlib import Path
 
+    from duo.cli.repeated import Repeatable
     from duo.cli.typed import spelled_by, typed_args
     from duo.options.validate import serve_options
     from duo.server.listening import check_tls, listeners
@@ -210,6 +214,7 @@ def serve_many(params: dict[str, Any]) -> None:
     context = click.get_current_context()
     file = None if o["models_preset"] is None else Path(o["models_preset"])
     spelled, own = spelled_by(context.command, "serve", OF_ROUTER), typed_args(context, NOT_OF_MODELS)
+    repeatable = {p.opts[-1] for p in context.command.params if isinstance(p, Repeatable)}
 
     def read() -> dict[str, ModelSource]:
         return known_models(
@@ -217,6 +222,7 @@ def serve_many(params: dict[str, Any]) -> None:
             presets={} if file is None else presets_of(file, spelled),
             cached=_cached(),
             own=own,
+            repeatable=repeatable,
         )
 
     sources = read()
@@ -277,6 +283,7 @@ def _command() -> click.Command:
             ),
             click.Option(["end_with_parent", WITH_PARENT], is_flag=True, hidden=True),
             *model_options(),
+            *listing_options(),
             *of_run("escape", "verbose", "log_file"),
         ],
         callback=lambda **params: serve(params),

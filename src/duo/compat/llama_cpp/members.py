@@ -195,7 +195,7 @@ class LlamaMembers(GivenArguments):
 
     def drawn_seed(self, options: Mapping[str, Any]) -> dict[str, int]:
         """The seed of a completion with these arguments, if `set_seed` was called and they have none."""
-        with self.session.lock:
+        with self.session.lock():
             last = self.defaults.get("seed", -1)
             if not self._draws_seeds or options.get("seed") is not None or last < 0:
                 return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -163,10 +163,29 @@ def _hidden(presets: Mapping[str, Preset], cached: Sequence[str]) -> set[str]:
     return hidden
 
 
+def _over(before: Sequence[str], after: Sequence[str], repeatable: Collection[str]) -> tuple[str, ...]:
+    """Both, without what `before` gives of the repeatable options that `after` has."""
+    replaced = {*after} & {*repeatable}
+    words = iter(before)
+    kept: list[str] = []
+    for word in words:
+        if word in replaced:
+            next(words, None)  # its value
+        else:
+            kept.append(word)
+    return (*kept, *after)
+
+
 def known_models(
-    *, folder: Path | None, presets: Mapping[str, Preset], cached: Sequence[str], own: Sequence[str]
+    *,
+    folder: Path | None,
+    presets: Mapping[str, Preset],
+    cached: Sequence[str],
+    own: Sequence[str],
+    repeatable: Collection[str] = (),
 ) -> dict[str, ModelSource]:
-    """All models by name. own: the router's own options for each of them, which count most.
+    """All models by name. own: the router's own options for each of them, which count most. repeatable: options whose
+    values would add up, and do not from one place to the next.
 
     Raises BadValueError: a section names no model.
     """
@@ -183,6 +202,7 @@ def known_models(
     for name, source in sources.items():
         own_preset = presets.get(name, Preset(()))
         # An option's last value counts, so what counts most comes last.
-        merged = own_preset.applied(everywhere.applied(replace(source, args=())))
-        models[name] = replace(merged, args=(*source.args, *merged.args, *own))
+        merged = own_preset.applied(everywhere.applied(source))
+        args = _over(_over((*source.args, *everywhere.args), own_preset.args, repeatable), own, repeatable)
+        models[name] = replace(merged, args=args)
     return models
