@@ -11,6 +11,7 @@ from sizes import size
 from wide_schemas import wide_schema
 
 from duo import BadValueError
+from duo.compat.llama_cpp.tools import choice_of
 from duo.grammar.grammar import grammar_of_schema
 from duo.grammar.schema import not_enforced
 
@@ -121,6 +122,13 @@ TUPLE = {"type": "array", "prefixItems": [{"type": "string"}, {"type": "null"}],
 ])  # fmt: skip
 def test_items_and_properties_beside_those_that_are_named(wanted: Any, good: list[Any], bad: list[Any]) -> None:
     check(wanted, good, bad)
+
+
+def test_a_tool_that_refers_to_its_own_schema() -> None:
+    tools = [{"type": "function", "function": {"name": name, "parameters": NEXT}} for name in ("a", "b")]
+    wanted = choice_of(tools, "required", None, None).schema
+    good, bad = ({"name": "b", "arguments": {"next": {"next": x}}} for x in (None, {"name": "b"}))
+    check(wanted, [good], [bad])
 
 
 @pytest.mark.parametrize("wanted,names", [

@@ -40,4 +40,6 @@ def follows(value: Any, form: Form, merger: SchemaMerger) -> bool:
 
 
 def _fits(value: str | list[Any], form: Form, what: str) -> bool:
-    return form.get(f"min{what}", 0) <= len(value) <= form.get(f"max{what}", len(value))
+    least: int = form.get(f"min{what}", 0)
+    most: int = form.get(f"max{what}", len(value))
+    return least <= len(value) <= most

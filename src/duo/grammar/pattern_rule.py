@@ -58,9 +58,9 @@ def _limited(rules: Rules, branch: Sequence, least: int, most: int | None) -> Se
 def _item(rules: Rules, node: Node) -> str:
     """As an item of a rule: what a mark such as * can stand behind."""
     match node:
-        case Chars(None):
-            return rules.primitive("char")
         case Chars(ranges):
+            if ranges is None:
+                return rules.primitive("char")
             if (text := _text(node)) is not None:
                 return literal(text)
             ways = in_string(ranges)

@@ -21,7 +21,7 @@ def string_rule(rules: Rules, form: Form) -> str:
     elif "format" in form:
         rules.not_enforced |= limits
         return rules.primitive(FORMATS[form["format"]])
-    if not limits:
+    if least == 0 and most is None:
         return rules.primitive("string")
     characters = rules.repeated(rules.primitive("char"), least, most)
     return rules.add("string", f'"\\"" {characters} "\\"" {rules.primitive("space")}')
