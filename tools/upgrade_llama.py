@@ -1,4 +1,4 @@
-"""What would another llama-cpp-python change for duo? Compares what duo copies, calls, subclasses and reads of it.
+"""What would another llama-cpp-python change for duo? Compares what duo copies, calls and reads of it.
 
     python tools/upgrade_llama.py OTHER                  with the installed one
     python tools/upgrade_llama.py OTHER --from SDIST     with one that is unpacked: then sources are compared as well
@@ -115,27 +115,13 @@ def _difference(old: str, new: str, n_shown: int = 60) -> str:
     return f"{old[i : i + n_shown]!r} -> {new[i : i + n_shown]!r}"
 
 
-def converter(here: LlamaTree, there: LlamaTree) -> Iterator[Row]:
-    """The converter of JSON schemas: what duo's subclass overrides, calls and reads of it."""
-    source = next(text for text in duo_files("*.py").values() if "llama_grammar.py" in text)
-    old, new = here.python("llama_grammar.py"), there.python("llama_grammar.py")
-    if not new:
-        yield Row("converter", "llama_grammar.py", "is not there; name a llama-cpp-python, not llama.cpp alone")
-        return
-    tree = ast.parse(source)
-    used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
-    used |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
-    for name in sorted(old):
-        owner, _, last = name.rpartition(".")
-        if last in used and owner in ("", "SchemaConverter"):
-            change = "is gone" if name not in new else "" if old[name] == new[name] else "has other code"
-            yield Row("converter", name, change)
-
-
 def arguments(here: LlamaTree, there: LlamaTree) -> Iterator[Row]:
     """Public methods of llama_cpp.Llama, whose place duo.Duo takes: their arguments."""
     old, new = here.python("llama.py"), there.python("llama.py")
-    for name in sorted(old | new if new else {}):
+    if not new:
+        yield Row("llama_cpp.Llama", "llama.py", "is not there; name a llama-cpp-python, not llama.cpp alone")
+        return
+    for name in sorted(old | new):
         if not re.fullmatch(r"Llama\.(__init__|__call__|[a-z]\w*)", name) or "def " not in (old.get(name) or new[name]):
             continue
         a, b = (_signature(x.get(name, "")) for x in (old, new))
@@ -204,7 +190,6 @@ def compare(here: LlamaTree, there: LlamaTree) -> list[Row]:
     rows = [
         *layouts(there, same_commit),
         *interface(here, there),
-        *converter(here, there),
         *arguments(here, there),
         *texts(here, there),
         *build(here, there),

@@ -1,14 +1,15 @@
-"""Repetitions in the grammar of a JSON schema. The converter writes them out item by item, so they are bounded here."""
+"""Repetitions in the grammar of a JSON schema. llama.cpp writes them out item by item, so they are bounded here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from duo.errors import BadValueError
 from duo.grammar.gbnf import N_REPEATED
 
 N_BYTES = 1 << 20  # of a grammar that can be read (csrc/model/grammar_limits.cpp)
+N_SCHEMAS = 50_000  # that a grammar is made of, where a merged one counts with each in it
+MARKS: dict[tuple[int, int | None], str] = {(0, 1): "?", (0, None): "*", (1, None): "+", (1, 1): ""}
 
 
 def too_large() -> BadValueError:
@@ -23,22 +24,16 @@ def is_unlimited(most: Any) -> bool:
     return isinstance(most, (int, float)) and most > N_REPEATED
 
 
-def bounded(build: Callable[..., str]) -> Callable[..., str]:
-    """The converter's `_build_repetition`, which raises BadValueError or ValueError before it writes too much."""
-
-    def repetition(item: str, least: Any, most: Any, separator_rule: str | None = None, **options: Any) -> str:
-        least, most = _count(least), None if most is None or is_unlimited(most) else _count(most)
-        if most is not None and most < least:
-            raise ValueError(f"{least} items at least and {most} at most")
-        n = max(least, most or 1)
-        if n > N_REPEATED or n * (len(item) + len(separator_rule or "") + len("( )?")) > N_BYTES:
-            raise too_large()
-        return build(item, least, most, separator_rule, **options)
-
-    return repetition
+def times(least: int, most: int | None) -> str:
+    """The mark behind an item that is repeated; most: None is no limit. Raises BadValueError."""
+    if max(least, most or 0) > N_REPEATED:
+        raise too_large()
+    if (least, most) in MARKS:
+        return MARKS[least, most]
+    return f"{{{least}}}" if least == most else f"{{{least},{most or ''}}}"
 
 
-def _count(x: Any) -> int:
+def count(x: Any) -> int:
     """Raises ValueError."""
     if isinstance(x, bool) or not isinstance(x, (int, float)) or x < 0 or x != int(x):
         raise ValueError(f"{x!r} is no count")

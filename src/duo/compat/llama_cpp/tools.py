@@ -75,6 +75,10 @@ def _moved(schema: Any, i: int) -> Any:
         for key in ("$defs", "definitions"):
             if ref.startswith(f"#/{key}/"):
                 out["$ref"] = f"#/$defs/{i}-{key}-" + ref.removeprefix(f"#/{key}/")
+                break
+        else:
+            if ref == "#" or ref.startswith("#/"):
+                out["$ref"] = f"#/anyOf/{i}/properties/arguments" + ref[1:]
     return out
 
 
