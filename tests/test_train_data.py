@@ -113,7 +113,7 @@ def test_a_group_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     folder.put_texts("learn", 0, [([1, 2, 3], 2), ([4], 1)])
     texts = folder.texts("learn", 0)
     assert [texts.of(i).tolist() for i in range(len(texts))] == [[1, 2, 3], [4]] and texts.n_given.tolist() == [2, 1]
-    assert folder.has_texts("learn", 0) and not folder.has_lessons("learn", 0)
+    assert folder.n_texts("learn", 0) == 2 and folder.n_lessons("learn", 0) == 0
     folder.put_lessons("learn", 0, {"tokens": texts.tokens})
     assert list(folder.groups("learn")) == [0]
     assert [f.name for f in (tmp_path / "work" / "lessons").iterdir()] == ["learn-00000"]

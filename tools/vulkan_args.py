@@ -9,6 +9,7 @@ Standard library only: it runs before anything is installed. Exit code 1, with a
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -93,7 +94,7 @@ def cmake_args(folder: Path) -> str:
         unpack_later(folder)
     # Not CMAKE_PREFIX_PATH, which scikit-build-core sets for pybind11.
     spirv = root / "share" / "cmake" / "SPIRV-Headers"
-    return f"{BACKENDS} -DVulkan_INCLUDE_DIR={root}/include -DSPIRV-Headers_DIR={spirv}"
+    return f"{BACKENDS} {shlex.join((f'-DVulkan_INCLUDE_DIR={root}/include', f'-DSPIRV-Headers_DIR={spirv}'))}"
 
 
 def main() -> int:

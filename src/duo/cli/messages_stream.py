@@ -1,11 +1,10 @@
 """Standard error for a program whose text must not be lost because messages cannot be written."""
 
-import errno
 import io
 import sys
 from typing import Any
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+from duo.support.full_disk import FULL
 
 
 class _Lossy(io.FileIO):

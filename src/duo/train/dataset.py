@@ -14,6 +14,8 @@ from duo.errors import BadValueError
 from duo.train.lessons import Array, Folder, Kind
 
 Item = tuple[int, int]  # group, text in it
+N_MAPPED = 8  # groups; each takes six file descriptors, of which a process may have no more than 256 (macOS)
+PADDED = ("tokens", "features", "top_ids", "top_log_p")
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,13 @@ class Lessons:
 
     def __init__(self, folder: Folder, kind: Kind) -> None:
         """Raises BadValueError: there are none."""
-        self._folder, self._kind = folder, kind
-        self._group = lru_cache(maxsize=None)(lambda i: folder.lessons(kind, i))
+        self._group = lru_cache(maxsize=N_MAPPED)(lambda i: folder.lessons(kind, i))
+        self._starts: dict[int, Array] = {}  # in memory
         self.items: list[Item] = []
         self.n_tokens = 0
         for i in folder.groups(kind):
-            lengths = np.diff(self._group(i)["starts"])
+            self._starts[i] = np.array(self._group(i)["starts"])
+            lengths = np.diff(self._starts[i])
             self.items += [(i, text) for text in range(len(lengths)) if lengths[text] > 2]
             self.n_tokens += int(lengths.sum())
         if not self.items:
@@ -52,7 +55,7 @@ class Lessons:
     def counts(self, n_vocab: int) -> Array:
         """How often each token occurs, or is what the target would choose."""
         counts = np.zeros(n_vocab, np.int64)
-        for i in self._folder.groups(self._kind):
+        for i in self._starts:
             group = self._group(i)
             counts += np.bincount(group["tokens"], minlength=n_vocab)
             counts += np.bincount(group["top_ids"][:, 0], minlength=n_vocab)
@@ -64,34 +67,41 @@ class Lessons:
         some: list[Item] = []
         n = 0
         for i in order:
-            group, text = self.items[i]
-            starts = self._group(group)["starts"]
-            length = int(starts[text + 1] - starts[text])
+            item = self.items[i]
+            span = self._span(item)
+            length = span.stop - span.start
             if some and n + length > n_tokens:
                 yield some
                 some, n = [], 0
-            some.append((group, text))
+            some.append(item)
             n += length
         yield some
 
+    def _span(self, item: Item) -> slice:
+        """The text's rows in its group."""
+        starts = self._starts[item[0]]
+        return slice(int(starts[item[1]]), int(starts[item[1] + 1]))
+
     def batch(self, items: list[Item], device: torch.device) -> Batch:
-        groups = [(self._group(group), text) for group, text in items]
-        spans = [slice(int(g["starts"][text]), int(g["starts"][text + 1])) for g, text in groups]
-        n = max(s.stop - s.start for s in spans)
-
-        def padded(name: str) -> Tensor:
-            first = groups[0][0][name]
-            rows = np.zeros((len(items), n, *first.shape[1:]), first.dtype)
-            for row, (g, _), s in zip(rows, groups, spans, strict=True):
-                row[: s.stop - s.start] = g[name][s]
-            return torch.from_numpy(rows).to(device)
-
-        features = padded("features").view(torch.bfloat16) if "features" in groups[0][0] else None
+        spans = [self._span(item) for item in items]
+        lengths = [s.stop - s.start for s in spans]
+        padded: dict[str, Array] = {}
+        n_given: list[int] = []
+        for i, ((group, text), span) in enumerate(zip(items, spans, strict=True)):
+            arrays = self._group(group)  # not kept: a batch may have texts of more groups than can be mapped
+            n_given.append(int(arrays["n_given"][text]))
+            for name in PADDED:
+                if name in arrays:
+                    rows = arrays[name][span]
+                    if not i:
+                        padded[name] = np.zeros((len(items), max(lengths), *rows.shape[1:]), rows.dtype)
+                    padded[name][i, : len(rows)] = rows
+        tensors = {name: torch.from_numpy(rows).to(device) for name, rows in padded.items()}
         return Batch(
-            tokens=padded("tokens").long(),
-            lengths=torch.tensor([s.stop - s.start for s in spans], device=device),
-            n_given=torch.tensor([int(g["n_given"][text]) for g, text in groups], device=device),
-            features=features,
-            top_ids=padded("top_ids").long(),
-            top_log_p=padded("top_log_p"),
+            tokens=tensors["tokens"].long(),
+            lengths=torch.tensor(lengths, device=device),
+            n_given=torch.tensor(n_given, device=device),
+            features=tensors["features"].view(torch.bfloat16) if "features" in tensors else None,
+            top_ids=tensors["top_ids"].long(),
+            top_log_p=tensors["top_log_p"],
         )

@@ -26,6 +26,7 @@ from duo.train.lessons import Array, Folder, Kind, LessonTexts
 from duo.train.recipe import DataRecipe, Pieces, PlannedText
 
 Progress = Callable[[str, int, int], None]  # what, tokens done, tokens in all
+Group = tuple[Kind, int, range]  # its number, and which texts it has
 
 SMALL = 2 << 30  # bytes of a model beside which 16 caches are no matter
 N_PASS = 256  # rows of a pass at most
@@ -47,21 +48,23 @@ class Teacher:
         """engine: keywords of `Duo` that place the target."""
         self._target, self._recipe, self._folder = target, recipe, folder
         self._engine, self._progress = engine, progress
-        n_texts, self._n_check = recipe.n_texts(n_tokens), recipe.n_check(n_tokens)
-        counts: list[tuple[Kind, int]] = [("check", self._n_check), ("learn", n_texts)]
-        self._groups = [
+        n_texts, n_check = recipe.n_texts(n_tokens), recipe.n_check(n_tokens)
+        counts: list[tuple[Kind, int]] = [("check", n_check), ("learn", n_texts)]
+        self._groups: list[Group] = [
             (kind, i, range(first, min(first + recipe.n_group, n)))
             for kind, n in counts
             for i, first in enumerate(range(0, n, recipe.n_group))
         ]
-        self._n_tokens = (n_texts + self._n_check) * recipe.length
+        self._n_tokens = (n_texts + n_check) * recipe.length
 
     def teach(self, data: Sequence[Path]) -> float:
         """Makes what is missing. Returns the seconds that it took. Raises DuoError."""
         began = time.monotonic()
-        if to_write := [g for g in self._groups if not self._folder.has_texts(*g[:2])]:
+        # A run with fewer tokens may have left its last group short.
+        missing = [(kind, i, texts[self._folder.n_texts(kind, i) :]) for kind, i, texts in self._groups]
+        if to_write := [g for g in missing if len(g[2])]:
             self._write(to_write, data)
-        if to_read := [g for g in self._groups if not self._folder.has_lessons(*g[:2])]:
+        if to_read := [g for g in self._groups if self._folder.n_lessons(*g[:2]) < len(g[2])]:
             left = sum(len(g[2]) for g in to_read) * self._recipe.length
             self._folder.check_room(left * self._recipe.bytes_per_token)
             self._read(to_read)
@@ -69,7 +72,8 @@ class Teacher:
 
     # ---- texts
 
-    def _write(self, groups: list[tuple[Kind, int, range]], data: Sequence[Path]) -> None:
+    def _write(self, groups: list[Group], data: Sequence[Path]) -> None:
+        """groups: with the texts that they lack."""
         options = dict(self._engine)
         length = self._recipe.length
         if options.get("n_parallel") is None:
@@ -77,8 +81,9 @@ class Teacher:
         options["n_ctx"] = length * (1 if options["n_parallel"] == "auto" else int(options["n_parallel"]))
         with Duo(self._target, **options) as d:
             pieces = self._pieces(d, data)
-            n_done = 0
+            n_done = self._n_tokens - sum(len(g[2]) for g in groups) * length
             for kind, group, indices in groups:
+                n_before = n_done
                 planned = [pieces.check(i) if kind == "check" else pieces.planned_text(i) for i in indices]
                 done: dict[int, list[int]] = {w.index: w.tokens.tolist() for w in planned}
                 unwritten = [w for w in planned if w.n_write > 0]
@@ -89,9 +94,15 @@ class Teacher:
                         n_done += length
                         self._progress("the target writes", n_done, self._n_tokens)
                 texts = [(done[w.index][:length], len(w.tokens)) for w in planned]
-                self._folder.put_texts(kind, group, texts)
-                n_done = max(n_done, (indices.stop + (0 if kind == "check" else self._n_check)) * length)
-                self._progress("the target writes", min(n_done, self._n_tokens), self._n_tokens)
+                self._folder.put_texts(kind, group, [*self._written_before(kind, group), *texts])
+                n_done = n_before + len(indices) * length  # also those that it only reads
+                self._progress("the target writes", n_done, self._n_tokens)
+
+    def _written_before(self, kind: Kind, group: int) -> list[tuple[list[int], int]]:
+        if self._folder.n_texts(kind, group) == 0:
+            return []
+        texts = self._folder.texts(kind, group)
+        return [(texts.of(i).tolist(), int(texts.n_given[i])) for i in range(len(texts))]
 
     @staticmethod
     def _written(d: Duo, text: PlannedText) -> list[int]:
@@ -123,7 +134,7 @@ class Teacher:
 
     # ---- lessons
 
-    def _read(self, groups: list[tuple[Kind, int, range]]) -> None:
+    def _read(self, groups: list[Group]) -> None:
         o = ModelOptions.of(engine_options({**self._engine, "n_parallel": 1, "n_ctx": self._recipe.length}), "target",
                             str(self._target))  # fmt: skip
         placed = place_alone(replace(o, n_batch=N_PASS, n_ubatch=N_PASS))

@@ -89,6 +89,7 @@ class Trainer:
         self._optimizer = torch.optim.AdamW(groups, lr=settings.lr, betas=(0.9, 0.95))
         self.state = TrainerState()
         self._loss = math.nan  # running mean
+        self._diverged = False
         self._validated = -1  # step of the last validation
 
     def run(self, progress: Progress, report: Report) -> TrainerState:
@@ -149,26 +150,27 @@ class Trainer:
         with self._products():
             loss = self._task.loss(batch)
         value = float(loss.detach())
-        if not math.isfinite(value):
-            raise DuoError("the loss is NaN or infinite; delete the checkpoint and give a smaller --lr")
+        self._check_finite(value)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        self._check_finite(float(nn.utils.clip_grad_norm_(model.parameters(), CLIP)))
         self._optimizer.step()
         self._loss = value if math.isnan(self._loss) else 0.95 * self._loss + 0.05 * value
         self.state.step += 1
         self.state.n_tokens += int(batch.lengths.sum())
+
+    def _check_finite(self, value: float) -> None:
+        """value: the loss, or the length of its gradient."""
+        if not math.isfinite(value):
+            self._diverged = True
+            raise DuoError("the loss is NaN or infinite; run again with a smaller --lr")
 
     def _products(self) -> torch.autocast:
         return torch.autocast(self._settings.device.type, torch.bfloat16, enabled=self._settings.bf16)
 
     @torch.no_grad()
     def _validate(self, share: float, report: Report) -> None:
-        self._task.model.eval()
-        acceptance = Acceptance.none(self._task.n_positions)
-        for items in self._check.epoch(self._settings.seed, 0, self._settings.batch_tokens):
-            with self._products():
-                acceptance += self._task.acceptance(self._check.batch(items, self._settings.device))
+        acceptance = self._acceptance()
         state = self.state
         self._validated = state.step
         state.history.append((round(state.seconds, 1), round(self._loss, 4), round(acceptance.mean_length, 4)))
@@ -177,10 +179,21 @@ class Trainer:
             state.best_model = {name: t.detach().cpu().clone() for name, t in self._task.model.state_dict().items()}
         report(share, self._loss, acceptance)
 
+    @torch.no_grad()
+    def _acceptance(self) -> Acceptance:
+        self._task.model.eval()
+        acceptance = Acceptance.none(self._task.n_positions)
+        for items in self._check.epoch(self._settings.seed, 0, self._settings.batch_tokens):
+            with self._products():
+                acceptance += self._task.acceptance(self._check.batch(items, self._settings.device))
+        return acceptance
+
     # ---- checkpoint
 
     def _try_to_save(self) -> None:
         """If it cannot be written, the last one stays, and the training goes on."""
+        if self._diverged:  # the last one is better
+            return
         try:
             self._save()
         except DuoError as e:
@@ -194,6 +207,7 @@ class Trainer:
             "optimizer": self._optimizer.state_dict(),
             "state": {**vars(state), "best": None if state.best is None else (state.best.n, state.best.n_right)},
             "loss": self._loss,
+            "n_check": len(self._check.items),
         }
         try:
             with replacing(self._checkpoint) as part:
@@ -210,6 +224,8 @@ class Trainer:
                 raise BadValueError(
                     f"{self._checkpoint} was made for another network; give the same sizes, or delete it to begin anew"
                 )
+            if not all(w.isfinite().all() for w in saved["model"].values()):
+                raise ValueError("its weights are not finite")
             self._task.model.load_state_dict(saved["model"])
             self._optimizer.load_state_dict(saved["optimizer"])
             best = saved["state"].pop("best")
@@ -220,4 +236,13 @@ class Trainer:
         except BadValueError:
             raise
         except Exception as e:  # whatever torch raises on a damaged file
+            if isinstance(e, OSError) and e.errno is not None:
+                raise DuoError(
+                    f"{self._checkpoint} cannot be read ({e.strerror}); mend that and run the same command again"
+                ) from None
             raise DuoError(f"{self._checkpoint} is damaged ({one_line(e, 120)}); delete it to begin anew") from None
+        if self.state.best is not None and saved.get("n_check") != len(self._check.items):
+            # With more tokens more texts check the training, so what was measured before does not compare.
+            self._task.model.load_state_dict(self.state.best_model)
+            self.state.best = self._acceptance()
+            self._task.model.load_state_dict(saved["model"])

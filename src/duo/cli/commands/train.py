@@ -17,6 +17,7 @@ from duo.errors import BadValueError
 from duo.options.engine import EngineOptions
 from duo.options.tables import ENGINE_OPTIONS, TRAIN_DRAFT_OPTIONS, TRAIN_HEAD_OPTIONS
 from duo.options.train import OF_TARGET, DraftOptions, HeadOptions
+from duo.support.ending import ended_as_by_ctrl_c
 
 HEAD = """Train an EAGLE-3 draft head for a target.
 
@@ -64,7 +65,7 @@ def run(kind: str, params: dict[str, Any]) -> None:
     from duo.train.draft import train_draft
     from duo.train.head import train_head
 
-    with progress("share") as bar:
+    with ended_as_by_ctrl_c(), progress("share") as bar:
         request = TrainingRequest(
             params["model"], params["data"], params["output"], options, engine, say=show.warn, progress=bar
         )
