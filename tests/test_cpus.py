@@ -279,3 +279,22 @@ def test_a_macs_performance_cores(
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(cpus.ctypes, "CDLL", lambda _name: Libc)
     assert usable_cores(tmp_path) == n
+
+
+def test_efficiency_cores_count_only_where_there_are_no_others(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.hyper_threads("0,1", "2,3", "4", "5", "6")
+    tree.put("sys/devices/cpu_core/cpus", "0-3\n")
+    tree.put("sys/devices/cpu_atom/cpus", "4-5\n")
+    tree.put("sys/devices/cpu_lowpower/cpus", "6\n")
+    for allowed, cores in ((range(7), [0, 2]), ({3, 4}, [3]), ({4, 6}, [4, 6])):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _pid, a=allowed: set(a), raising=False)
+        assert core_cpus(tree.root) == cores
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(7)), raising=False)
+    for text in ("\n", "none\n"):
+        tree.put("sys/devices/cpu_atom/cpus", text)
+        assert core_cpus(tree.root) == [0, 2, 4, 5]
+
+
+def test_a_team_is_no_larger_than_ggml_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(600)), raising=False)
+    assert usable_cores(tmp_path) == 512

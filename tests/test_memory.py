@@ -11,8 +11,10 @@ from duo import Duo, DuoError
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 from duo.options.model import ModelOptions
+from duo.options.validate import engine_options
 from duo.placement.cache import BLOCKS, bytes_of
 from duo.placement.fit import MARGIN, PlacementRequest, Room, place_layers
+from duo.placement.kernels import available
 from duo.placement.memory import Need, cells, context, most_layers, need_of, places
 from duo.placement.resolve_auto import needs
 
@@ -79,6 +81,20 @@ def test_tensors_that_stay_on_the_cpu_are_the_hosts() -> None:
     assert need_of(h, 512, overrides=[("ffn_up", "CUDA0"), ("ffn_(up|down)", "CPU"), ("ffn_down", "CUDA0")]) == need_of(
         h, 512, overrides=[("ffn_down", "CPU")]
     )  # the first that fits counts
+
+
+def test_each_thread_of_duos_attention_keeps_scores_of_all_cells() -> None:
+    h = read_header(TARGET)
+    without, of_three = need_of(h, 4096), need_of(h, 4096, attention_threads=3)
+    assert of_three.work - without.work == 3 * 32 * 4 * cells(4096, draft=False)
+
+    def work(**options: Any) -> int:
+        return needs(ModelOptions.of(engine_options(options), "target", TARGET), None, [h])[0].work
+
+    stock = work(cpu_kernels="stock")
+    assert work(flash_attn="off", n_threads=2) == work(flash_attn="off", n_threads=1)
+    if available():
+        assert work(n_threads=2) - stock == 2 * (work(n_threads=1) - stock) > 0
 
 
 def test_a_cache_that_is_not_offloaded_is_the_hosts() -> None:

@@ -148,3 +148,28 @@ def test_a_text_goes_on_when_the_memory_limit_falls(large_model: Path, tmp_path:
             assert group.n_used <= limit
             assert child.communicate("\n")[0] == "True True\n"
             assert child.returncode == 0
+
+
+MAPPED = """
+import sys, duo
+with duo.Duo(sys.argv[1], load_mode="mmap", packed="off", cpu_kernels="duo", n_ctx=256, n_threads=1) as d:
+    print(d.engine.target.n_duo_products, d.engine.target.warning)
+"""
+
+
+@pytest.mark.daily
+@counts_memory
+def test_a_mapped_model_that_memory_cannot_hold_is_not_packed(large_model: Path) -> None:
+    try:
+        group = ControlGroup(f"duo-test-{os.getpid()}")
+    except NoControlGroupError as e:
+        pytest.skip(str(e))
+    with group:
+        try:
+            group.limit_memory(int(0.8 * large_model.stat().st_size))
+        except NoControlGroupError as e:
+            pytest.skip(str(e))
+        command = ["sh", "-c", group.enter + '"$0" "$@"', sys.executable, "-c", MAPPED, str(large_model)]
+        child = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert child.returncode == 0, child.stderr
+        assert child.stdout.startswith("0 there is not enough memory for duo's CPU kernels to pack the weights of ")

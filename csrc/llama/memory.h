@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace duo {
 
-// Bytes of main memory that this process may still allocate; UINT64_MAX: unknown (not Linux).
-uint64_t memory_available();
+// Bytes of main memory that this process may still allocate; UINT64_MAX: unknown (not Linux). root: the parent of
+// /proc and /sys, for tests.
+uint64_t memory_available(const std::string & root = "");
 
 } // namespace duo

@@ -153,7 +153,12 @@ model_ptr load(model_weights & w, llama_model_params params) {
     if (unpacked != nullptr && w.options.packed.check && !params.vocab_only) {
         check_all(unpacked->packed(), w.options);
     }
-    const auto          packed = open_packed(w, unpacked);
+    const auto packed = open_packed(w, unpacked);
+    // The check of the memory before loading counts on the mapped file, as the user asked.
+    if (mode == "mmap" && packed == nullptr && unpacked == nullptr && !params.vocab_only &&
+        w.kernels.n_duo_bytes > memory_available()) {
+        throw error(error_kind::does_not_fit, "there is not enough memory to pack the weights of " + w.options.path);
+    }
     cpu::weight_loading weights(packed, {.lock = mode == "mlock", .copy = mode == "none" || mode == "dio"});
     const auto          parts   = open_parts(w, unpacked, params);
     auto                reading = std::make_shared<const read_ahead>(soon_used(w, packed.get(), parts.get(), params));

@@ -150,7 +150,7 @@ void register_files(py::module_ & m) {
     m.def("architecture_of", &architecture_of, "path"_a, py::call_guard<py::gil_scoped_release>());
     m.def("refuse_lone_head", &refuse_lone_head, "path"_a);
     m.def("vocab_check", &vocab_check, "target"_a, "draft"_a, "mtp"_a = false);
-    m.def("memory_available", &memory_available);
+    m.def("memory_available", &memory_available, "root"_a = "");
     m.def("pack_model", &pack, "model"_a, "out"_a, "origin"_a, "packing"_a, "n_threads"_a, "progress"_a = py::none(),
           "whole"_a = false);
     m.def("unpack_model", &unpack, "packed"_a, "out"_a, "n_threads"_a, "progress"_a = py::none());

@@ -74,7 +74,7 @@ def read_header(path: str | bytes) -> dict[str, Any]: ...  # duo.models.header
 def architecture_of(path: str | bytes) -> str: ...  # "": no GGUF file, or it names none
 def vocab_check(target: str | bytes, draft: str | bytes, mtp: bool = False) -> dict[str, Any]: ...  # duo.pair_check
 def refuse_lone_head(path: str | bytes) -> None: ...  # csrc/llama/lone_head.h
-def memory_available() -> int: ...
+def memory_available(root: str = "") -> int: ...
 def pack_model(
     model: bytes,
     out: bytes,

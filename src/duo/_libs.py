@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-from duo._openmp import wait_policy
+from duo._openmp import unbound, wait_policy
 from duo.build_advice import BUNDLE, is_bundled, package, rebuild
 
 
@@ -86,12 +86,13 @@ def load_core() -> ModuleType:
     wait_policy.set()
     if is_bundled():
         _refuse_another()
-    try:
-        for file in libraries():
-            ctypes.CDLL(str(file), mode=ctypes.RTLD_LOCAL if is_bundled() else ctypes.RTLD_GLOBAL)
-    except OSError as e:
-        raise ImportError(f"{path} could not be loaded ({e}); {loading_advice()}") from None
-    core = import_module("duo._core")
+    with unbound():
+        try:
+            for file in libraries():
+                ctypes.CDLL(str(file), mode=ctypes.RTLD_LOCAL if is_bundled() else ctypes.RTLD_GLOBAL)
+        except OSError as e:
+            raise ImportError(f"{path} could not be loaded ({e}); {loading_advice()}") from None
+        core = import_module("duo._core")
     same, built, loaded = core.check_llama(release_of(library_dir()))
     if not same:
         vars(sys.modules["duo"]).pop("_core", None)  # the next import is checked again

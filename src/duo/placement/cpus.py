@@ -16,6 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 ROOT = Path("/")
+N_THREADS_MOST = 512  # of a team, as the options have it: ggml aborts on more
+SLOW_CORES = ("cpu_atom", "cpu_lowpower")  # the kinds of efficiency cores of a hybrid Intel processor, in Linux
 
 
 class _Mount(NamedTuple):
@@ -28,11 +30,12 @@ class _Mount(NamedTuple):
 
 
 def usable_cores(root: Path = ROOT) -> int:
-    """How many threads compute well in this process: one for each core that it may use, within its limits. At least 1.
+    """How many threads compute well in this process: one for each core that it may use, within its limits. At least 1,
+    at most N_THREADS_MOST.
 
     The limits are `core_cpus`, `cpu_quota` and `omp_limit`. root: the parent of /proc and /sys, for tests.
     """
-    n = len(core_cpus(root))
+    n = min(len(core_cpus(root)), N_THREADS_MOST)
     quota = cpu_quota(root)
     if quota is not None:
         # Rounded down: a thread beyond the quota is stopped for a part of each period, and the whole team waits for it
@@ -44,11 +47,14 @@ def usable_cores(root: Path = ROOT) -> int:
 
 def core_cpus(root: Path = ROOT) -> list[int]:
     """The first CPU of each core that this process may run on (taskset, cpusets). Two hyper-threads of a core count
-    once. On other systems than Linux only the count has a meaning: performance cores (macOS), processors (Windows)."""
+    once. Efficiency cores of Intel's count only where there are no others: a team would wait for them. On other systems
+    than Linux only the count has a meaning: performance cores (macOS), processors (Windows)."""
     try:
         cpus = sorted(os.sched_getaffinity(0))
     except AttributeError:  # not Linux
         return list(range(_fast_cores() or os.cpu_count() or 1))
+    slow = {cpu for kind in SLOW_CORES for cpu in _listed(_text(root / f"sys/devices/{kind}/cpus"))}
+    cpus = [cpu for cpu in cpus if cpu not in slow] or cpus
     first_of: dict[str, int] = {}
     for cpu in cpus:
         siblings = root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
@@ -84,6 +90,12 @@ def _text(path: Path) -> str:
     with suppress(OSError):
         return path.read_text("utf-8", "surrogateescape")
     return ""
+
+
+def _listed(text: str) -> set[int]:
+    """The CPUs of a list of the kernel's, such as "0-3,8"; empty if it is none."""
+    spans = re.findall("([0-9]{1,6})(?:-([0-9]{1,6}))?", text) if re.fullmatch("[0-9,-]+\\s*", text) else []
+    return {cpu for first, last in spans for cpu in range(int(first), int(last or first) + 1)}
 
 
 def _mounts(root: Path) -> Iterator[_Mount]:

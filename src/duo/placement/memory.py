@@ -16,6 +16,8 @@ from duo.support.context import N_CTX_DEFAULT
 # Cells that the engine adds to the context (csrc/llama/context_shape.cpp).
 SPARE_TARGET, SPARE_STATE, SPARE_DRAFT = 65, 1, 513
 N_TEXTS_MOST = 4  # of -np auto, as in llama-server
+# Scores that each thread of duo's attention keeps for each cell (n_rows_alone in csrc/cpu/attention.cpp).
+N_SCORES, SCORE = 32, 4
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,7 @@ def need_of(
     helped: bool = False,
     n_marks: int = N_MARKS,
     offload_kqv: bool = True,
+    attention_threads: int = 0,
 ) -> Need:
     """n_ctx: tokens; the cache has n_contexts times as many. overrides: (pattern, memory) from -ot, of which the first
     that fits counts; tensors for the CPU are the host's. mtp: a target's MTP layers are loaded; a draft is the MTP
@@ -172,7 +175,7 @@ def need_of(
 
     n_parallel: texts at once, of each of which a target keeps n_marks states. guesses: a draft model guesses for it.
     helped: a device may compute prompts with weights of the CPU. offload_kqv: the cache of a layer is where the layer
-    is; or else on the CPU.
+    is; or else on the CPU. attention_threads: of duo's attention; 0: llama.cpp's computes.
 
     Weights and cache are exact: layers with a sliding window keep the whole context, too, so that guesses can be taken
     back. Working memory is an estimate.
@@ -201,7 +204,7 @@ def need_of(
         cache=tuple(by_layer) if offload_kqv else (0,) * h.n_layer,
         output=weights.output,
         host=weights.host + marks,
-        work=n_ubatch * max(attention, forward),
+        work=n_ubatch * max(attention, forward) + attention_threads * N_SCORES * SCORE * n_cells,
         logits=n_ubatch * 4 * (h.n_vocab + 2 * h.n_embd),
         matrix=tuple(weights.matrix) if helped else (),
         kept_matrix=weights.kept_matrix if helped else 0,

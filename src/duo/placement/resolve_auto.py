@@ -16,6 +16,7 @@ from duo.options.model import ModelOptions
 from duo.placement import kernels
 from duo.placement.adapters import n_adapter_bytes, with_adapters
 from duo.placement.context_fit import with_largest_context, with_least_context
+from duo.placement.cpus import usable_cores
 from duo.placement.device_rooms import devices_for, rooms_of
 from duo.placement.devices import Device, default_flash_attn
 from duo.placement.fit import ModelPlacement, PairPlacement, PlacementRequest, Room, place_layers
@@ -75,6 +76,7 @@ def needs(
             guesses=m.guesses or (m.role == "target" and draft is not None),
             mtp=m.mtp, shared=m is draft and m.mtp and m.path == target.path, helped=_helped(m, devices),
             n_marks=min(m.ctx_checkpoints, N_MARKS), offload_kqv=m.offload_kqv,
+            attention_threads=_attention_threads(m, devices),
         )
         for m, h, n_ctx in zip(models, headers, contexts(target, draft, headers), strict=True)
     ]  # fmt: skip
@@ -83,6 +85,15 @@ def needs(
         replace(n, host=n.host - _saved(m, devices) + _added(m, h, devices) + projector_bytes([m], devices)[CPU])
         for m, h, n in zip(models, headers, estimates, strict=True)
     ]
+
+
+def _attention_threads(m: ModelOptions, devices: Sequence[Device]) -> int:
+    """The threads of duo's attention, as far as can be told before loading (choose_kernels in weights_loader.cpp)."""
+    on_cpu = m.n_gpu_layers == 0 or not devices_for(m.devices, devices)
+    if not on_cpu or m.flash_attn == "off" or m.cpu_kernels == "stock" or not (m.repack and kernels.available()):
+        return 0
+    n = m.n_threads or len(m.cpus) or usable_cores()
+    return max(n, m.n_threads_batch or len(m.cpus_batch))
 
 
 def _rooms(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> dict[str, Room]:
