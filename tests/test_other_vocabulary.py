@@ -14,7 +14,8 @@ from gguf_files import STR, rewrite, tokens_of
 from other_vocabularies import shuffled, thinned
 from sizes import mostly_daily, size
 
-from duo import Duo, DuoError
+from duo import Duo, DuoError, _core
+from duo.generation.errand import finish
 from duo.gguf_tools.switched_duo import SwitchedDuo
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
@@ -127,6 +128,22 @@ def test_a_saved_state_brings_the_draft_back(fewer: Path, tmp_path: Path) -> Non
     assert min(r.timings["draft_n_accepted"] for r in texts) > 5
     with SwitchedDuo(TARGET, DRAFT, n_ctx=512, always=True, **EXACT) as d:  # a draft with the target's own vocabulary
         assert d.generate(PROMPTS[0], **o).tokens == texts[0].tokens
+
+
+def test_a_text_past_the_drafts_context_is_saved_without_its_end(fewer: Path) -> None:
+    room: dict[str, Any] = {"n_ctx": 256, "n_ctx_draft": 256, "always": True, **EXACT}
+    o = GREEDY | {"mode": "sync", "max_tokens": 200}
+    with SwitchedDuo(TARGET, fewer, **room) as d:
+        text = d.generate(PROMPTS[0], **o)
+        state = d.save_state()
+    assert state.draft is not None
+    with SwitchedDuo(TARGET, fewer, **room) as d:
+        d.load_state(state)
+        look = finish(d.session, _core.Errand("look"))
+        n = len(look.draft_tokens)
+        assert 150 < n < len(look.target_tokens)  # some of its tokens are several of the draft's
+        assert look.draft_tokens == look.target_tokens[:n] and look.draft_held[0] == n
+        assert d.generate(PROMPTS[0], **o | {"max_tokens": 20}).tokens == text.tokens[:20]
 
 
 def test_a_draft_that_needs_more_room_than_the_target_falls_silent(tmp_path: Path) -> None:

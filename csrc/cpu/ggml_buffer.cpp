@@ -103,16 +103,17 @@ void set_tensor(ggml_backend_buffer_t b, ggml_tensor * t, const void * data, siz
     const row_range    r(t, offset, size);
     const auto *       from    = static_cast<const uint8_t *>(data);
     const convert_fn   convert = conversion(t->type, stored_type(t), s.k);
-    for (int64_t m = r.from / s.n; m * s.n < r.to; ++m) {
-        const int64_t row0 = std::max(r.from - m * s.n, int64_t(0));
-        const int64_t row1 = std::min(r.to - m * s.n, s.n);
-        uint8_t *     to   = matrix_at(t, s, m);
-        if (row0 != 0 || row1 != s.n) {
-            pack_rows(s, row0, row1, from, t->nb[1], convert, to);
+    for (int64_t row = r.from; row < r.to;) {
+        const int64_t m       = row / s.n;
+        const int64_t n_whole = row % s.n == 0 ? (r.to - row) / s.n : 0;
+        const int64_t end     = n_whole > 0 ? row + n_whole * s.n : std::min(r.to, (m + 1) * s.n);
+        if (n_whole > 0) {
+            pack_matrices(s, n_whole, from, t->nb[1], matrix_at(t, s, m), threads_here(), convert);
         } else {
-            pack_matrix(s, from, t->nb[1], to, threads_here(), convert);
+            pack_rows(s, row - m * s.n, end - m * s.n, from, t->nb[1], convert, matrix_at(t, s, m));
         }
-        from += size_t(row1 - row0) * t->nb[1];
+        from += size_t(end - row) * t->nb[1];
+        row = end;
     }
 }
 

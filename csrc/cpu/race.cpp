@@ -178,6 +178,7 @@ std::vector<team_race> race(const std::string & name, const std::vector<int> & w
         std::any_of(teams.begin(), teams.end(), bad)) {
         throw error(error_kind::bad_value, "a race needs numbers of inputs and of threads from 1 to 512");
     }
+    const team_size packing(*std::ranges::max_element(teams)); // otherwise a thread for each processor packs
     const ggml_type type   = raced_type(name);
     const format    f      = shape_of(type, n_columns_raced, 16)->f;
     const int64_t   n_all  = race_bytes / int64_t(ggml_row_size(type, n_columns_raced)) / 512 * 512;

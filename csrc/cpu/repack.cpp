@@ -11,6 +11,8 @@ namespace duo::cpu {
 
 namespace {
 
+constexpr size_t n_worth_a_team = size_t(256) << 10; // bytes
+
 // bf16 in pairs of columns, f16 and f32 column by column.
 template <int n_bytes> size_t float_place(format f, int k, int lane) {
     return f == format::bf16 ? size_t(k / 2 * 64 + lane * 4 + k % 2 * 2) : size_t((k * n_lanes + lane) * n_bytes);
@@ -91,27 +93,30 @@ size_t file_row(const matrix_shape & s) {
 }
 
 // All memory is allocated first: an exception must not leave a thread of the team.
-void pack_matrix(const matrix_shape & s, const uint8_t * rows, size_t row_bytes, uint8_t * packed, int n_threads,
-                 const convert_fn & convert) {
-    const bool           small    = !convert && s.panels() < 64; // not worth a team
-    const int            n_shares = small ? 1 : int(std::clamp<int64_t>(n_threads, 1, s.panels()));
+void pack_matrices(const matrix_shape & s, int64_t n_matrices, const uint8_t * rows, size_t row_bytes, uint8_t * packed,
+                   int n_threads, const convert_fn & convert) {
+    const int64_t        n_all    = n_matrices * s.panels();
+    const bool           small    = !convert && s.bytes() * size_t(n_matrices) < n_worth_a_team;
+    const int            n_shares = small ? 1 : int(std::clamp<int64_t>(n_threads, 1, std::max<int64_t>(n_all, 1)));
     const size_t         n_row    = file_row(s);
     std::vector<float>   floats(convert ? size_t(n_shares) * size_t(s.k) : 0);
     std::vector<uint8_t> converted(convert ? size_t(n_shares) * n_lanes * n_row : 0);
 #pragma omp parallel for num_threads(n_shares) schedule(static) if (n_shares > 1)
     for (int i = 0; i < n_shares; ++i) {
-        for (int64_t panel = s.panels() * i / n_shares; panel < s.panels() * (i + 1) / n_shares; ++panel) {
+        for (int64_t at = n_all * i / n_shares; at < n_all * (i + 1) / n_shares; ++at) {
+            const int64_t   matrix = at / s.panels();
+            const int64_t   panel  = at % s.panels();
             const uint8_t * from[n_lanes];
             for (int lane = 0; lane < n_lanes; ++lane) {
                 const int64_t row = panel * n_lanes + lane;
-                from[lane]        = row < s.n ? rows + size_t(row) * row_bytes : nullptr;
+                from[lane]        = row < s.n ? rows + size_t(matrix * s.n + row) * row_bytes : nullptr;
                 if (convert && row < s.n) {
                     uint8_t * const to = converted.data() + (size_t(i) * n_lanes + size_t(lane)) * n_row;
                     convert(from[lane], to, floats.data() + size_t(i) * size_t(s.k));
                     from[lane] = to;
                 }
             }
-            pack_panel(s, panel, from, packed);
+            pack_panel(s, panel, from, packed + size_t(matrix) * s.bytes());
         }
     }
 }

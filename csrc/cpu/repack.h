@@ -19,9 +19,9 @@ size_t file_row(const matrix_shape & shape);
 // Makes a row in the file's form of a row in another form. Several threads call it, each with its own k floats.
 using convert_fn = std::function<void(const uint8_t * from, uint8_t * to, float * scratch)>;
 
-// Packs a whole matrix with up to n_threads threads. The distance between rows is row_bytes. convert: if rows have
-// another form.
-void pack_matrix(const matrix_shape & shape, const uint8_t * rows, size_t row_bytes, uint8_t * packed, int n_threads,
-                 const convert_fn & convert = {});
+// Packs whole matrices that follow each other, as the experts of a layer, with up to n_threads threads, which share the
+// panels of all. The distance between rows is row_bytes. convert: if rows have another form.
+void pack_matrices(const matrix_shape & shape, int64_t n_matrices, const uint8_t * rows, size_t row_bytes,
+                   uint8_t * packed, int n_threads, const convert_fn & convert = {});
 
 } // namespace duo::cpu

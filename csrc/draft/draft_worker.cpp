@@ -220,7 +220,9 @@ void draft_worker::do_errand(draft_text & text, errand & job) {
                     texts_.make_room(text);
                 }
                 model_.restore(cache.trunk().branch(), image.given);
-                cache.adopt(image.tokens);
+                // Of the last tokens a draft with another vocabulary may have had no room.
+                cache.adopt(std::span(image.tokens)
+                                .first(std::min(image.tokens.size(), size_t(model_.n_held(cache.trunk().branch())))));
             }
             break;
         case errand::kind::erase:

@@ -201,7 +201,8 @@ uint64_t pack_model(const std::string & model, const std::string & out, const pa
     new_file             file(out, "the packed weights");
     file.take_permissions(model);
     file.need(n_all + head.rest.n_bytes);
-    const pack_progress  packs = step_of(keep_going, 0.0f, whole ? 0.4f : 1.0f); // the rest of the time compares
+    const pack_progress  packs  = step_of(keep_going, 0.0f, whole ? 0.4f : 1.0f); // the rest of the time compares
+    constexpr size_t     n_once = size_t(32) << 20; // bytes of small matrices, so that each thread has enough to do
     std::vector<uint8_t> packed;
     uint64_t             done = 0;
     auto                 sum  = head.sums.begin();
@@ -209,19 +210,21 @@ uint64_t pack_model(const std::string & model, const std::string & out, const pa
         const auto & [t, w]   = weights[i];
         const file_map & part = *parts[w.in->part];
         file.seek(head.tensors[i].offset);
-        packed.resize(w.shape.bytes());
-        const size_t n_file = w.n_row * size_t(w.shape.n);
-        for (int64_t m = 0; m < t.n_matrices; ++m) {
+        const size_t n_matrix = w.shape.bytes();
+        for (int64_t m = 0, n = 0; m < t.n_matrices; m += n) {
             stop_unless(packs(float(double(done) / double(n_all))), "packing");
-            const size_t from = w.in->offset + size_t(m) * n_file;
-            cpu::pack_matrix(w.shape, part.data() + from, w.n_row, packed.data(), n_threads, w.convert);
+            n                 = std::clamp(int64_t(n_once / n_matrix), int64_t(1), t.n_matrices - m);
+            const size_t from = w.in->offset + w.n_row * size_t(m * w.shape.n);
+            packed.resize(size_t(n) * n_matrix);
+            cpu::pack_matrices(w.shape, n, part.data() + from, w.n_row, packed.data(), n_threads, w.convert);
             if (part.lost()) {
                 throw error(error_kind::bad_value, header.parts[w.in->part] + " cannot be read; check its disk");
             }
-            part.forget(from, n_file);
+            part.forget(from, w.n_row * size_t(n * w.shape.n));
             file.write(packed.data(), packed.size());
-            for (size_t at = 0; at < packed.size(); at += n_piece) {
-                *sum++ = checksum(packed.data() + at, std::min(packed.size() - at, size_t(n_piece)));
+            for (size_t at = 0, n_sum = 0; at < packed.size(); at += n_sum) {
+                n_sum  = std::min(size_t(n_piece), n_matrix - at % n_matrix);
+                *sum++ = checksum(packed.data() + at, n_sum);
             }
             done += packed.size();
         }

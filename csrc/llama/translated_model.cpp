@@ -99,12 +99,16 @@ void translated_model::fork(int32_t from, int32_t to, int32_t pos) {
     ends_[size_t(to)].assign(ends_[size_t(from)].begin(), ends_[size_t(from)].begin() + pos);
 }
 
-// The draft's cells, then the ends, then their number.
+// The draft's cells, then the ends, then their number. Tokens beyond its context have no cells: who restores it reads
+// them again.
 std::string translated_model::save(int32_t branch) const {
     std::string  all  = draft_.save(branch);
     const auto & ends = ends_[size_t(branch)];
-    const auto   n    = int32_t(ends.size());
-    all.append(reinterpret_cast<const char *>(ends.data()), ends.size() * sizeof(int32_t));
+    auto         n    = int32_t(ends.size());
+    while (n > 0 && (ends[size_t(n) - 1] > draft_.n_held(branch) || ends[size_t(n) - 1] == begin_of(branch, n - 1))) {
+        --n;
+    }
+    all.append(reinterpret_cast<const char *>(ends.data()), size_t(n) * sizeof(int32_t));
     all.append(reinterpret_cast<const char *>(&n), sizeof n);
     return all;
 }

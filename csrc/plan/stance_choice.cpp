@@ -25,6 +25,7 @@ constexpr double  n_believed    = 8.0;  // the expected rate of turn-taking weig
 constexpr double  trial_price   = 3.0;  // passes that a trial of running ahead may cost
 constexpr double  split_price   = 1.0;  // the same if each model then has a device or cores of its own
 constexpr double  trial_doubt   = 1.03; // its first passes find little prepared
+constexpr double  most_reading  = 50.0; // passes that one with drafts' reading may take longer; more is a stop (Ctrl-Z)
 constexpr double  contended     = 1.1;  // slowdown that is more than noise
 constexpr double  small_gain    = 1.05;
 constexpr double  clear_loss    = 0.92;
@@ -51,14 +52,14 @@ void stance_choice::begin(const plan_params & params, const text_limits & limits
     // A new text is a new chance. On separate devices a trial costs little, so the rest after it is short again: a long
     // one could last to the end of each text.
     if (now() == stance::rest && !shared() && !limits.several()) {
-        h.n_rest = 0;
-        h.n_in   = std::max(h.n_in, rest_before_trial() - n_rest_soon);
+        h.forget_rest();
+        h.n_in = std::max(h.n_in, rest_before_trial() - n_rest_soon);
     }
     // On shared cores the rest of the last text ends if drafts have brought enough to the texts before.
     if (now() == stance::rest && shared() && !limits.several() && !limits.goes_on &&
         profile_.gains(params.kind).promise() && first() != stance::rest) {
         h.change(first());
-        h.n_rest = 0;
+        h.forget_rest();
     }
 }
 
@@ -80,7 +81,8 @@ void stance_choice::on_pass(const pass_result & pass) {
         return; // a pass without the draft says nothing about the stance
     }
     if (now() != stance::rest && !pass.usual && rates_.plain_us() > 0.0) {
-        h.reading_us += pass.us - pass.n_tokens * rates_.plain_us() / limits_.n_texts;
+        h.reading_us +=
+            std::min(pass.us - pass.n_tokens * rates_.plain_us() / limits_.n_texts, most_reading * rates_.plain_us());
     }
     if (pass.usual) {
         h.own.add(pass.n_tokens, pass.expected, pass.us);
@@ -139,7 +141,7 @@ void stance_choice::reconsider() {
                                                   : 0;
     const bool fell  = rates_.step_us(false) > 0.0 && fall_back(own);
     if (!fell && !begin_rest() && h.n_in > 4 * n_poor_most && h.n_poor == 0) {
-        h.n_rest = 0; // speculation has paid for long enough, so the next rest is short again
+        h.forget_rest(); // speculation has paid for long enough
     }
 }
 

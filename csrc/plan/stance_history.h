@@ -30,7 +30,7 @@ struct stance_history {
     double  turns_gain = 1.0;   // what turn-taking brought / its estimate
     bool    on_trial   = false; // running ahead, to see whether it is faster than turn-taking
 
-    double reading_us = 0.0; // that drafts took to read several texts since the last rest
+    double reading_us = 0.0; // that drafts took to read texts since the last rest, or since speculation paid
     pace   own;              // of this stance
 
     // By turn, the draft stops early where it is unsure and goes on where it is sure, which an average acceptance does
@@ -40,6 +40,12 @@ struct stance_history {
     }
     [[nodiscard]] double turns_rate(const stance_rates::way & estimate) const {
         return estimate.k > 0 ? turns_gain * estimate.rate : estimate.rate;
+    }
+
+    // The next rest is short again.
+    void forget_rest() {
+        n_rest     = 0;
+        reading_us = 0.0;
     }
 
     void change(stance to) {

@@ -32,7 +32,7 @@ TEST(mxfp4_keeps_every_exponent) {
     const matrix_shape s{format::mxfp4, 1, k};
     bytes              packed(s.bytes());
     bytes              out(file.size());
-    pack_matrix(s, file.data(), file.size(), packed.data(), 1);
+    pack_matrices(s, 1, file.data(), file.size(), packed.data(), 1);
     unpack_row(s, packed.data(), 0, out.data());
     CHECK(out == file);
     for (const int e : {2, 3, 127, 253, 254, 255}) { // those whose products are ordinary floats

@@ -119,7 +119,7 @@ TEST(the_largest_codes_and_inputs_do_not_overflow) {
             for (const uint8_t value : {0xff, 0x00, 0x7f, 0x80, 0x77}) {
                 problem p(f, 16, 256, 8, true, rng);
                 fill_codes(f, p.file, value);
-                pack_matrix(p.s, p.file.data(), p.row_bytes, p.packed.data(), 1);
+                pack_matrices(p.s, 1, p.file.data(), p.row_bytes, p.packed.data(), 1);
                 std::fill_n(p.x.begin(), 4 * 256, 127.0f);
                 std::fill_n(p.x.begin() + 4 * 256, 4 * 256, -127.0f);
                 const std::vector<float> y = p.run(*kernels, 0, 8, 1);

@@ -138,9 +138,32 @@ TEST(a_trial_that_cost_much_is_not_repeated_soon) {
         return n;
     };
     const int n_cheap = rests(20200);
+    const int n_stop  = rests(3.6e9); // an hour: somebody has stopped the process
     const int n_dear  = rests(20200 + 200000);
     CHECK(n_cheap >= 64 && n_cheap < 100, std::to_string(n_cheap));
     CHECK(n_dear >= 490 && n_dear < 600, std::to_string(n_dear)); // 200 ms are 2% of 500 passes
+    CHECK(n_stop > 64 && n_stop < 3000, std::to_string(n_stop));
+}
+
+TEST(what_drafts_read_while_they_paid_makes_no_rest_longer) {
+    planner plans;
+    measure(plans.profile(), 20000, 200, 0.3, 0.8);
+    plans.begin(asynchronous, {.n_texts = 2});
+    for (int i = 0; i < 100; ++i) { // texts come and go
+        plans.on_pass({.n_tokens = 2, .us = 220000, .usual = false});
+        for (int j = 0; j < 60; ++j) {
+            plans.on_pass({.n_tokens = 6, .us = 20400});
+        }
+    }
+    REQUIRE(plans.stance_now() != stance::rest);
+    for (int i = 0; plans.stance_now() != stance::rest && i < 2000; ++i) {
+        plans.on_pass({.n_tokens = 2, .us = 30000});
+    }
+    int n = 0;
+    for (; plans.stance_now() == stance::rest && n < 20000; ++n) {
+        plans.on_pass({.n_tokens = 2, .us = 20200});
+    }
+    CHECK(n >= 64 && n < 100, std::to_string(n));
 }
 
 TEST(nodes_of_all_texts_compete_for_rows) {

@@ -1,9 +1,11 @@
 // A draft's weights as 4 bits, and products that compute some rows only.
+#include <atomic>
 #include <cmath>
 
 #include "check.h"
 #include "cpu/kernel.h"
 #include "cpu/quantise.h"
+#include "cpu/team.h"
 #include "weights.h"
 
 using namespace duo::cpu;
@@ -144,14 +146,47 @@ TEST(rows_are_converted_while_they_are_packed) {
                 quantise_row(f, scratch, k, to);
             };
             bytes want(s.bytes());
-            pack_matrix(s, file.data(), file_row(s), want.data(), 1);
+            pack_matrices(s, 1, file.data(), file_row(s), want.data(), 1);
             for (const int n_threads : {1, 3}) {
                 bytes got(s.bytes());
-                pack_matrix(s, reinterpret_cast<const uint8_t *>(all.data()), k * sizeof(float), got.data(), n_threads,
-                            convert);
+                pack_matrices(s, 1, reinterpret_cast<const uint8_t *>(all.data()), k * sizeof(float), got.data(),
+                              n_threads, convert);
                 CHECK(got == want);
             }
         }
+    }
+}
+
+// Experts may have fewer panels than the team has members.
+TEST(a_team_shares_the_panels_of_all_matrices) {
+    std::mt19937       rng(5);
+    constexpr int64_t  n = 21, k = 512;
+    constexpr int64_t  n_matrices = 64; // more than is left to one thread
+    const matrix_shape s{format::q4_0, n, k};
+    const size_t       n_row = file_row(s);
+    bytes              file;
+    while (file.size() < size_t(n_matrices * n) * n_row) {
+        const bytes q = quantised_row(s.f, gaussian_row(k, rng));
+        file.insert(file.end(), q.begin(), q.end());
+    }
+    bytes want(size_t(n_matrices) * s.bytes());
+    for (size_t m = 0; m < size_t(n_matrices); ++m) {
+        pack_matrices(s, 1, file.data() + m * size_t(n) * n_row, n_row, want.data() + m * s.bytes(), 1);
+    }
+    constexpr int    n_team = 5;
+    std::atomic<int> members[n_team];
+    const convert_fn note = [&](const uint8_t * from, uint8_t * to, float *) {
+        ++members[member_here()];
+        std::copy_n(from, n_row, to);
+    };
+    for (const bool converts : {false, true}) {
+        bytes got(want.size());
+        pack_matrices(s, n_matrices, file.data(), n_row, got.data(), n_team, converts ? note : convert_fn());
+        CHECK(got == want);
+    }
+    const team_size five(n_team);
+    for (int i = 0; i < threads_here(); ++i) { // one without OpenMP
+        CHECK(members[i] > 0, std::to_string(i));
     }
 }
 

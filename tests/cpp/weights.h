@@ -254,7 +254,7 @@ struct problem {
         for (size_t i = 0; i < x.size(); ++i) {
             x[i] = exact ? (i % 32 == 5 ? 127.0f : float(int(rng() % 255) - 127)) / 64.0f : normal(rng);
         }
-        pack_matrix(s, file.data(), row_bytes, packed.data(), 1);
+        pack_matrices(s, 1, file.data(), row_bytes, packed.data(), 1);
     }
 
     std::vector<float> run(const kernel_set & kernels, int from, int n, int n_threads, bool twice = false) const {
