@@ -47,6 +47,9 @@ Examples:
 OPTIONS = (
     "n_ctx",
     "n_ctx_draft",
+    "n_parallel",
+    "n_gpu_layers",
+    "n_gpu_layers_draft",
     "type_k",
     "type_v",
     "type_k_draft",
@@ -56,6 +59,7 @@ OPTIONS = (
     "override_tensor",
     "override_tensor_draft",
     *ExpertOptions.__annotations__,
+    "fit_target",
     "accept",
 )
 
