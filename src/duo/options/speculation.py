@@ -41,7 +41,8 @@ def says_plain(options: Mapping[str, Any]) -> bool:
 def leaves_guesses(options: Mapping[str, Any], *, drafted: bool) -> bool:
     """Whether these keywords of a text, checked or not, let duo add guesses. Absent, None or the default: the user
     chose nothing. drafted: there is a draft; a length bounds the whole pass, and the draft's guesses fill it."""
-    return not (drafted and any(options.get(n) not in (None, *d) for n, d in _LENGTHS.items())) and not says_plain(options)
+    sets_length = drafted and any(options.get(name) not in (None, *d) for name, d in _LENGTHS.items())
+    return not sets_length and not says_plain(options)
 
 
 DraftLength = Annotated[AutoInt, BeforeValidator(_length)]
