@@ -32,8 +32,8 @@ CLASSES = (
     "nothing in duo. `ignored`: what it asks for is not done; the text is right all the same."
 )
 _CLASS = {"means": "means", "so": "built in", "less": "ignored"}  # by TakenOption.kind
-# llama.cpp's programs: options that duo has or takes, those among them of class `ignored`, and all at the pinned commit.
-# A test counts them.
+# llama.cpp's programs: options that duo has or takes, those among them of class `ignored`, and all at the pinned
+# commit. A test counts them.
 SHARES = (("llama-server", 251, 4, 259), ("llama-cli", 201, 3, 205), ("llama-completion", 163, 1, 163))
 
 
@@ -126,7 +126,8 @@ what they mean.
     without = n - n_less - n_video
     videos = (
         f"Among those of `{name}` are {n_video} options for videos, which are of class `built in`: duo reads no "
-        f"videos, so they change nothing. Counting those as unsupported gives {without} of {n_all} ({100 * without / n_all:.1f}%)."
+        "videos, so they change nothing. Counting those as unsupported gives "
+        f"{without} of {n_all} ({100 * without / n_all:.1f}%)."
     )
     yield fill(videos, 120) + "\n"
     yield fill(CLASSES, 120) + "\n"
