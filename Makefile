@@ -50,7 +50,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
 .PHONY: demo demo-head bench models test test-setup test-real proof torture test-quick test-daily test-cpp test-arm test-arm-kernels test-vulkan test-gpu test-python \
-    wheel wheel-arm wheel-cuda test-wheel lint format tsan asan docs protocol clean
+    wheel wheel-arm wheel-cuda test-wheel lint format tsan asan docs protocol clean FORCE
 
 demo: $(VENV)/duo
 	@echo
@@ -210,14 +210,18 @@ $(VENV)/tools: $(VENV)/pip # Debian 12 and Ubuntu 22.04 make environments with a
 	@$(PIP) install -q 'pip>=23.1' 'cmake>=3.21' ninja 'scikit-build-core>=0.11' 'pybind11>=3.0'
 	@touch $@
 
-# The user's arguments or the default, with -fno-dse if the compiler would break llama.cpp's AMX code.
-LLAMA_NOW  := CMAKE_ARGS="$$($(PYTHON) tools/cmake_args.py)" && export CMAKE_ARGS && $(PY) tools/install_llama.py $(LLAMA)
+# The user's arguments, those of the last build or the default, with -fno-dse if the compiler would break llama.cpp's AMX code.
+LLAMA_NOW  := CMAKE_ARGS="$$($(PYTHON) tools/cmake_args.py --stamp $(VENV)/llama)" && export CMAKE_ARGS && $(PY) tools/install_llama.py $(LLAMA)
 
 # A wheel that was built on this machine with the same arguments is used again (~/.cache/duo/builds; DUO_BUILD_CACHE=off).
-$(VENV)/llama: $(VENV)/tools
+# The stamp holds the arguments, so other ones build it again, and duo with it. Without CMAKE_ARGS a build stays as it is.
+$(VENV)/llama: $(VENV)/tools $(VENV)/llama.wanted
 	@mkdir -p build
-	@$(LLAMA_NOW)
-	@touch $@
+	@$(LLAMA_NOW) && echo "$$CMAKE_ARGS" > $@.new
+	@rm -f $(VENV)/amx && mv $@.new $@
+
+$(VENV)/llama.wanted: FORCE | $(VENV)/pip
+	@$(PYTHON) tools/cmake_args.py --stamp $(VENV)/llama --is-built && { test -e $@ || touch -r $(VENV)/llama $@; } || touch $@
 
 # Not editable and not isolated, so that duo is compiled against the llama.cpp that was just built. If its AMX code crashes
 # in a trial, llama.cpp is compiled again, once.

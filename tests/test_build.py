@@ -167,20 +167,22 @@ PYTHON_STUB = """#!/bin/sh
 echo "$CMAKE_ARGS | $*" >> "{log}"
 case "$1" in
     tools/check_amx.py) exit {amx};;
+    tools/install_llama.py) test {llama} = 0 || echo failed as told >&2; exit {llama};;
 esac
 """
 
 
-def make(tmp_path: Path, target: str, environment: dict[str, str], amx: int = 0) -> list[str]:
+def make(tmp_path: Path, target: str, environment: dict[str, str], amx: int = 0, llama: int = 0) -> list[str]:
     """Runs make up to `target` of a new environment whose Python only takes notes. Returns its calls."""
     venv, log = tmp_path / "venv", tmp_path / "calls"
     (venv / "bin").mkdir(parents=True, exist_ok=True)
     stub = venv / "bin" / "python"
-    stub.write_text(PYTHON_STUB.format(log=log, amx=amx))
+    stub.write_text(PYTHON_STUB.format(log=log, amx=amx, llama=llama))
     stub.chmod(0o755)
     log.write_text("")
     for stamp in ("pip", "tools", *(["llama"] if target == "duo" else [])):
-        (venv / stamp).touch()
+        if not (venv / stamp).exists():
+            (venv / stamp).touch()
     others = ("CMAKE_ARGS", "CXXFLAGS", "MAKEFLAGS", "MAKELEVEL", "PYTHONDONTWRITEBYTECODE")
     outside = {k: v for k, v in os.environ.items() if k not in others}
     done = subprocess.run(
@@ -204,6 +206,25 @@ def test_make_builds_llama_with_the_flag(given: str, compiler: CompilerMaker, tm
         calls = make(tmp_path, "llama", environment)
         assert calls == [f"{wanted} | tools/install_llama.py {build_advice.package()}"]
         (tmp_path / "venv" / "llama").unlink()
+
+
+@needs_make
+def test_make_builds_llama_again_for_other_arguments(compiler: CompilerMaker, tmp_path: Path) -> None:
+    """Without CMAKE_ARGS what is installed stays; a build that failed leaves the arguments of the one before."""
+    plain, cuda = {"CXX": compiler(BUILTIN)}, {"CXX": compiler(BUILTIN), "CMAKE_ARGS": "-DGGML_CUDA=on -DGGML_RPC=on"}
+    stamp = tmp_path / "venv" / "llama"
+    assert len(make(tmp_path, "llama", plain)) == 1 and stamp.read_text().startswith("-DGGML_RPC=on ")
+    assert make(tmp_path, "llama", plain) == []
+    (call,) = make(tmp_path, "llama", cuda)
+    assert call.startswith(f"{cuda['CMAKE_ARGS']} ") and call.startswith(stamp.read_text().strip())
+    assert make(tmp_path, "llama", cuda) == make(tmp_path, "llama", plain) == []
+    before = stamp.read_text()
+    with pytest.raises(AssertionError, match="failed as told"):
+        make(tmp_path, "llama", plain | {"CMAKE_ARGS": "-DGGML_HIP=on"}, llama=1)
+    (call,) = make(tmp_path, "llama", plain)
+    assert stamp.read_text() == before and call.startswith(cuda["CMAKE_ARGS"])
+    stamp.write_text("")  # of a make that noted no arguments
+    assert make(tmp_path, "llama", plain) == [] and len(make(tmp_path, "llama", cuda)) == 1
 
 
 @needs_make

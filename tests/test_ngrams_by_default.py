@@ -71,6 +71,7 @@ def test_only_where_it_changes_no_text(options: tuple[str, ...], guessed: bool, 
 
 SAID: list[tuple[tuple[str, ...], bool]] = [
     ((), True),
+    (("--draft", "auto", "--draft-min", "0", "--draft-tree", "auto"), True),  # the defaults
     (("--draft-p-min", "0.1"), True),
     (("--spec-type", "draft-simple"), False),
     (("--draft", "4"), False),
@@ -87,7 +88,7 @@ def plain(target: Path) -> str:
         return d.generate(4 * PASSAGE, mode="plain", max_tokens=24, temperature=0, ignore_eos=True).text
 
 
-@pytest.mark.parametrize(("options", "beside"), mostly_daily(SAID, [*SAID[:4], SAID[6]]))
+@pytest.mark.parametrize(("options", "beside"), mostly_daily(SAID, [*SAID[:5], SAID[7]]))
 def test_beside_a_draft_unless_the_user_says_what_guesses(
     options: tuple[str, ...], beside: bool, target: Path, plain: str, run: Run
 ) -> None:

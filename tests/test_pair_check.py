@@ -242,7 +242,7 @@ def test_a_model_alone_and_another_machine(capfd: pytest.CaptureFixture[str]) ->
     assert "draft" not in out and "placement: target whole on GPU0" in out
     assert main(["check", str(TARGET), str(DRAFT), "--vram", "8M", "--ram", "1M", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
-    assert not found["fits"] and found["cpu_free"] == 10**6  # the target has no place on such a card
+    assert not found["fits"] and found["cpu_free"] == 2**20  # the target has no place on such a card
     assert found["placement"]["target"]["devices"] == {"GPU0": 0}
     assert main(["check", str(TARGET), str(DRAFT), "--vram", "64M,64M", "-dev", "GPU1", "-devd", "GPU0"]) == 0
     assert "draft whole on GPU0" in (out := capfd.readouterr().out) and "target whole on GPU1" in out

@@ -12,7 +12,7 @@ import pytest
 from duo.cli.commands.run import command as run_command
 from duo.errors import BadValueError
 from duo.models.pairs import Entry, ModelRef, Pair
-from duo.placement.pair_fit import fit, fits, gigabytes_of
+from duo.placement.pair_fit import bytes_of, fit, fits
 
 pytestmark = pytest.mark.usefixtures("empty_lists")
 Run = Callable[..., tuple[int, str, str]]
@@ -59,25 +59,25 @@ def test_large_ones_that_fit_whole_come_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "gb"),
-    [("12G", 12.0), ("12", 12.0), ("8192M", 8.192), ("24 GB", 24.0), ("12GiB", 12.884901888), ("1.5t", 1500)],
+    ("text", "gib"),
+    [("12G", 12.0), ("12", 12.0), ("8192M", 8.0), ("24 GB", 24.0), ("12GiB", 12.0), ("1.5t", 1536.0)],
 )
-def test_sizes(text: str, gb: float) -> None:
-    assert gigabytes_of(text, "--for") == pytest.approx(gb)
+def test_sizes_are_binary_as_on_the_boxes_of_gpus(text: str, gib: float) -> None:
+    assert bytes_of(text, "--for") == gib * 2**30
 
 
 @pytest.mark.parametrize("text", ["", "G", "12X", "-3G", "0G", "12G 3", "nan"])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(BadValueError, match=r"--for is .* which is not an amount of memory; write it as 12G"):
-        gigabytes_of(text, "--for")
+        bytes_of(text, "--for")
 
 
 def test_the_command_lists_them(run: Run) -> None:
     code, out, _ = run("pairs", "--for", "12G")
     rows = {line.split()[0]: line for line in out.splitlines()[1:]}
-    assert code == 0 and "all, 11.1 GB" in rows["qwen2.5-14b"]
+    assert code == 0 and "all, 11.1 GB" in rows["qwen2.5-14b"] and "G is GiB" in out
     assert (
-        "its own MTP layers" in rows["qwen3.6-35b-a3b"] and "all but some experts, 11.2 GB" in rows["qwen3.6-35b-a3b"]
+        "its own MTP layers" in rows["qwen3.6-35b-a3b"] and "all but some experts, 12.1 GB" in rows["qwen3.6-35b-a3b"]
     )
     assert "of the target and the draft" in rows["qwen3-32b"] and "llama-3-70b" not in rows
     assert "gpt-oss-120b" in rows and "gpt-oss-120b" not in run("pairs", "--for", "12G", "--ram", "32G")[1]
@@ -97,8 +97,23 @@ def test_json_has_the_options_that_place_them_so(run: Run) -> None:
         run_command.make_context("run", ["--pair", name, *shlex.split(told["options"])]).close()
 
 
+def test_without_a_gpu_the_pairs_that_ram_holds(run: Run) -> None:
+    code, out, _ = run("pairs", "--ram", "16G")
+    rows = {line.split()[0]: line for line in out.splitlines()[1:]}
+    assert code == 0 and "on a GPU" not in out and "llama-3.3-70b" not in rows
+    assert "mistral-small-3.1" not in rows, "16.4 GB and the system are more than 16 GiB"
+    assert "11.0 GB" in rows["llama-3.1-8b"] and rows["llama-3.1-8b"].rstrip().endswith("-ngl 0 -ngld 0")
+    found = {p["name"]: p["fit"] for p in json.loads(run("pairs", "--ram", "16G", "--json")[1])}
+    assert found["gpt-oss-20b"]["placement"] == "CPU" and found["gpt-oss-20b"]["device_gb"] == 0
+    assert found["gpt-oss-20b"]["options"] == "-ngl 0 --spec-type ngram-map-k"
+    assert all(told["host_gb"] <= 14 * 2**30 / 1e9 for told in found.values())
+
+
 def test_mistakes_are_one_sentence(run: Run) -> None:
-    assert run("pairs", "--ram", "12G")[::2] == (1, "duo: --ram needs --for; give the memory of the GPU (--for 12G)\n")
-    assert run("pairs", "--for", "much")[0] == 1
+    for option in ("--for", "--ram"):
+        code, _, err = run("pairs", option, "much")
+        assert code == 1 and err.startswith(f"duo: {option} is 'much', which is not an amount of memory")
     code, _, err = run("pairs", "--for", "1M")
     assert code == 1 and err == "duo: duo knows no pair for a GPU of 1M; duo pairs shows all of them\n"
+    code, _, err = run("pairs", "--ram", "1M")
+    assert code == 1 and "no pair for a machine without a GPU with 1M of RAM" in err

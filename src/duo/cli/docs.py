@@ -28,11 +28,12 @@ HEAD = """# Command line
 prove` found a difference); 130 (Ctrl-C).
 """
 CLASSES = (
-    "Classes: `means`: the option stands for others of duo. `so`: duo is like that anyway, or the option changes "
-    "nothing in duo. `less`: what it asks for is not done; the text is right all the same."
+    "Classes: `means`: the option stands for others of duo. `built in`: duo is like that anyway, or the option changes "
+    "nothing in duo. `ignored`: what it asks for is not done; the text is right all the same."
 )
-# llama.cpp's programs: options that duo has or takes, those among them of class `less`, and all at the pinned commit. A
-# test counts them.
+_CLASS = {"means": "means", "so": "built in", "less": "ignored"}  # by TakenOption.kind
+# llama.cpp's programs: options that duo has or takes, those among them of class `ignored`, and all at the pinned
+# commit. A test counts them.
 SHARES = (("llama-server", 251, 4, 259), ("llama-cli", 201, 3, 205), ("llama-completion", 163, 1, 163))
 
 
@@ -116,16 +117,17 @@ spellings. These are taken, too, by the commands that have the options of a run 
 what they mean.
 """
     counted = (
-        f"duo does what {', '.join(shares[:-1])} and {shares[-1]} ask for, or is so anyway; each is counted once, "
-        "however it is spelled. Our aim is 95%."
+        f"duo does what {', '.join(shares[:-1])} and {shares[-1]} ask for, or is like that anyway; each is counted "
+        "once, however it is spelled. Our aim is 95%."
     )
     yield fill(counted, 120) + "\n"
     name, n, n_less, n_all = SHARES[0]
     n_video = sum(t.names[0].startswith("--video-") for t in TAKEN)
     without = n - n_less - n_video
     videos = (
-        f"Among those of `{name}` are {n_video} options for videos, which are of class `so`: duo reads no videos, so "
-        f"they change nothing. Who counts them as not done has {without} of {n_all} ({100 * without / n_all:.1f}%)."
+        f"Among those of `{name}` are {n_video} options for videos, which are of class `built in`: duo reads no "
+        "videos, so they change nothing. Counting those as unsupported gives "
+        f"{without} of {n_all} ({100 * without / n_all:.1f}%)."
     )
     yield fill(videos, 120) + "\n"
     yield fill(CLASSES, 120) + "\n"
@@ -133,7 +135,7 @@ what they mean.
     for t in TAKEN:
         names = " ".join(f"`{name}`" for name in t.names)
         commands = ", ".join(f"`duo {c}`" for c in t.commands)
-        rows.append(f"| {names}{' *VALUE*' * (t.means is not None)} | {t.kind} | {t.why} | {commands} |")
+        rows.append(f"| {names}{' *VALUE*' * (t.means is not None)} | {_CLASS[t.kind]} | {t.why} | {commands} |")
     yield "\n".join(rows) + "\n"
     yield "These end with an error, because they are the work of another program:\n"
     rows = ["| option | who does it |", "|---|---|"]

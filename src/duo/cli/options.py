@@ -140,8 +140,9 @@ def _log_options() -> Iterator[click.Option]:
 
 
 def model_options(without: Collection[str] = (), defaults: Mapping[str, Any] | None = None) -> Iterator[click.Option]:
-    """All options of a run, except those that are left out. defaults: a command's own ones for texts; help has them."""
-    yield from (o for o in table_options(EngineOptions, ENGINE_OPTIONS) if o.name not in without)
+    """All options of a run, except those that are left out. defaults: a command's own ones, which help then has."""
+    own = defaults or {}
+    yield from (with_default(o, own) for o in table_options(EngineOptions, ENGINE_OPTIONS) if o.name not in without)
     if "prio" not in without:
         yield click.Option(["prio", "--prio"], type=click.IntRange(-1, 3), metavar="N",
                            callback=_set_priority,
@@ -154,12 +155,16 @@ def model_options(without: Collection[str] = (), defaults: Mapping[str, Any] | N
     if "log_prefix" not in without:
         yield from _log_options()
     for o in table_options(GenerateOptions, GENERATE_OPTIONS):
-        if o.name in without:
-            continue
-        if defaults is not None and o.name in defaults:
-            was = GENERATE_OPTIONS[o.name].default
-            o.help = f"{(o.help or '').removesuffix(f' [default: {was}]')} [default: {defaults[o.name]}]"
-        yield o
+        if o.name not in without:
+            yield with_default(o, own)
+
+
+def with_default(o: click.Option, defaults: Mapping[str, Any]) -> click.Option:
+    """The option, whose help has the command's own default if it has one."""
+    if o.name in defaults:
+        of_table = re.sub(r" \[default: [^\]]*\]$", "", o.help or "")
+        o.help = f"{of_table} [default: {defaults[o.name]}]"
+    return o
 
 
 def logit_bias(values: tuple[str, ...]) -> dict[int, float]:

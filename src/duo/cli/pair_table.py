@@ -49,20 +49,24 @@ def print_all(entries: Iterable[pair_list.Entry]) -> None:
     out.print("duo pairs show NAME shows the details of a pair; duo --pair NAME runs it.", style="dim")
 
 
-def print_fits(pair_fits: Sequence[Fit], device: str) -> None:
-    out, table = _console(), _table("target", "draft", f"on a GPU of {device}", "in RAM", "options")
+def print_fits(pair_fits: Sequence[Fit], device: str | None) -> None:
+    """device: the memory of a GPU; None: there is none."""
+    on_gpu = [] if device is None else [f"on a GPU of {device}"]
+    out, table = _console(), _table("target", "draft", *on_gpu, "in RAM", "options")
     for f in pair_fits:
         p = f.entry.pair
         what = {
             "whole": "all",
             "experts in RAM": "all but some experts",
             "partly": f"{100 * f.share:.0f}% of the target" + (" and the draft" if p.draft is not None else ""),
+            "CPU": "",
         }[f.way]
         on_host = gigabytes(int(f.host_gb * 1e9)) if f.host_gb else ""
         on_device = f"{what}, {gigabytes(int(f.device_gb * 1e9))}"
-        table.add_row(p.name, short(p.target), guesser(p), on_device, on_host, f.options)
+        table.add_row(p.name, short(p.target), guesser(p), *([on_device] if on_gpu else []), on_host, f.options)
     out.print(table)
     out.print("duo --pair NAME OPTIONS runs a pair so; by default -ngl and -ngld are auto.", style="dim")
+    out.print("G is GiB, as on the boxes of GPUs; a GB of the table is a billion bytes.", style="dim")
 
 
 def fit_as_dict(f: Fit) -> dict[str, Any]:

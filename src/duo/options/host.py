@@ -1,5 +1,6 @@
 """The options of `duo draft-host` and `duo verify-host`: where they listen, and whom they serve."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from typing_extensions import TypedDict
@@ -9,6 +10,7 @@ from duo.options.client import ClientOptions
 from duo.options.context import ContextOptions
 from duo.options.lookup import LookupOptions
 from duo.options.option import Opt, opt
+from duo.support.context import N_CTX_DEFAULT
 
 # Options that a draft does not have: it is split over its devices by their free memory.
 NOT_A_DRAFTS = (
@@ -57,9 +59,33 @@ def of_one_model(role: str, table: dict[str, Opt]) -> set[str]:
     return {*twins, *NOT_A_DRAFTS}
 
 
+_OWN = f"Default: the model's own, but at most {N_CTX_DEFAULT}."
+_SLOTS = (
+    "Number of slots: texts that are written at once. They share a pool of {0} tokens. auto: {0} tokens for each slot, "
+    "and as many slots as memory allows, at most 4."
+)
+_RPC = "GGML RPC servers (duo rpc-server). Their devices (RPC0, RPC1, ...) run the model. {} chooses among all devices."
+# Help of a host's options where that of a pair speaks of the other model.
+_ALONE = {
+    "n_ctx_draft": f"Context of the draft in tokens; 0: the model's own. {_OWN}",
+    "override_tensor_draft": "Memory for tensors of the draft, as PATTERN=MEMORY, such as ffn_up=CPU.",
+    "n_gpu_layers": "Layers of the target on its devices. auto: as many as fit.",
+    "n_gpu_layers_draft": "Layers of the draft on its devices. auto: as many as fit.",
+    "n_threads": "CPU threads of the target. Default: all cores; 1 for a model below 64 MB.",
+    "n_threads_draft": "CPU threads of the draft. Default: all cores; 1 on a GPU and for a model below 64 MB.",
+    "cpu_strict_draft": "1: each thread of the draft has one CPU of -Cd and -Crd, in turn, from the last one on; "
+    "without these it changes nothing. Default: 0, each thread may use all of them.",
+}
+
+
 def of_host(role: str, table: dict[str, Opt]) -> dict[str, Opt]:
-    """The engine's options that place the one model of a host. role: "draft" or "verify"."""
+    """The engine's options that place the one model of a host, with help for a model alone. role: "draft" or
+    "verify"."""
+    size, device = ("-cd", "-devd") if role == "draft" else ("-c", "-dev")
+    seeing = f"Device that encodes pictures; none: the CPU. Default: the first of {device}, or the first GPU."
+    helps = {**_ALONE, "n_parallel": _SLOTS.format(size), "rpc": _RPC.format(device), "mmproj_device": seeing}
     unwanted = of_one_model("draft" if role == "verify" else "verify", table) | set(ClientOptions.__annotations__)
     unwanted |= {"cache_ram", *LookupOptions.__annotations__}  # a host keeps nothing of its clients' texts
     unwanted.add("mmproj_draft")  # and its draft is shown no pictures
-    return {name: o for name, o in table.items() if name not in unwanted}
+    alone = {name: replace(o, help=helps.get(name, o.help)) for name, o in table.items()}
+    return {name: o for name, o in alone.items() if name not in unwanted}

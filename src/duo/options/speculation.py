@@ -20,6 +20,7 @@ from duo.options.option import (
     opt,
 )
 
+_LENGTHS: dict[str, tuple[Any, ...]] = {"n_draft": ("auto",), "n_draft_min": (0, "0"), "draft_tree": ("auto",)}
 NGRAMS = "ngram-map-k"  # the kind of n-grams that guesses if the user names none
 
 
@@ -38,9 +39,9 @@ def says_plain(options: Mapping[str, Any]) -> bool:
 
 
 def leaves_guesses(options: Mapping[str, Any], *, drafted: bool) -> bool:
-    """Whether these keywords of a text, checked or not, let duo add guesses. Absent or None: the user chose nothing.
-    drafted: there is a draft; a user who sets its length wants no other guesses."""
-    sets_length = drafted and any(options.get(name) is not None for name in ("n_draft", "n_draft_min", "draft_tree"))
+    """Whether these keywords of a text, checked or not, let duo add guesses. Absent, None or the default: the user
+    chose nothing. drafted: there is a draft; a length bounds the whole pass, and the draft's guesses fill it."""
+    sets_length = drafted and any(options.get(name) not in (None, *d) for name, d in _LENGTHS.items())
     return not sets_length and not says_plain(options)
 
 
@@ -58,8 +59,9 @@ class SpeculationOptions(TypedDict, total=False):
         DraftLength,
         opt(
             "auto",
-            "Maximum number of guesses in a pass (sync: the exact number). auto: as many as pay off, or none; 0 or "
-            "none: no guesses, as with --mode plain.",
+            "Maximum number of guesses in a pass (sync: the exact number). auto: as many as pay off, or none. A "
+            "number is for the draft alone: n-grams then guess beside it only if --spec-type names them. 0 or none: no "
+            "guesses, as with --mode plain.",
             "--draft",
             "--draft-n",
             "--draft-max",
@@ -118,7 +120,8 @@ class SpeculationOptions(TypedDict, total=False):
             "same, but it must be of this kind; without -md, draft-mtp uses the target's own MTP layers. "
             "ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod (one of them): passages that occur in the text "
             "itself, for summaries and edits of code, with ngram-mod also in earlier texts; they need no draft. "
-            "ngram-cache means ngram-map-k4v. none: no guesses.",
+            "ngram-cache means ngram-map-k4v. none: no guesses. Default: draft-simple; the commands and draft=auto add "
+            "ngram-map-k on a CPU, where it cannot change the text. draft-simple, if you give it, is the draft alone.",
             "--spec-type",
             env="SPEC_TYPE",
             metavar="TYPE,TYPE",

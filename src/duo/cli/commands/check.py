@@ -47,6 +47,9 @@ Examples:
 OPTIONS = (
     "n_ctx",
     "n_ctx_draft",
+    "n_parallel",
+    "n_gpu_layers",
+    "n_gpu_layers_draft",
     "type_k",
     "type_v",
     "type_k_draft",
@@ -56,6 +59,7 @@ OPTIONS = (
     "override_tensor",
     "override_tensor_draft",
     *ExpertOptions.__annotations__,
+    "fit_target",
     "accept",
 )
 
@@ -157,12 +161,12 @@ def _machine(params: dict[str, Any]) -> tuple[list[Device], int | None]:
     Raises BadValueError.
     """
     from duo.placement.devices import Device, devices
-    from duo.placement.pair_fit import gigabytes_of
+    from duo.placement.pair_fit import bytes_of
 
-    host = None if params["ram"] is None else round(1e9 * gigabytes_of(params["ram"], "--ram"))
+    host = None if params["ram"] is None else bytes_of(params["ram"], "--ram")
     if params["vram"] is None:
         return devices(), host
-    sizes = [round(1e9 * gigabytes_of(size, "--vram")) for size in params["vram"].split(",")]
+    sizes = [bytes_of(size, "--vram") for size in params["vram"].split(",")]
     cpu = [d for d in devices() if d.type == "cpu"]
     return [*(Device(f"GPU{i}", "described by --vram", "gpu", n, n) for i, n in enumerate(sizes)), *cpu], host
 
@@ -214,15 +218,15 @@ def run(params: dict[str, Any]) -> None:
 command = ModelCommand(
     "check",
     params=[
-        click.Argument(["models"], nargs=-1, metavar="TARGET DRAFT", shell_complete=files),
+        click.Argument(["models"], nargs=-1, metavar="TARGET [DRAFT]", shell_complete=files),
         *(o for o in model_options() if o.name in OPTIONS),
         *(o for o in model_sources() if o.name in ("hf_token", "offline")),
         click.Option(["vram", "--vram"], metavar="SIZE,SIZE",
-                     help="Check for GPUs with this much memory (12G, or 24G,12G) instead of this machine's "
-                          "devices. They are called GPU0, GPU1."),
+                     help="Check for GPUs with this much memory (12G, or 24G,12G; G is GiB) instead of this "
+                          "machine's devices. They are called GPU0, GPU1."),
         click.Option(["ram", "--ram"], metavar="SIZE",
-                     help="Check for a machine with this much free RAM. What is said about kernels is about this "
-                          "machine."),
+                     help="Check for a machine with this much free RAM (32G; G is GiB). What is said about kernels is "
+                          "about this machine."),
         click.Option(["json", "--json"], is_flag=True, help="Print everything as JSON, sizes in bytes."),
     ],
     callback=lambda **params: run(params),

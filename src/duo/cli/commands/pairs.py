@@ -28,6 +28,7 @@ The list comes with duo (models.yaml). Pairs that you add with `duo pairs add` e
 Examples:
   duo pairs
   duo pairs --for 12G --ram 64G
+  duo pairs --ram 16G
   duo pairs show llama-3.3-70b
   duo pairs add mine -hf bartowski/Qwen2.5-14B-Instruct-GGUF:Q6_K -hfd bartowski/Qwen2.5-0.5B-Instruct-GGUF:Q8_0
   duo --pair mine -p "Why is the sky blue?"
@@ -43,10 +44,15 @@ def _as_dict(e: pair_list.Entry) -> dict[str, Any]:
     "--for",
     "device",
     metavar="SIZE",
-    help="Only pairs that fit a GPU with this much memory (12G, 8192M), where their models are placed, and the "
-    "options for that.",
+    help="Only pairs that fit a GPU with this much memory (12G, 8192M; G is GiB), where their models are placed, and "
+    "the options for that.",
 )
-@click.option("--ram", metavar="SIZE", help="With --for: leave out pairs that need more RAM than this.")
+@click.option(
+    "--ram",
+    metavar="SIZE",
+    help="Leave out pairs that need more RAM than this. Without --for: pairs for a machine without a GPU, where an "
+    "eighth of the RAM stays free, at most 2 GiB.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.pass_context
 def pairs(ctx: click.Context, device: str | None, ram: str | None, as_json: bool) -> None:
@@ -55,29 +61,28 @@ def pairs(ctx: click.Context, device: str | None, ram: str | None, as_json: bool
     from duo.models import pairs as pair_list
 
     entries = pair_list.entries().values()
-    if device is not None:
+    if device is not None or ram is not None:
         _print_fits(entries, device, ram, as_json=as_json)
-        return
-    if ram is not None:
-        raise BadValueError("--ram needs --for; give the memory of the GPU (--for 12G)")
-    if as_json:
+    elif as_json:
         click.echo(json.dumps([_as_dict(e) for e in entries], indent=2))
     else:
         pair_table.print_all(entries)
 
 
-def _print_fits(entries: Iterable[pair_list.Entry], device: str, ram: str | None, *, as_json: bool) -> None:
-    from duo.placement.pair_fit import fits, gigabytes_of
+def _print_fits(entries: Iterable[pair_list.Entry], device: str | None, ram: str | None, *, as_json: bool) -> None:
+    """device None: there is no GPU."""
+    from duo.placement.pair_fit import bytes_of, fits
 
-    host_gb = None if ram is None else gigabytes_of(ram, "--ram")
-    pair_fits = fits(entries, gigabytes_of(device, "--for"), host_gb)
+    host_gb = None if ram is None else bytes_of(ram, "--ram") / 1e9
+    pair_fits = fits(entries, 0.0 if device is None else bytes_of(device, "--for") / 1e9, host_gb)
     if as_json:
         click.echo(json.dumps([{**_as_dict(f.entry), "fit": pair_table.fit_as_dict(f)} for f in pair_fits], indent=2))
     elif pair_fits:
         pair_table.print_fits(pair_fits, device)
     else:
+        gpu = f"a GPU of {device}" if device is not None else "a machine without a GPU"
         beside = f" with {ram} of RAM" if ram is not None else ""
-        raise BadValueError(f"duo knows no pair for a GPU of {device}{beside}; duo pairs shows all of them")
+        raise BadValueError(f"duo knows no pair for {gpu}{beside}; duo pairs shows all of them")
 
 
 @pairs.command("show")

@@ -23,11 +23,13 @@ HELP = """Write text with a target model and a draft model that run at the same 
 The text is the target's; the draft only makes it faster. Without -m the demo pair is used. Without -md, duo uses the
 target's own MTP layers, a draft beside its file, the draft of a known pair, or (on the CPU) n-grams.
 
+The prompt goes to the model as it is, without a chat template. For one answer of a chat model, use `duo chat -st -p`.
+
 \b
 Examples:
   duo -p "Once upon a time" -n 200
-  duo -m 70B.gguf -md 8B.gguf --draft 4 -ngl 11 -ngld 99 -p "Why is the sky blue?" -n 512
-  duo --pair llama-3.3-70b -p "Why is the sky blue?" -n 512
+  duo -m 70B.gguf -md 8B.gguf -ngl 11 -ngld 99 -p "The sky is blue because" -n 512
+  duo --pair llama-3.3-70b -p "The sky is blue because" -n 512
   cat letter.txt | duo -m 70B.gguf -md 8B.gguf --temp 0
   duo -m 70B.gguf -md 8B.gguf -dev none -devd CUDA0 -f prompt.txt --trace run.json
   duo -m 70B.gguf -md 8B.gguf -f prompts.jsonl -np 4 > texts.jsonl

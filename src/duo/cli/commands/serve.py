@@ -266,6 +266,7 @@ OF_VISITORS = (
     "ui_config", "ui_config_file",
 )  # fmt: skip
 NOT_OF_MODELS = (*OF_ROUTER, *OF_VISITORS, "hf_token")
+DEFAULTS = {"n_parallel": f"{N_PARALLEL}; 1 with a model on another machine"}
 OF_BOTH = ("mode", "spec_type")  # `open_duo` gives them itself
 
 
@@ -282,7 +283,7 @@ def _command() -> click.Command:
                 help="Put the suffix first in prompts of /infill (suffix, prefix, middle).",
             ),
             click.Option(["end_with_parent", WITH_PARENT], is_flag=True, hidden=True),
-            *model_options(),
+            *model_options(defaults=DEFAULTS),
             *listing_options(),
             *of_run("escape", "verbose", "log_file"),
         ],
