@@ -243,7 +243,7 @@ def test_pairs_are_listed_and_shown(own: Path, capfd: pytest.CaptureFixture[str]
     assert {p["name"]: p["own"] for p in listed} == {n: e.own for n, e in pairs.entries().items()}
     assert main(["pairs", "show", "llama-3-70b"]) == 0
     shown = capfd.readouterr().out
-    assert "duo --pair llama-3-70b -ngl 11 -ngld 99 --draft 4" in shown
+    assert "duo --pair llama-3-70b -ngl auto -ngld 99" in shown
     assert "licence: Llama 3 Community License" in shown
     assert "expected gain: computed from sizes, not measured: if 60% to 90%" in shown
     assert main(["pairs", "show", "qwen2.5-coder-1.5b"]) == 0
