@@ -66,6 +66,7 @@ def _key_but(rules: Rules, names: Iterable[str]) -> str:
     """The rule for names of properties other than these."""
     tree: dict[str, object] = {}
     for name in names:
+        rules.read(len(name))
         node = tree
         for c in name:
             node = node.setdefault(json_text(c)[1:-1], {})  # type: ignore[assignment]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from duo.grammar.char_class import LAST, Ranges, complement, ranges_of, united
 
 N_BRANCHES = 64  # that the alternatives of one pattern may become
+N_DEEP = 30  # groups within each other
 # Each digit belongs to one group only, so the time is linear.
 QUANTIFIER = re.compile(r"[*+?]|\{(?=\d|,\d)(\d*)(?:(,)(\d*))?\}")
 GROUP = re.compile(r"\(\?(?::|P?<[A-Za-z_]\w*>)")
@@ -138,7 +139,7 @@ def _expanded(items: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
 
 class _PatternReader:
     def __init__(self, text: str) -> None:
-        self._text, self._at = text, 0
+        self._text, self._at, self._n_open = text, 0, 0
 
     def read(self) -> Node:
         node = self._choice()
@@ -209,7 +210,11 @@ class _PatternReader:
         if found is None and self._text[self._at + 1 : self._at + 2] == "?":
             raise UnsupportedPatternError  # it looks ahead or back, or sets a flag
         self._at = found.end() if found else self._at + 1
+        self._n_open += 1
+        if self._n_open > N_DEEP:  # each is looked at with all that are in it
+            raise UnsupportedPatternError
         node = self._choice()
+        self._n_open -= 1
         if self._here() != ")":
             raise self._wrong("unterminated group")
         self._at += 1
