@@ -49,12 +49,17 @@ def pattern(p: str, **more: Any) -> dict[str, Any]:
     (pattern("^https?://"), ["http://x", "https://"], ["ftp://x", "xhttp://"]),
     (pattern(r"\.pdf$", maxLength=6), ["x.pdf", ".pdf"], [".pdfx", "pdf", "abc.pdf"]),
     (pattern(r"\S"), ["x", " x ", 'a"'], ["", "  "]),
+    (pattern(r"^[^\s,]$"), ["x", "é"], [",", " ", "\ufeff", "\x85"]),
     (pattern("b*"), ["", 'a"c'], [1]),
+    (pattern("a{" + "1" * 20_000), [], ["a{1"]),  # in linear time
     # lengths beside a pattern
     (pattern("^[a-z][a-z0-9-]*$", minLength=2, maxLength=4), ["ab", "a-09"], ["a", "abcde"]),
     (pattern("^(a|bcd)$", minLength=2), ["bcd"], ["cd"]),
     # without a grammar that says the same: any string
     (pattern("^(?=x)y$"), ["a"], [1]),
+    (pattern("^(a$)?"), ["a"], [1]),
+    (pattern("(" * 2000 + "a" + ")+" * 2000), ["b"], [1]),
+    (pattern("^(?=x)y$", format="date"), ["2026-12-01"], ["a"]),
 ])  # fmt: skip
 def test_patterns(wanted: Any, good: list[Any], bad: list[Any]) -> None:
     check(wanted, good, bad)
@@ -100,6 +105,10 @@ NEXT = {"type": "object", "properties": {"next": {"anyOf": [{"type": "null"}, {"
     ({"type": "array", "items": []}, [[]], []),
     (objects(**{"$ref": {"type": "string"}}), [{"$ref": "x"}], [{}]),
     ({"type": "string", "enum": [1, 2]}, [1, 2], ["1"]),  # a slip that llama-server takes, too
+    ({"type": "object", "properties": {"a": {"type": None, "format": None, "const": None}}, "required": None,
+      "additionalProperties": None}, [{}, {"a": None}], [{"a": 1}, {"b": 1}]),
+    ({**NEXT, "allOf": [{"$ref": "#/$defs/b"}], "$defs": {"b": {"properties": {"next": {"$ref": "#/$defs/b"}}}}},
+     [{"next": {"next": None}}], [{}, {"next": 1}]),
 ])  # fmt: skip
 def test_schemas_that_llama_server_takes(wanted: Any, good: list[Any], bad: list[Any]) -> None:
     check(wanted, good, bad)
@@ -122,6 +131,33 @@ TUPLE = {"type": "array", "prefixItems": [{"type": "string"}, {"type": "null"}],
 ])  # fmt: skip
 def test_items_and_properties_beside_those_that_are_named(wanted: Any, good: list[Any], bad: list[Any]) -> None:
     check(wanted, good, bad)
+
+
+def test_a_value_that_leads_to_an_impossible_one_is_left_out() -> None:
+    several = {"type": "array", "items": {"$ref": "#/$defs/a"}, "minItems": 1}
+    impossible = objects(b={"anyOf": [{"type": "null"}, several]}, c=False)
+    wanted = {"anyOf": [{"$ref": "#/$defs/a"}, several, {"const": 1}], "$defs": {"a": impossible}}
+    assert "\nroot ::= enum-" in grammar_of_schema(wanted)
+
+
+LISTS = {"e": {"enum": list(range(2000))}, "p": {"properties": {f"p{i}": {"minLength": 1} for i in range(1000)}}}
+
+
+@pytest.mark.parametrize("wanted,why", [
+    ({"allOf": [{"$ref": "#/$defs/e"}] * 10_000, "$defs": LISTS}, "too large"),
+    ({"allOf": [{"$ref": "#/$defs/p"}] * 10_000, "$defs": LISTS}, "too large"),
+    ({"enum": list(range(30_000))}, "too many places"),
+    (pattern("c" * 150_000), "too large"),
+    ({"additionalProperties": True, "properties": {f"{i}{'x' * 90}": True for i in range(10_000)}}, "too large"),
+])  # fmt: skip
+def test_schemas_that_would_take_minutes_are_refused(wanted: Any, why: str) -> None:
+    with pytest.raises(BadValueError, match=why):
+        grammar_of_schema(wanted)
+
+
+def test_thousands_of_optional_properties() -> None:
+    wanted = {"type": "object", "properties": {f"p{i}": {"type": "null"} for i in range(2500)}}
+    assert "p2499" in grammar_of_schema(wanted)
 
 
 def test_a_tool_that_refers_to_its_own_schema() -> None:

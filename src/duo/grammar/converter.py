@@ -63,11 +63,14 @@ class SchemaConverter:
         if self._n_bytes > N_BYTES:
             raise too_large()
         self._begun[key] = ""
+        n_names = len(self._names)
         try:
             name = self._made(form)
         except ImpossibleError:
             if again := self._begun.pop(key):
                 self._rules.define(again, "[^\\x00-\\U0010FFFF]")
+                for other in list(self._names)[n_names:]:  # it may lead there
+                    del self._names[other]
             raise
         if again := self._begun.pop(key):
             self._rules.define(again, name)
@@ -119,7 +122,8 @@ class SchemaConverter:
         self._n_values += len(form["enum"])
         if self._n_values > N_VALUES:
             raise too_large()
-        values = [v for v in form["enum"] if follows(v, form, self._merger)]
+        beside = {key: value for key, value in form.items() if key != "enum"}
+        values = [v for v in form["enum"] if follows(v, beside, self._merger)]
         if not values:
             raise ImpossibleError("no value of the enum follows the other keywords")
         return self._rules.add("enum", " | ".join(dict.fromkeys(literal(json_text(v)) for v in values)))

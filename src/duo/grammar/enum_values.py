@@ -19,6 +19,7 @@ def follows(value: Any, form: Form, merger: SchemaMerger) -> bool:
 
     if "types" in form and not {*types_of(value)} & {*form["types"]}:
         return False
+    merger.spend(len(form.get("enum", ())))
     if "enum" in form and key_of(value) not in map(key_of, form["enum"]):
         return False
     if not all(any(follows_schema(value, s) for s in schemas) for schemas in form.get("alternatives", ())):

@@ -8,7 +8,7 @@ from typing import Any
 
 from duo.grammar.impossible import ImpossibleError
 from duo.grammar.references import References
-from duo.grammar.repetition import N_SCHEMAS, count, is_unlimited, too_large
+from duo.grammar.repetition import count, is_unlimited, too_large
 from duo.grammar.rules import FORMATS
 from duo.support.wording import quoted
 
@@ -17,6 +17,7 @@ Form = dict[str, Any]
 oneOf), "prefix" and "rest" (items of arrays), "additional" (properties). Keywords that no grammar enforces are gone."""
 
 TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
+N_WORK = 300_000  # of merging: two seconds
 LEAST = ("minLength", "minItems")
 MOST = ("maxLength", "maxItems")
 
@@ -45,33 +46,40 @@ def types_of(value: Any) -> tuple[str, ...]:
     return ("object",)
 
 
-def both(a: Any, b: Any) -> Any:
-    """A schema for what follows two of them."""
-    if a is True or a == {} or key_of(a) == key_of(b):
-        return b
-    return a if b is True or b == {} else {"allOf": [a, b]}
+def _parts(schema: Any) -> list[Any]:
+    return list(schema["allOf"]) if isinstance(schema, dict) and schema.keys() == {"allOf"} else [schema]
+
+
+def _size(form: Form) -> int:
+    return sum(len(x) for x in form.values() if isinstance(x, dict | list))
 
 
 class SchemaMerger:
     def __init__(self, references: References, not_enforced: set[str]) -> None:
         """not_enforced: where keywords are noted that could not be merged."""
         self._references, self.not_enforced = references, not_enforced
-        self._n_schemas = 0
+        self._n_work = 0
+
+    def spend(self, n: int) -> None:
+        """Work: as many values, properties, items or alternatives were looked at. Raises BadValueError."""
+        self._n_work += n
+        if self._n_work > N_WORK:
+            raise too_large()
 
     def form(self, schema: Any, within: frozenset[str] = frozenset()) -> Form:
         """The schema with what it refers to, and all of its allOf. Raises ValueError.
 
         within: references that are being followed.
         """
-        self._n_schemas += 1
-        if self._n_schemas > N_SCHEMAS:
-            raise too_large()
+        self.spend(10)
         if schema is True:
             return {}
         if schema is False:
             raise ImpossibleError("no value follows the schema false")
         if not isinstance(schema, dict):
             raise ValueError(f"{quoted(schema, 40)} is not a schema")
+        # Clients write null for what is absent.
+        schema = {key: value for key, value in schema.items() if value is not None or key == "const"}
         forms = []
         if "$ref" in schema:
             ref = schema["$ref"]
@@ -80,7 +88,9 @@ class SchemaMerger:
                 raise ValueError(f"{quoted(ref, 100)} refers to itself")
             forms.append(self.form(target, within | {ref}))
         forms += [self.form(part, within) for part in _list(schema, "allOf")]
-        return self.merged([*forms, self._own(schema)])
+        own = self._own(schema)
+        self.spend(_size(own))
+        return self.merged([*forms, own])
 
     def merged(self, forms: list[Form]) -> Form:
         """Raises ValueError."""
@@ -115,6 +125,7 @@ class SchemaMerger:
         return form | _object_form(schema) | _array_form(schema)
 
     def _both(self, a: Form, b: Form) -> Form:
+        self.spend(_size(a) + _size(b))
         if "properties" in a or "properties" in b or "additional" in a or "additional" in b:
             a, b = self._each_with_all_properties(a, b)
         if "prefix" in a or "prefix" in b:
@@ -130,11 +141,11 @@ class SchemaMerger:
         if key in LEAST or key in MOST:
             return max(a, b) if key in LEAST else min(a, b)
         if key in ("additional", "rest"):
-            return both(a, b)
+            return self._schema_for_both(a, b)
         if key == "properties":
-            return {name: both(a[name], b[name]) for name in a}
+            return {name: self._schema_for_both(a[name], b[name]) for name in a}
         if key == "prefix":
-            return [both(x, y) for x, y in zip(a, b, strict=True)]
+            return [self._schema_for_both(x, y) for x, y in zip(a, b, strict=True)]
         if key == "required":
             return list(dict.fromkeys(a + b))
         if key == "alternatives":
@@ -149,6 +160,16 @@ class SchemaMerger:
         if a != b:  # patterns, formats
             self.not_enforced.add(key)
         return a
+
+    def _schema_for_both(self, a: Any, b: Any) -> Any:
+        """Each part once: schemas that refer to each other would grow without end."""
+        if a is True or a == {}:
+            return b
+        if b is True or b == {}:
+            return a
+        parts = {key_of(x): x for x in (*_parts(a), *_parts(b))}
+        self.spend(sum(map(len, parts)) // 50)
+        return next(iter(parts.values())) if len(parts) == 1 else {"allOf": list(parts.values())}
 
     def _each_with_all_properties(self, a: Form, b: Form) -> tuple[Form, Form]:
         """The two forms, where each knows the properties of the other one."""

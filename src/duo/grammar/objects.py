@@ -43,9 +43,10 @@ def object_rule(rules: Rules, form: Form, visit: Callable[[object], str]) -> str
         others = rules.add("pair", f'{_key_but(rules, properties)} ":" space {value}')
     first = f" {COMMA} ".join(pairs[name] for name in pairs if name in required)
     optional = _optional(rules, [pairs[name] for name in pairs if name not in required], others)
-    if first and optional:
-        optional = f"{COMMA} {optional}"
-    body = " ".join(x for x in ('"{" space', first, f"( {optional} )?" if optional else "", f'"}}" {space}') if x)
+    if optional:
+        # A rule by its name counts as one, however many rules it names: llama.cpp bounds those that are optional.
+        optional = rules.add("optional", f"{COMMA} {optional}" if first else optional) + "?"
+    body = " ".join(x for x in ('"{" space', first, optional, f'"}}" {space}') if x)
     return rules.add("object", body)
 
 
@@ -65,6 +66,7 @@ def _key_but(rules: Rules, names: Iterable[str]) -> str:
     """The rule for names of properties other than these."""
     tree: dict[str, object] = {}
     for name in names:
+        rules.read(len(name))
         node = tree
         for c in name:
             node = node.setdefault(json_text(c)[1:-1], {})  # type: ignore[assignment]

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from duo.grammar.char_class import LAST, Ranges, complement, ranges_of, united
 
 N_BRANCHES = 64  # that the alternatives of one pattern may become
-QUANTIFIER = re.compile(r"[*+?]|\{(?=\d|,\d)(\d*)(,?)(\d*)\}")
+N_DEEP = 30  # groups within each other
+# Each digit belongs to one group only, so the time is linear.
+QUANTIFIER = re.compile(r"[*+?]|\{(?=\d|,\d)(\d*)(?:(,)(\d*))?\}")
 GROUP = re.compile(r"\(\?(?::|P?<[A-Za-z_]\w*>)")
 HEX = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]{1,6})\}")
 DIGITS = united([(ord("0"), ord("9"))])
 WORD = united([*DIGITS, (ord("A"), ord("Z")), (ord("a"), ord("z")), (ord("_"), ord("_"))])
 BLANKS = united([*ranges_of(" \t\n\v\f\r\xa0\u1680\u2028\u2029\u202f\u205f\u3000"), (0x2000, 0x200A)])
 LINE_ENDS = ranges_of("\n\r\u2028\u2029")
-# What \s means to ECMA-262 or to Python's validators, and not to both, is in neither \s nor \S.
+# What \s means to ECMA-262 or to Python's validators, and not to both, is in neither \s nor \S nor [^\s].
 DOUBTFUL = united([(0x1C, 0x1F), (0x85, 0x85), (0xFEFF, 0xFEFF)])
 CLASSES = {
     "d": DIGITS, "D": complement(DIGITS), "w": WORD, "W": complement(WORD),
@@ -137,7 +139,7 @@ def _expanded(items: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
 
 class _PatternReader:
     def __init__(self, text: str) -> None:
-        self._text, self._at = text, 0
+        self._text, self._at, self._n_open = text, 0, 0
 
     def read(self) -> Node:
         node = self._choice()
@@ -176,7 +178,7 @@ class _PatternReader:
         if found is None:
             return item
         self._at = found.end()
-        if self._here() == "+":  # Python's: it takes back no characters
+        if self._here() == "+" or _has_anchor(item):  # Python's, which takes back no characters; and (a$)?
             raise UnsupportedPatternError
         self._at += self._here() == "?"  # as few as possible, which are the same texts
         if QUANTIFIER.match(self._text, self._at):
@@ -208,7 +210,11 @@ class _PatternReader:
         if found is None and self._text[self._at + 1 : self._at + 2] == "?":
             raise UnsupportedPatternError  # it looks ahead or back, or sets a flag
         self._at = found.end() if found else self._at + 1
+        self._n_open += 1
+        if self._n_open > N_DEEP:  # each is looked at with all that are in it
+            raise UnsupportedPatternError
         node = self._choice()
+        self._n_open -= 1
         if self._here() != ")":
             raise self._wrong("unterminated group")
         self._at += 1
@@ -262,7 +268,10 @@ class _PatternReader:
             else:
                 found += low
         self._at += 1
-        return complement(united(found)) if negated else united(found)
+        if not negated:
+            return united(found)
+        has_blanks = re.search(r"\\[sS]", self._text[begin : self._at])
+        return complement(united([*found, *DOUBTFUL] if has_blanks else found))
 
     def _member(self) -> Ranges:
         if self._here() == "\\":

@@ -22,6 +22,7 @@ from duo.grammar.rules import Rules
 def pattern_rule(rules: Rules, pattern: str, least: int, most: int | None) -> str | None:
     """The name of the rule for strings of so many characters that match. None: any string matches, or none can be held
     to the pattern. Raises ValueError."""
+    rules.read(len(pattern))
     try:
         found = branches(pattern)
         if Sequence((ANYTHING,)) in found:

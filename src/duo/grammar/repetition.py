@@ -8,14 +8,13 @@ from duo.errors import BadValueError
 from duo.grammar.gbnf import N_REPEATED
 
 N_BYTES = 1 << 20  # of a grammar that can be read (csrc/model/grammar_limits.cpp)
-N_SCHEMAS = 50_000  # that a grammar is made of, where a merged one counts with each in it
 MARKS: dict[tuple[int, int | None], str] = {(0, 1): "?", (0, None): "*", (1, None): "+", (1, 1): ""}
 
 
 def too_large() -> BadValueError:
     """The grammar of a schema has more than N_BYTES, or is nested too deeply."""
     return BadValueError(
-        "the JSON schema (-j) makes a grammar that is too large; lower minLength, maxLength or maxItems"
+        "the JSON schema (-j) makes a grammar that is too large; lower minLength, maxLength or maxItems, or simplify it"
     )
 
 

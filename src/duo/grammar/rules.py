@@ -80,6 +80,10 @@ class Rules:
         self._grow(max(least, most or 1) * (len(item) + len("( )?")))
         return item + mark
 
+    def read(self, n_characters: int) -> None:
+        """So many characters of a pattern or of names become a rule, which takes its time. Raises BadValueError."""
+        self._grow(8 * n_characters)
+
     def _grow(self, n_bytes: int) -> None:
         self._n_bytes += n_bytes
         if self._n_bytes > N_BYTES:

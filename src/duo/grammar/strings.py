@@ -14,11 +14,10 @@ def string_rule(rules: Rules, form: Form) -> str:
     if most is not None and most < least:
         raise ImpossibleError(f"{least} characters at least and {most} at most")
     limits = {key for key in ("minLength", "maxLength") if key in form}
-    if "pattern" in form:
+    if "pattern" in form and (name := pattern_rule(rules, form["pattern"], least, most)) is not None:
         rules.not_enforced |= {"format"} & form.keys()
-        if (name := pattern_rule(rules, form["pattern"], least, most)) is not None:
-            return name
-    elif "format" in form:
+        return name
+    if "format" in form:
         rules.not_enforced |= limits
         return rules.primitive(FORMATS[form["format"]])
     if least == 0 and most is None:
