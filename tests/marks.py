@@ -9,7 +9,7 @@ import pytest
 from needs import advice
 
 SLOW_S = 400  # the bound of a test that is marked slow; the others' is in pyproject.toml
-WITH_TORCH = ("test_train.py", "test_train_mixture.py", "test_train_runs.py")
+WITH_TORCH = ("test_train.py", "test_train_faults.py", "test_train_mixture.py", "test_train_runs.py")
 
 
 def pytest_collection(session: pytest.Session) -> None:
