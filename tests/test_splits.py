@@ -26,8 +26,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         shutil.copyfile(model, path)
         os.truncate(path, size)  # there is a hole behind its weights
 
-    def placed(cores: int, *, large: bool = True, **said: Any) -> _core.EngineOptions:
-        monkeypatch.setattr(placement, "usable_cores", lambda: cores)
+    def placed(cores: int, *, large: bool = True, n_slow: int = 0, **said: Any) -> _core.EngineOptions:
+        monkeypatch.setattr(placement, "usable_cores", lambda slow=False: cores + (n_slow if slow else 0))
         o = engine_options({"device": "none", "device_draft": "none", "cpu_kernels": "stock", **said})
         of_target = ModelOptions.of(o, "target", str(target))
         return placement.place(of_target, ModelOptions.of(o, "draft", str(large_draft if large else demo_pair()[1])))[0]
@@ -59,6 +59,16 @@ def test_a_small_draft_has_one_core(place: Place) -> None:
 )
 def test_the_users_number_of_threads_is_kept(place: Place, said: dict[str, Any]) -> None:
     assert place(16, **said).split == (0, 0)
+
+
+def test_who_chooses_numbers_of_threads_may_mean_efficiency_cores(place: Place) -> None:
+    p = place(8, n_slow=8)
+    assert (p.target.n_threads, p.draft.n_threads, p.shared) == (8, 8, True)
+    p = place(8, n_slow=8, n_threads_draft=8)
+    assert (p.target.n_threads, p.draft.n_threads, p.shared) == (8, 8, False)
+    p = place(8, n_slow=8, n_threads_draft=12)
+    assert (p.target.n_threads, p.draft.n_threads, p.shared) == (4, 12, False)
+    assert not place(8, n_slow=8, n_threads=8, n_threads_draft=8).shared
 
 
 def test_impossible_splits_are_refused(place: Place) -> None:

@@ -29,13 +29,14 @@ class _Mount(NamedTuple):
     controllers: frozenset[str]  # of version 1
 
 
-def usable_cores(root: Path = ROOT) -> int:
+def usable_cores(root: Path = ROOT, *, slow: bool = False) -> int:
     """How many threads compute well in this process: one for each core that it may use, within its limits. At least 1,
     at most N_THREADS_MOST.
 
-    The limits are `core_cpus`, `cpu_quota` and `omp_limit`. root: the parent of /proc and /sys, for tests.
+    The limits are `core_cpus`, `cpu_quota` and `omp_limit`. root: the parent of /proc and /sys, for tests. slow: with
+    efficiency cores, for who chooses numbers of threads.
     """
-    n = min(len(core_cpus(root)), N_THREADS_MOST)
+    n = min(len(core_cpus(root, slow=slow)), N_THREADS_MOST)
     quota = cpu_quota(root)
     if quota is not None:
         # Rounded down: a thread beyond the quota is stopped for a part of each period, and the whole team waits for it
@@ -45,16 +46,17 @@ def usable_cores(root: Path = ROOT) -> int:
     return max(1, n if limit is None else min(n, limit))
 
 
-def core_cpus(root: Path = ROOT) -> list[int]:
+def core_cpus(root: Path = ROOT, *, slow: bool = False) -> list[int]:
     """The first CPU of each core that this process may run on (taskset, cpusets). Two hyper-threads of a core count
-    once. Efficiency cores of Intel's count only where there are no others: a team would wait for them. On other systems
-    than Linux only the count has a meaning: performance cores (macOS), processors (Windows)."""
+    once. Efficiency cores of Intel's count only if `slow`, or where there are no others: a team would wait for them. On
+    other systems than Linux only the count has a meaning: performance cores (macOS), processors (Windows)."""
     try:
         cpus = sorted(os.sched_getaffinity(0))
     except AttributeError:  # not Linux
         return list(range(_fast_cores() or os.cpu_count() or 1))
-    slow = {cpu for kind in SLOW_CORES for cpu in _listed(_text(root / f"sys/devices/{kind}/cpus"))}
-    cpus = [cpu for cpu in cpus if cpu not in slow] or cpus
+    if not slow:
+        out = {cpu for kind in SLOW_CORES for cpu in _listed(_text(root / f"sys/devices/{kind}/cpus"))}
+        cpus = [cpu for cpu in cpus if cpu not in out] or cpus
     first_of: dict[str, int] = {}
     for cpu in cpus:
         siblings = root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"

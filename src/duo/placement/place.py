@@ -191,24 +191,27 @@ def place(
     else:
         target, draft, placement = resolve_auto(target, draft, devices())
     cores = usable_cores()
+    # Numbers that the user chooses may mean efficiency cores, too: the draft on them, the target on the others.
+    chosen = target.chooses_threads or (draft is not None and draft.chooses_threads)
+    n_all = usable_cores(slow=True) if chosen else cores
     draft_on_cpu = draft is not None and _on_cpu(draft, placement) and (not _on_gpu(draft) or _keeps_on_cpu(draft))
     both_on_cpu = draft_on_cpu and _on_cpu(target, placement)
     share: int = max(1, cores - 1)
     split = (0, 0)
     if draft is not None and both_on_cpu:
         share = _draft_share(cores, target, draft)
-    if draft is not None and both_on_cpu and not (target.chooses_threads or draft.chooses_threads):
+    if draft is not None and both_on_cpu and not chosen:
         split = _split(cores, target.path, draft.path, share)
         n_draft, n_target = _team(draft.path, cores), _team(target.path, cores)
     else:
         n_draft = 0 if draft is None else _n_threads(draft, share)
-        n_target = _n_threads(target, cores - (n_draft if drafted else 0))
+        n_target = _n_threads(target, min(cores, n_all - (n_draft if drafted else 0)))
     out.n_parallel = int(target.n_parallel)
     out.target = _model(target, n_target, drafted=drafted, n_threads_beside=split[0], n_ctx_most=N_CTX_DEFAULT)
     out.target.vocab_only = vocab_only
     if draft is not None:
         out.draft = _model(draft, n_draft, n_threads_beside=split[1])
-        out.shared = _same_gpu(target, placement) or (both_on_cpu and _share_cores(out, cores))
+        out.shared = _same_gpu(target, placement) or (both_on_cpu and _share_cores(out, n_all))
         if out.shared:
             out.split = split
         if drafted:

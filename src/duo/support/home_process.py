@@ -36,10 +36,9 @@ class PerProcess(Generic[T]):
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._home, self._made = HomeProcess(), make()
+        self._made = {os.getpid(): make()}
 
     def __call__(self) -> T:
-        """That of this process."""
-        if not self._home.is_this:
-            self._made, self._home = self._make(), HomeProcess()
-        return self._made
+        """That of this process: the same for all its threads."""
+        made = self._made.get(os.getpid())
+        return self._made.setdefault(os.getpid(), self._make()) if made is None else made
