@@ -46,10 +46,10 @@ class ControlGroup:
     def __exit__(self, *_: object) -> None:
         self.remove()
 
-    @property
-    def enter(self) -> str:
-        """A shell command that enters it; what follows runs there."""
-        return "".join(f"echo $$ > {folder}/cgroup.procs && " for folder in self._folders) + "exec "
+    def inside(self, *command: str | Path) -> list[str | Path]:
+        """The command that runs this one there."""
+        enter = "".join(f"echo $$ > {folder}/cgroup.procs && " for folder in self._folders)
+        return ["sh", "-c", enter + 'exec "$0" "$@"', *command]
 
     def limit_memory(self, n_bytes: int) -> None:
         """Raises NoControlGroupError: the system refuses, for example because its processes need more."""

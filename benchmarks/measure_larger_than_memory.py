@@ -146,8 +146,8 @@ def inside(limits: Limits, command: list[str], env: dict[str, str] | None = None
         group.limit_memory(int(limits.share * limits.file.stat().st_size))
         if limits.rate is not None:
             group.limit_reading(limits.file, limits.rate)
-        child = subprocess.run(["sh", "-c", group.enter + '"$0" "$@"', sys.executable, *command], capture_output=True,
-                               text=True, env=os.environ | (env or {}))  # fmt: skip
+        words = group.inside(sys.executable, *command)
+        child = subprocess.run(words, capture_output=True, text=True, env=os.environ | (env or {}))
     if child.returncode:
         raise SystemExit(f"exit code {child.returncode}\n{command}\n{child.stderr[-2000:]}")
     return child.stdout.splitlines()[-1]

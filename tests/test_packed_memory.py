@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,21 @@ def large_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """So large (200 MB) that a second copy of its weights cannot hide."""
     path = tmp_path_factory.mktemp("large") / "large.gguf"
     return random_model(path, "llama", "f16", Shape(n_embd=2048, n_ff=5120, n_head=16))
+
+
+@contextmanager
+def limited_group(n_bytes: int) -> Iterator[ControlGroup]:
+    """A control group with so much memory. The test is skipped if none can be made."""
+    try:
+        group = ControlGroup(f"duo-test-{os.getpid()}")
+    except NoControlGroupError as e:
+        pytest.skip(str(e))
+    with group:
+        try:
+            group.limit_memory(n_bytes)
+        except NoControlGroupError as e:
+            pytest.skip(str(e))
+        yield group
 
 
 counts_memory = pytest.mark.skipif(
@@ -127,16 +144,8 @@ def test_a_text_goes_on_when_the_memory_limit_falls(large_model: Path, tmp_path:
     with file.open("rb") as f:  # so that its pages count for the group that reads them
         os.fsync(f.fileno())
         os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    try:
-        group = ControlGroup(f"duo-test-{os.getpid()}")
-    except NoControlGroupError as e:
-        pytest.skip(str(e))
-    with group:
-        try:
-            group.limit_memory(1 << 40)
-        except NoControlGroupError as e:
-            pytest.skip(str(e))
-        command = ["sh", "-c", group.enter + '"$0" "$@"', sys.executable, "-c", PAUSED, str(large_model), str(file)]
+    with limited_group(1 << 40) as group:
+        command = group.inside(sys.executable, "-c", PAUSED, large_model, file)
         with (
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child,
             in_time(child),
@@ -160,16 +169,8 @@ with duo.Duo(sys.argv[1], load_mode="mmap", packed="off", cpu_kernels="duo", n_c
 @pytest.mark.daily
 @counts_memory
 def test_a_mapped_model_that_memory_cannot_hold_is_not_packed(large_model: Path) -> None:
-    try:
-        group = ControlGroup(f"duo-test-{os.getpid()}")
-    except NoControlGroupError as e:
-        pytest.skip(str(e))
-    with group:
-        try:
-            group.limit_memory(int(0.8 * large_model.stat().st_size))
-        except NoControlGroupError as e:
-            pytest.skip(str(e))
-        command = ["sh", "-c", group.enter + '"$0" "$@"', sys.executable, "-c", MAPPED, str(large_model)]
+    with limited_group(int(0.8 * large_model.stat().st_size)) as group:
+        command = group.inside(sys.executable, "-c", MAPPED, large_model)
         child = subprocess.run(command, capture_output=True, text=True, check=False)
         assert child.returncode == 0, child.stderr
         assert child.stdout.startswith("0 there is not enough memory for duo's CPU kernels to pack the weights of ")

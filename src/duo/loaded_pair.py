@@ -26,7 +26,6 @@ from duo.placement.place import place
 from duo.placement.projector_device import projector_device
 from duo.remote import attach, host_of, in_child, n_ctx_remote
 from duo.support.atomic import replacing
-from duo.support.home_process import HomeProcess
 from duo.support.wording import one_line, quoted
 
 if TYPE_CHECKING:
@@ -87,7 +86,6 @@ class LoadedPair:
         target's file. prepare: may change how the models are loaded; False: nothing that earlier runs learned holds for
         them. Raises as `Duo`."""
         self.lookup: Path | None = None
-        self._home = HomeProcess()
         model, draft, o, self.child = in_child(model, draft, options)
         with ExitStack() as undo:
             if self.child is not None:
@@ -204,7 +202,7 @@ class LoadedPair:
         """Stops all texts and frees everything. Safe to call twice, and from another thread. Raises DuoError."""
 
         def last(engine: _core.Engine) -> None:
-            if not self._home.is_this:  # after a fork all else is the parent's
+            if not self.session.home.is_this:  # after a fork all else is the parent's
                 engine.close()
                 return
             self.embedder = None  # frees its model

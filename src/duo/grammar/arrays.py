@@ -7,9 +7,7 @@ from contextlib import suppress
 
 from duo.grammar.impossible import ImpossibleError
 from duo.grammar.merged_schema import Form
-from duo.grammar.rules import Rules
-
-COMMA = '"," space'
+from duo.grammar.rules import COMMA, Rules
 
 
 def array_rule(rules: Rules, form: Form, visit: Callable[[object], str]) -> str:

@@ -126,7 +126,7 @@ class SchemaMerger:
 
     def _both(self, a: Form, b: Form) -> Form:
         self.spend(_size(a) + _size(b))
-        if "properties" in a or "properties" in b or "additional" in a or "additional" in b:
+        if "properties" in a or "properties" in b:
             a, b = self._each_with_all_properties(a, b)
         if "prefix" in a or "prefix" in b:
             n = max(len(x.get("prefix", ())) for x in (a, b))
@@ -183,8 +183,6 @@ class SchemaMerger:
                 self.not_enforced.add("additionalProperties")
                 others = True
             out.append({**form, "properties": {name: properties.get(name, others) for name in names}})
-        if not names and not any("properties" in form for form in (a, b)):
-            out = [a, b]
         return out[0], out[1]
 
 

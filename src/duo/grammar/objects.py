@@ -8,9 +8,7 @@ from contextlib import suppress
 from duo.grammar.char_class import NOT_PLAIN, json_text, literal, ranges_of, united, written
 from duo.grammar.impossible import ImpossibleError
 from duo.grammar.merged_schema import Form
-from duo.grammar.rules import Rules
-
-COMMA = '"," space'
+from duo.grammar.rules import COMMA, Rules
 
 
 def object_rule(rules: Rules, form: Form, visit: Callable[[object], str]) -> str:
@@ -73,7 +71,7 @@ def _key_but(rules: Rules, names: Iterable[str]) -> str:
         node[""] = {}  # it ends here
     if not tree:
         return rules.primitive("string")
-    return rules.add("key", f'"\\"" {_other_text(rules, tree)} "\\"" {rules.primitive("space")}')
+    return rules.string("key", _other_text(rules, tree))
 
 
 def _other_text(rules: Rules, node: dict[str, object]) -> str:

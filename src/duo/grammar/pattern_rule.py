@@ -34,7 +34,7 @@ def pattern_rule(rules: Rules, pattern: str, least: int, most: int | None) -> st
         return None
     if not bodies:
         raise ImpossibleError(f"no string matches {pattern} and has the length that is asked for")
-    return rules.add("pattern", f'"\\"" {_one_of(bodies)} "\\"" {rules.primitive("space")}')
+    return rules.string("pattern", _one_of(bodies))
 
 
 def _limited(rules: Rules, branch: Sequence, least: int, most: int | None) -> Sequence | None:

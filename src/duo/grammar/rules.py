@@ -10,6 +10,7 @@ UNICODE = (
     f'([0-9a-cA-CefEF] {HEX}{{3}} | [dD] [0-7] {HEX}{{2}} | [dD] [89abAB] {HEX}{{2}} "\\\\u" [dD] [c-fC-F] {HEX}{{2}})'
 )
 TWO = "[0-9] [0-9]"
+COMMA = '"," space'  # between items, and between pairs
 # White space is one blank at most, so that no model writes blanks for ever. Each rule has the names of those in it.
 PRIMITIVES: dict[str, tuple[str, str]] = {
     "space": ('" "?', ""),
@@ -61,6 +62,10 @@ class Rules:
         if body not in self._names:
             self.define(self.new_name(kind), body)
         return self._names[body]
+
+    def string(self, kind: str, characters: str) -> str:
+        """The name of a rule for a JSON string with these characters."""
+        return self.add(kind, f'"\\"" {characters} "\\"" {self.primitive("space")}')
 
     def new_name(self, kind: str) -> str:
         """The name of a rule that is defined later."""

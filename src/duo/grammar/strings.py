@@ -22,5 +22,4 @@ def string_rule(rules: Rules, form: Form) -> str:
         return rules.primitive(FORMATS[form["format"]])
     if least == 0 and most is None:
         return rules.primitive("string")
-    characters = rules.repeated(rules.primitive("char"), least, most)
-    return rules.add("string", f'"\\"" {characters} "\\"" {rules.primitive("space")}')
+    return rules.string("string", rules.repeated(rules.primitive("char"), least, most))

@@ -87,5 +87,4 @@ def of_host(role: str, table: dict[str, Opt]) -> dict[str, Opt]:
     unwanted = of_one_model("draft" if role == "verify" else "verify", table) | set(ClientOptions.__annotations__)
     unwanted |= {"cache_ram", *LookupOptions.__annotations__}  # a host keeps nothing of its clients' texts
     unwanted.add("mmproj_draft")  # and its draft is shown no pictures
-    alone = {name: replace(o, help=helps.get(name, o.help)) for name, o in table.items()}
-    return {name: o for name, o in alone.items() if name not in unwanted}
+    return {name: replace(o, help=helps.get(name, o.help)) for name, o in table.items() if name not in unwanted}
