@@ -45,7 +45,7 @@ def place(target: Path, races: Races, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A large target and the demo draft on a machine with so many cores, whose kernels race as conftest.py says."""
 
     def placed(cores: int, model: Path = target, draft: Path = DRAFT, **said: Any) -> _core.EngineOptions:
-        monkeypatch.setattr(placement, "usable_cores", lambda: cores)
+        monkeypatch.setattr(placement, "usable_cores", lambda slow=False: cores)
         o = engine_options({"device": "none", "device_draft": "none", **said})
         return placement.place(ModelOptions.of(o, "target", str(model)), ModelOptions.of(o, "draft", str(draft)))[0]
 
